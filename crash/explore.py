@@ -27,7 +27,7 @@ PROBE: Final = b"probe"  # the stream of the write that is taken after a crash
 
 @dataclass
 class Counts:
-    """What was tried, and what was found.
+    """How much there was to try, how much was tried, and the faults.
 
     there      legal states, equal images counted again at each operation
     tried      of these
@@ -165,6 +165,23 @@ class Explorer:
                     self._found(layer, trace, cut, state, power, fault)
                     if len(self.report.findings) >= most:
                         return
+
+    def next_base(self, trace: Trace) -> tuple[Tree, int] | None:
+        """A disk that a crash may leave of a trace, drawn, and how many units it has. None if it shows a fault."""
+        cut = cut_at(trace, self._rng.randint(1, len(trace.operations)))
+        state = self._rng.choice([*cut.states(self._rng, 8, 0)])
+        power = state != cut.whole
+        image = cut.image(state)
+        served = serve(self._stage, image)
+        oracle = Oracle(trace.units)
+        fault = oracle.judge(served, cut.promised, power=power)
+        if fault is not None or served.contents is None:
+            assert fault is not None
+            self._found(self._layer, trace, cut, state, power, fault)
+            return None
+        units = oracle.units_in(served.contents, cut.promised.issued)
+        assert units is not None
+        return image, units
 
     def _found(
         self, layer: str, trace: Trace, cut: Cut, state: State, power: bool, fault: Fault

@@ -144,7 +144,7 @@ def contents_after(units: list[Unit]) -> list[Contents]:
 
 
 class Kind(Enum):
-    """What is wrong with a store after a crash."""
+    """The ways in which a store can be wrong after a crash."""
 
     REFUSED = "refused"  # it does not open, or a read fails, although nothing but power was lost
     LOST = "lost"  # something is missing that was acknowledged
@@ -157,7 +157,7 @@ class Fault(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What a store showed after an open. `refused` says why it showed nothing."""
+    """The contents that a store showed after an open. `refused` says why it showed nothing."""
 
     contents: Contents | None
     refused: str = ""

@@ -99,7 +99,7 @@ class RecordingDisk:
         return at
 
     def node_of(self, path: Path) -> int | None:
-        """The number of a file, for whoever notes an operation on it. None if it is not recorded."""
+        """The number of a file, for code that notes an operation on it. None if it is not recorded."""
         with self.order:
             return self._find(path)
 

@@ -6,6 +6,7 @@ operating system, where LMDB opens its file. A directory on tmpfs is best, since
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -112,6 +113,13 @@ def _group(db: Store, key: bytes, info: dict[str, Any]) -> tuple[Any, ...]:
         tuple(consumers),
         tuple((each["message_id"], each["consumer"], each["times_delivered"]) for each in pending),
     )
+
+
+def be_quiet() -> None:
+    """Drop the log lines of this process's stores: they tell of torn tails, and here every store has one."""
+    logger = logging.getLogger("tidelog")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
 
 
 def serve(stage: Stage, image: Tree) -> Served:

@@ -450,6 +450,10 @@ class Cut:
         found = self._contents[key] = bytes(content[:size].ljust(size, b"\0"))
         return found
 
+    def path(self, node: int) -> str:
+        """The last name of a file or directory."""
+        return self._disk.paths[node] or "the directory of the store's directory"
+
     def words(self, state: State) -> list[str]:
         """In what the state differs from one without a power cut, one line for each place."""
         found = []

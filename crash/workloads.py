@@ -21,7 +21,7 @@ from tidelog.crash.commits import commits_noted
 from tidelog.crash.errors import BenchError
 from tidelog.crash.oracle import Contents, Model, WrongId, difference
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.served import STORE, Stage, contents_of, open_on
+from tidelog.crash.served import Stage, contents_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit, versions
 from tidelog.store.faces.sync import Store
 
@@ -335,4 +335,4 @@ def record(
     except BaseException:
         life.abandon()
         raise
-    return life.end({**about, "steps": steps, "store": STORE})
+    return life.end({**about, "steps": steps})

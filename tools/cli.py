@@ -40,6 +40,8 @@ TOP = {
     "report":   ("tidelog.tools.report.command", "Draw latency, lag, poison messages and queues into an HTML file."),
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
+    "crash":    ("tidelog.tools.crash.command",
+                 "Lose power at every operation of a store, and see whether it keeps its promises."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
 # Exit codes of the errors of spark/. An error that was caused by another has the exit code of its cause instead.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 OK: Final = 0
-FAILED: Final = 1  # the demo found a broken promise, or an internal error occurred
+FAILED: Final = 1  # the demo or the crash bench found a broken promise, or tidelog has a bug
 USAGE: Final = 2  # unknown option, bad argument (click's own code)
 NOT_A_STORE: Final = 3  # no such path, or nothing of tidelog's in it
 LOCKED: Final = 4  # another process has the store open for writing

@@ -1,0 +1,113 @@
+"""Reports: the table of a run, and a finding as a directory that can be replayed on any machine.
+
+finding.json   what was found, in words, and which state of which moment shows it
+trace          the recorded life (crash/trace.py)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.crash.errors import BadFinding
+from tidelog.crash.explore import Finding, Report
+from tidelog.crash.states import Cut, cut_at
+from tidelog.crash.trace import Operation, Trace, Write, unpack
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+
+FORMAT: Final = 1
+FINDING: Final = "finding.json"
+TRACE: Final = "trace"
+BYTES_MAX: Final = 1 << 24  # of finding.json
+HEAD: Final = ("layer", "states there", "tried", "distinct", "refused", "lost", "wrong")
+
+
+def rows(report: Report, layers: tuple[str, ...]) -> list[list[str]]:
+    """The table of a run, one row for each layer that was tried, below HEAD."""
+    found = []
+    for layer in layers:
+        counts = report.of(layer)
+        numbers = (counts.tried, counts.distinct, counts.refused, counts.lost, counts.wrong)
+        found.append([layer, big(counts.there), *(f"{number:,}" for number in numbers)])
+    return found
+
+
+def big(number: int) -> str:
+    """A number that may have hundreds of digits."""
+    text = str(number)
+    return f"{number:,}" if len(text) <= 12 else f"{text[0]}.{text[1:3]}e{len(text) - 1}"
+
+
+def save(disk: Disk, directory: Path, finding: Finding) -> None:
+    """Write a finding into a new directory. Raises OSError."""
+    about = finding._asdict()
+    del about["trace"]
+    about |= {"format": FORMAT, "state": list(finding.state), "in_words": describe(finding)}
+    disk.mkdir(directory)
+    recipe.publish(disk, directory / TRACE, finding.trace)
+    recipe.publish(disk, directory / FINDING, json.dumps(about, indent=1).encode() + b"\n")
+
+
+def load(disk: Disk, directory: Path) -> Finding:
+    """Read a finding. Raises BadFinding, OSError; `trace_of` raises BadTrace."""
+    path = directory / FINDING
+    try:
+        about: dict[str, Any] = json.loads(recipe.read(disk, path, BYTES_MAX))
+        if about["format"] != FORMAT:
+            raise BadFinding(
+                f"{path} has the format {about['format']}, and this tidelog reads {FORMAT}; replay it with the tidelog "
+                "that made it"
+            )
+        state = tuple(int(number) for number in about["state"])
+        finding = Finding(
+            layer=str(about["layer"]),
+            trace=recipe.read(disk, directory / TRACE),
+            time=int(about["time"]),
+            state=state,
+            power=bool(about["power"]),
+            kind=str(about["kind"]),
+            words=str(about["words"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFinding(f"{path} is not a finding of tidelog crash: {error!r}") from error
+    trace = unpack(finding.trace, str(directory / TRACE))
+    if not 0 < finding.time <= len(trace.operations):
+        raise BadFinding(f"{path} names operation {finding.time} of {len(trace.operations)}")
+    choices = cut_at(trace, finding.time).choices
+    if len(choices) != len(state) or not all(
+        0 <= number < len(choice.options) for number, choice in zip(state, choices, strict=True)
+    ):
+        raise BadFinding(f"{path} names a state that operation {finding.time} does not have")
+    return finding
+
+
+def describe(finding: Finding) -> list[str]:
+    """A finding in lines of words."""
+    trace = unpack(finding.trace, "the trace of the finding")
+    cut = cut_at(trace, finding.time)
+    event = "the power was cut" if finding.power else "the process ended"
+    about = ", ".join(f"{key} {value}" for key, value in trace.about.items() if key != "steps")
+    return [
+        f"{finding.kind}: {finding.words}",
+        f"layer {finding.layer}, {about}",
+        f"after operation {finding.time} of {len(trace.operations)}, "
+        f"{_operation(cut, trace.operations[finding.time - 1])}, {event}",
+        f"acknowledged by then: {cut.promised.fsynced} units as fsynced, {cut.promised.written} as written",
+        *(f"  {line}" for line in cut.words(finding.state) or ["everything was there"]),
+        *_steps(trace),
+    ]
+
+
+def _operation(cut: Cut, operation: Operation) -> str:
+    name = type(operation).__name__
+    if isinstance(operation, Write):
+        return f"{name} of {len(operation.data)} bytes at {operation.offset} of {cut.path(operation.node)}"
+    node = getattr(operation, "node", None)
+    return name if node is None else f"{name} of {cut.path(node)}"
+
+
+def _steps(trace: Trace) -> list[str]:
+    steps = trace.about.get("steps")
+    return [] if steps is None else [f"steps: {json.dumps(steps)}"]

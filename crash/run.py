@@ -1,0 +1,209 @@
+"""Run: workloads are recorded and explored in several processes, until the time is over or enough was done.
+
+The unit of work is a task: one workload under one policy, with all of its lives. A worker gets a task, sends back a
+report, and gets the next one. A worker whose parent is gone ends, since it reads the end of their pipe.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.crash.errors import BenchError
+from tidelog.crash.explore import Effort, Explorer, Report
+from tidelog.crash.served import Files, Memory, Stage, be_quiet
+from tidelog.crash.trace import Tree, Unit
+from tidelog.crash.workloads import long, record, small
+from tidelog.disk import recipe
+from tidelog.disk.real import RealDisk
+
+STORE: Final = "store"
+CHECKPOINTS: Final = "checkpoints"
+DOUBLE: Final = "double"
+LAYERS: Final = (STORE, CHECKPOINTS, DOUBLE)
+
+LONG_STEPS: Final = 20
+LIVES_MAX: Final = 3
+
+
+class Task(NamedTuple):
+    """One workload.
+
+    layer   STORE or CHECKPOINTS
+    seed    everything random of the task comes from it
+    number  even: a long workload; odd: the small workload of this number
+    double  recoveries lose power too
+    """
+
+    layer: str
+    policy: str
+    seed: str
+    number: int
+    double: bool
+
+
+def tasks(layers: set[str], policies: list[str], seed: str) -> Iterator[Task]:
+    """Tasks without end, by turns of policy and layer. DOUBLE alone takes its first crashes from STORE."""
+    first = [layer for layer in (STORE, CHECKPOINTS) if layer in layers] or [STORE]
+    for number in count():
+        for policy in policies:
+            for layer in first:
+                yield Task(layer, policy, f"{seed}/{number}", number, DOUBLE in layers)
+
+
+def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) -> Report:
+    """Record and explore one task. Raises BenchError if the store is wrong without any crash."""
+    rng = random.Random(f"{task.seed}/{task.layer}/{task.policy}")
+    checkpoints = task.layer == CHECKPOINTS
+    stage: Stage = Files(scratch) if checkpoints else Memory()
+    effort = Effort() if task.double else Effort(double=0, killed=0)
+    explorer = Explorer(stage, rng, effort, task.layer, stopping)
+    base: Tree | None = None
+    before: list[Unit] = []
+    for life in range(rng.randint(1, LIVES_MAX) if task.number % 2 == 0 else 1):
+        if task.number % 2 == 0:
+            steps = long(rng, LONG_STEPS, checkpoints=checkpoints)
+        else:
+            steps = next(small(rng, checkpoints=checkpoints))
+        about = {"seed": task.seed, "life": life + 1}
+        trace = record(stage, task.policy, steps, about, base, before)
+        explorer.explore(trace)
+        if explorer.report.findings or stopping():
+            break
+        # The next life begins with what a crash left of this one.
+        left = explorer.next_base(trace)
+        if left is None:
+            break
+        base, before = left[0], trace.units[: left[1]]
+    stage.clear()
+    return explorer.report
+
+
+def _work(pipe: Connection, scratch: Path) -> None:
+    """The worker process: do tasks until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C, and ends the workers
+    be_quiet()
+    disk = RealDisk()
+    disk.mkdir(scratch)
+    try:
+        while True:
+            task = pipe.recv()
+            if task is None:
+                return
+            try:
+                pipe.send(do(task, scratch, pipe.poll))
+            except Exception as error:
+                pipe.send(error)
+                raise
+    except EOFError:
+        pass  # the parent is gone
+    finally:
+        recipe.remove_tree(disk, scratch)
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    pipe: Connection
+
+
+def run(
+    work: Iterator[Task],
+    scratch: Path,
+    jobs: int,
+    seconds: float,
+    tell: Callable[[Report], object] = lambda report: None,
+) -> Report:
+    """Do tasks in `jobs` processes until `seconds` are over, none is left, or something was found.
+
+    scratch   an existing directory for stores with checkpoints, best on tmpfs
+    tell      called with the report so far, after each task
+
+    A KeyboardInterrupt is passed on when all workers have ended. Raises what a task raised.
+    """
+    end = time.monotonic() + seconds
+    total = Report()
+    context = multiprocessing.get_context("spawn")
+    workers: list[_Worker] = []
+    busy: dict[Connection, tuple[_Worker, Task]] = {}
+    failed: Exception | None = None
+    try:
+        for number in range(jobs):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_work, args=(theirs, scratch / str(number)), name=f"tidelog-crash-{number}"
+            )
+            process.start()
+            theirs.close()
+            workers.append(_Worker(process, ours))
+        for worker in workers:
+            _give(worker, work, busy)
+        while busy:
+            ready = wait(list(busy), max(0.0, end - time.monotonic()))
+            if not ready:
+                break
+            for pipe in ready:
+                assert isinstance(pipe, Connection)
+                worker, task = busy.pop(pipe)
+                answer = _answer(worker, task)
+                if isinstance(answer, Exception):
+                    raise answer
+                total.add(answer)
+                tell(total)
+                if not total.findings:
+                    _give(worker, work, busy)
+            if total.findings:
+                break
+    except Exception as error:
+        failed = error
+        raise
+    finally:
+        for worker in workers:
+            # Anything in the pipe stops a task. Its report so far still counts.
+            _send(worker)
+        for worker in workers:
+            if worker.pipe in busy and failed is None:
+                answer = _answer(*busy[worker.pipe])
+                if isinstance(answer, Report):
+                    total.add(answer)
+            worker.process.join()
+            worker.pipe.close()
+        tell(total)
+    return total
+
+
+def _give(
+    worker: _Worker, work: Iterator[Task], busy: dict[Connection, tuple[_Worker, Task]]
+) -> None:
+    task = next(work, None)
+    if task is not None:
+        worker.pipe.send(task)
+        busy[worker.pipe] = worker, task
+
+
+def _answer(worker: _Worker, task: Task) -> Report | Exception:
+    """The answer to a task. A worker that died without one is an error: no state may kill the process."""
+    try:
+        answer = worker.pipe.recv()
+    except (EOFError, OSError):
+        worker.process.join()
+        code = worker.process.exitcode
+        return BenchError(
+            f"the process of {task} ended with exit code {code} and without an answer"
+        )
+    assert isinstance(answer, (Report, Exception))
+    return answer
+
+
+def _send(worker: _Worker) -> None:
+    try:
+        worker.pipe.send(None)
+    except OSError:
+        pass  # it has ended already

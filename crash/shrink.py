@@ -1,0 +1,122 @@
+"""Shrinking: makes a finding smaller by delta debugging, first the steps of its workload, then the lost sectors.
+
+A smaller workload is recorded and explored anew, with the same seed. It counts if a fault of the same kind is found. Of
+the state, whatever can be as without a crash becomes so. The result is a finding of its own, as good as the first.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tidelog.aof.identity import CHECKPOINT
+from tidelog.crash.errors import CrashError
+from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
+from tidelog.crash.served import STORE, Files, Memory, Stage
+from tidelog.crash.states import cut_at
+from tidelog.crash.trace import Mkdir, Promised, Trace, unpack
+from tidelog.crash.workloads import record
+
+# Several findings, because the first one may be of another kind.
+EFFORT: Final = Effort(drawn=12, exhaustive=64, double=0, killed=0, findings=20)
+
+T = TypeVar("T")
+
+
+def stage_for(trace: Trace, scratch: Path) -> Stage:
+    """Where the disks of a trace are laid out: in memory, unless it has a checkpoint."""
+    checkpoint = f"{STORE}/{CHECKPOINT}"
+    made = any(isinstance(each, Mkdir) and each.name == CHECKPOINT for each in trace.operations)
+    return Files(scratch) if made or checkpoint in trace.base else Memory()
+
+
+def shrink(finding: Finding, scratch: Path, seconds: float) -> Finding:
+    """A smaller finding of the same kind; the same one if there is none. Ends after about `seconds`.
+
+    scratch   an existing empty directory
+    """
+    end = time.monotonic() + seconds
+    stopping = lambda: time.monotonic() >= end  # noqa: E731
+    trace = unpack(finding.trace, "the trace of the finding")
+    stage = stage_for(trace, scratch)
+    try:
+        if finding.layer != DOUBLE and "steps" in trace.about:
+            finding = _fewer_steps(finding, trace, stage, stopping)
+        return _fewer_losses(finding, stage, stopping)
+    finally:
+        stage.clear()
+
+
+def _fewer_steps(
+    finding: Finding, trace: Trace, stage: Stage, stopping: Callable[[], bool]
+) -> Finding:
+    found = finding
+    first = trace.operations[0]
+    assert isinstance(first, Promised)
+    before = trace.units[: first.issued]
+
+    def fails(steps: list[object]) -> bool:
+        nonlocal found
+        try:
+            smaller = record(
+                stage,
+                str(trace.about["policy"]),
+                [list(each) for each in steps if isinstance(each, list)],
+                trace.about,
+                trace.base,
+                before,
+            )
+        except CrashError:
+            return False  # another fault, which needs no crash
+        explorer = Explorer(stage, random.Random(1), EFFORT, finding.layer, stopping)
+        explorer.explore(smaller)
+        for each in explorer.report.findings:
+            if each.kind == finding.kind:
+                found = each
+                return True
+        return False
+
+    minimise(trace.about["steps"], fails, stopping)
+    return found
+
+
+def _fewer_losses(finding: Finding, stage: Stage, stopping: Callable[[], bool]) -> Finding:
+    trace = unpack(finding.trace, "the trace of the finding")
+    whole = cut_at(trace, finding.time).whole
+    lost = [i for i, option in enumerate(finding.state) if option != whole[i]]
+
+    def with_lost(places: Sequence[int]) -> Finding:
+        kept = set(places)
+        state = tuple(finding.state[i] if i in kept else now for i, now in enumerate(whole))
+        return finding._replace(state=state)
+
+    def fails(places: list[int]) -> bool:
+        fault, _ = try_again(stage, trace, with_lost(places))
+        return fault is not None and fault.kind.value == finding.kind
+
+    smaller = with_lost(minimise(lost, fails, stopping))
+    fault, _ = try_again(stage, trace, smaller)
+    return finding if fault is None else smaller._replace(words=fault.words)
+
+
+def minimise(
+    items: Sequence[T], fails: Callable[[list[T]], bool], stopping: Callable[[], bool]
+) -> list[T]:
+    """A part of `items` that still fails, and of which no single item can be left out, unless the time ran out."""
+    kept = list(items)
+    size = len(kept)
+    while size >= 1:
+        at = 0
+        while at < len(kept):
+            if stopping():
+                return kept
+            less = kept[:at] + kept[at + size :]
+            if fails(less):
+                kept = less
+            else:
+                at += size
+        size //= 2
+    return kept

@@ -1,0 +1,45 @@
+"""The order that the recorder notes for LMDB's commits is the order of the calls that the installed LMDB makes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tests.snapshot.lmdb_faults.faults import run_with_fault
+
+CHILD = Path(__file__).with_name("commits_child.py")
+PAGE = 4096
+META = {0, 1}
+
+
+@pytest.mark.parametrize("commits", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_noted_order_is_that_of_the_calls(commits: int, tmp_path: Path) -> None:
+    ended = run_with_fault([sys.executable, CHILD, tmp_path, str(commits)], paths=("data.mdb",))
+    assert ended.code == 0, ended.err
+    noted = [json.loads(line) for line in ended.out.splitlines()]
+    assert len(noted) == commits
+
+    # What the process called: for each commit (pages before its fdatasync, pages after it).
+    called: list[tuple[set[int], set[int]]] = []
+    pages: set[int] = set()
+    for call in ended.calls:
+        if call.operation == "fdatasync":
+            called.append((pages, set()))
+            pages = set()
+        elif call.operation.startswith(("pwrite", "write")):
+            touched = set(range(call.offset // PAGE, -(-(call.offset + call.length) // PAGE)))
+            if touched <= META and called and not called[-1][1]:
+                called[-1][1].update(touched)
+            else:
+                pages |= touched
+    assert pages == set()
+    assert len(called) == commits
+    for (before, after), (data, sync, meta, own) in zip(called, noted, strict=True):
+        assert (sync, own) == ("sync", "own")
+        assert set(meta) == after
+        # A page that is written with the content that it has already leaves no difference to be noted.
+        assert set(data) <= before
+        assert not before & META
+    assert sum(len(data) for data, *_ in noted) > 0.95 * sum(len(before) for before, _ in called)

@@ -1,0 +1,59 @@
+"""Runs: tasks come by turns, are the same for the same seed, and are done by processes that leave nothing behind."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tidelog.crash import run as running
+from tidelog.crash.errors import BenchError
+from tidelog.crash.explore import Report
+from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task, do, run, tasks
+from tidelog.crash.workloads import OPERATIONS, POLICIES, SMALL_MAX, small
+
+
+def test_tasks_come_by_turns_of_policy_and_layer() -> None:
+    found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 6))
+    assert [(task.policy, task.layer) for task in found] == [
+        (policy, layer) for policy in POLICIES for layer in (STORE, CHECKPOINTS)
+    ]
+    assert all(task.double for task in found)
+    (only,) = islice(tasks({DOUBLE}, ["no"], "7"), 1)
+    assert only == Task(STORE, "no", "7/0", 0, True)
+
+
+def test_small_workloads_are_all_sequences_around_a_sync() -> None:
+    import random
+
+    shapes = {str(steps) for steps in small(random.Random(1), checkpoints=False)}
+    twelve = len(OPERATIONS)
+    assert twelve == 12
+    assert len(shapes) == sum((n + 1) * twelve**n for n in range(1, SMALL_MAX + 1))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_task_is_several_lives_of_a_long_workload_or_a_small_one(
+    number: int, tmp_path: Path
+) -> None:
+    report = do(Task(STORE, "no", "s", number, False), tmp_path)
+    assert report.findings == []
+    assert report.of(STORE).distinct > 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_a_process_of_its_own(tmp_path: Path) -> None:
+    told: list[Report] = []
+    work = iter([Task(STORE, "always", "s", 1, False)])
+    report = run(work, tmp_path, 1, 600, told.append)
+    assert told and report.findings == []
+    assert report.of(STORE).distinct > 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
+    place = tmp_path / "missing"  # so the worker cannot begin
+    with pytest.raises(BenchError, match="exit code 1"):
+        run(iter([Task(STORE, "no", "s", 1, False)]), place, 1, 600)
+    assert running.LIVES_MAX > 1

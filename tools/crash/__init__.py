@@ -1,0 +1,1 @@
+"""`tidelog crash`: the crash bench."""
