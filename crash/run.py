@@ -89,7 +89,6 @@ def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) 
 
 def _work(pipe: Connection, scratch: Path) -> None:
     """The worker process: do tasks until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C, and ends the workers
     be_quiet()
     disk = RealDisk()
     disk.mkdir(scratch)
@@ -103,7 +102,7 @@ def _work(pipe: Connection, scratch: Path) -> None:
             except Exception as error:
                 pipe.send(error)
                 raise
-    except EOFError:
+    except (EOFError, ConnectionError):
         pass  # the parent is gone
     finally:
         recipe.remove_tree(disk, scratch)
@@ -140,7 +139,12 @@ def run(
             process = context.Process(
                 target=_work, args=(theirs, scratch / str(number)), name=f"tidelog-crash-{number}"
             )
-            process.start()
+            # The process inherits that Ctrl-C is blocked. The parent gets it, and ends the processes.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
             workers.append(_Worker(process, ours))
         for worker in workers:

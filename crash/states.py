@@ -49,11 +49,10 @@ PAGE_SECTORS: Final = 8
 EXHAUSTIVE_MAX: Final = 4096  # a moment with no more states than this has all of them tried
 REMOVED: Final = 3  # so many of the files removed last may show through in new blocks
 
-BEFORE: Final = (
-    -1
-)  # the time of the content that the last sync left; content of an old block has no time
-
-State = tuple[int, ...]  # for each choice of a cut, the number of the option
+# The time of the content that the last sync left. The content of an old block has no time.
+BEFORE: Final = -1
+# For each choice of a cut, the number of the option.
+State = tuple[int, ...]
 
 
 class Option(NamedTuple):

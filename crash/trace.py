@@ -43,9 +43,8 @@ assert HEADER.size == 24
 
 ROOT: Final = 0  # number of the directory that holds the store
 
-Tree = dict[
-    str, bytes | None
-]  # path below ROOT -> content, None for a directory; parents before children
+# path below ROOT -> content, None for a directory; parents before children
+Tree = dict[str, bytes | None]
 
 
 class Mkdir(NamedTuple):

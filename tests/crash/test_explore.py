@@ -37,6 +37,8 @@ CHECKPOINTS: list[Step] = [
     ["read", 0, 1],
     ["checkpoint"],
     *([["add", 0, 3000]] * 4),
+    ["sync"],
+    ["set", 0, 20],  # the only record that the sync before does not cover
     ["checkpoint"],
     ["ack", 0, 1],
     *([["add", 1, 3000]] * 3),
