@@ -65,7 +65,7 @@ def test_a_store_keeps_its_promises_around_a_sync(policy: str) -> None:
     assert counts.faults == 0
 
 
-@pytest.mark.parametrize("policy", ["always", "no"])
+@pytest.mark.parametrize("policy", ["no", pytest.param("always", marks=pytest.mark.slow)])
 def test_checkpoint_segments_and_names_lose_power_together(policy: str, tmp_path: Path) -> None:
     report = explored(Files(tmp_path), policy, CHECKPOINTS, EFFORT._replace(drawn=2))
     assert [finding.words for finding in report.findings] == []
