@@ -89,6 +89,7 @@ def export(
         identity = request.identity(sealed, base)
         done = _existing(target, to, identity)
         if done is not None:
+            target.sync()  # the process that made it may have been killed before it synced
             return Exported(target.name, done, existed=True)
         with target.locked():
             done = _existing(target, to, identity)  # another process may have made it meanwhile

@@ -67,6 +67,10 @@ class Target(Protocol):
 
     def remove(self, file: str) -> None: ...
 
+    def sync(self) -> None:
+        """Make the names durable that another process has published there."""
+        ...
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other exports out, where the file system can. Raises TidelogSparkError."""
@@ -170,6 +174,10 @@ class LocalTarget:
         with suppress(FileNotFoundError):
             self.disk.unlink(self.path / file)
 
+    def sync(self) -> None:
+        with suppress(PermissionError):  # as in `make`
+            self.disk.sync_directory(self.path)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         self.make(self.path)
@@ -257,6 +265,8 @@ class RemoteTarget:
     def remove(self, file: str) -> None:
         with suppress(FileNotFoundError), self._folder.telling(file):
             self._fs.delete_file(self._at(file))
+
+    def sync(self) -> None: ...
 
     @contextmanager
     def locked(self) -> Iterator[None]:
