@@ -60,6 +60,8 @@ def _commit(disk: RecordingDisk, writing: Writing, commit: Callable[[], None]) -
         before = disk.shadow_bytes(node)
         commit()
         size, pages = disk.changed(environment.path)
+        if not pages:
+            return  # a commit without a change writes and syncs nothing
         note = disk.operations.append
         end = before
         for offset, page in pages:

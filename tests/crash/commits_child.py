@@ -27,8 +27,9 @@ def main(root: Path, commits: int) -> None:
             with disk.held():
                 begun = len(disk.operations)
             writing = environment.write()
-            # The first commit, small ones, and one that grows the file by megabytes.
-            for _ in range(2000 if number == commits // 2 else rng.randint(1, 40)):
+            # A commit without a change, small ones, and one that grows the file by megabytes.
+            rows = 0 if not number else rng.randint(1, 40)
+            for _ in range(2000 if number == commits // 2 else rows):
                 key = b"k%05d" % rng.randrange(3000)
                 if rng.random() < 0.2:
                     writing.delete(key)
