@@ -123,9 +123,8 @@ class Handing:
         assert self._roles is not None and handover.heir is not None
         generation = stating.result()
         link = self._links[handover.heir.id]
-        with (
-            self._server.core.lock
-        ):  # the owner of an embedded store may be changing its role by hand
+        # The owner of an embedded store may be changing its role by hand.
+        with self._server.core.lock:
             stated = self._roles.role.heir == handover.heir.id.hex()
             if generation is not None and stated and self._is_there(link):
                 handover.happened(Event.STATED)
