@@ -48,7 +48,9 @@ class Outage:
         disk = SimulatedDisk()
         with tidelog.open(Path("/copy"), fsync="no", disk=disk) as db:
             begin_to_follow(db)
-            settings = SimpleNamespace(announced=lambda: ("", 0), surplus_s=lambda: 10.0)
+            settings = SimpleNamespace(
+                announced=lambda: ("", 0), surplus_s=lambda: 10.0, compress=lambda: False
+            )
             made = Link(inside.core(db), cast(Any, settings))
             made.loop = cast(Any, SimpleNamespace(time=lambda: self.now))
             while self.now < 100.0 + seconds:

@@ -71,8 +71,8 @@ def test_levels_receipts_and_barriers(tmp_path: Path) -> None:
         assert third is not None and third.lsn == second.lsn + 3 and third.level == "written"
         assert db.barrier().lsn == third.lsn and third.level == "fsynced"
         assert db.info()["unsynced_bytes"] == 0
-        with pytest.raises(tidelog.DataError, match="level must be one of: written, fsynced"):
-            db.at("replicated")
+        with pytest.raises(tidelog.DataError, match="level must be one of: written, fsynced, repl"):
+            db.at("durable")
 
 
 def test_the_fsync_policy_can_change(tmp_path: Path) -> None:

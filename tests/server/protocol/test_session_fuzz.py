@@ -236,7 +236,8 @@ VARYING: Final = frozenset(
     b"latency|histogram latency|history latency|latest slowlog|get slowlog|len acl|genpass acl|log role "
     b"lastsave save bgsave bgrewriteaof shutdown client|pause debug waitaof lolwut config|set config|get "
     b"config|rewrite object|freq monitor client|kill acl|setuser acl|deluser wait command command|docs "
-    b"object|idletime latency|reset acl|list acl|getuser".split()
+    b"object|idletime latency|reset acl|list acl|getuser "
+    b"tidelog|status tidelog|token tidelog|waitfor tidelog|digest tidelog|verify".split()
 )
 ALL: Final = sorted(set(COMMANDS.table.commands) | set(COMMANDS.handlers))
 ORDINARY: Final = [name for name in ALL if name not in VARYING]
