@@ -236,8 +236,8 @@ class Link:
                 )
         except TimeoutError:
             raise LinkError(f"{address} did not answer within {timeout:g} s") from None
-        except OSError as error:
-            raise LinkError(f"{address}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:
+            raise LinkError(_not_reached(address, error)) from error
         replies, greeted = Replies(), False
         try:
             writer.write(greeting(address) + request(words))
@@ -384,8 +384,8 @@ class Link:
                 )
         except TimeoutError:
             wire.fail(LinkError(f"{address} did not answer within {timeout:g} s"))
-        except OSError as error:
-            wire.fail(LinkError(f"{address}: {error.strerror or error}"))
+        except (OSError, ValueError) as error:
+            wire.fail(LinkError(_not_reached(address, error)))
         await wire.ended
 
 
@@ -634,6 +634,13 @@ class _Wire(asyncio.Protocol):
                 self._acking = self._loop.call_later(ACK_S, self._ack)
         except ERRORS as error:
             self.fail(error)
+
+
+def _not_reached(address: Address, error: OSError | ValueError) -> str:
+    """Why no connection to this address could be made. A ValueError is a host name that no DNS can have."""
+    if isinstance(error, OSError):
+        return f"{address}: {error.strerror or error}"
+    return f"{address}: {address.host!r} cannot be the name of a host ({error})"
 
 
 def _pause_after(pause: float, lacking_s: float) -> float:
