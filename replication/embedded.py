@@ -1,11 +1,15 @@
-"""Embedded: `tidelog.follow`: a store of this program follows a served one. Its link runs in a thread of its own."""
+"""Embedded: `tidelog.follow`: a store of this program follows a served one. Its link runs in a thread of its own.
+
+It is a function and no method of a store, as `tidelog.serve` is: a store knows nothing of links.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 import threading
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
@@ -15,21 +19,24 @@ from tidelog.replication.link import TIMEOUT_S, Link
 from tidelog.replication.rejoin import SURPLUS_S
 from tidelog.store.aopening import Opening, aopen_store
 from tidelog.store.commit.core import Core
-from tidelog.store.errors import CannotOpen
+from tidelog.store.errors import CannotOpen, DataError
 from tidelog.store.faces.aio import AsyncStore
 from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import end
 from tidelog.store.opening import AnyPath, open_store
 
 _Face = TypeVar("_Face", Store, AsyncStore)
+_FSYNC: Final = "always"
+_turning: Final = threading.Lock()  # one call at a time changes which thread follows
 
 
 def follow(
-    path: AnyPath,
+    path: AnyPath | Store,
     leader: str,
     *,
     tls: ssl.SSLContext | bool | None = None,
-    fsync: str = "always",
+    replace: bool = False,
+    fsync: str | None = None,
     **options: Any,
 ) -> Store:
     """Open a store in a directory, and let it follow a served store: it holds the same, a moment later.
@@ -41,30 +48,40 @@ def follow(
     The store refuses writes until `promote` makes it a leader. The directory remembers its role. If it was promoted, it
     stays a leader, and a warning says so; if it follows another leader already, it goes on with that one.
 
+    A store that is open follows this leader from now on, whatever its role is, as after REPLICAOF: a leader that was
+    replaced by another one, or a follower that gets another leader. Its calls that wait to write fail with UNBLOCKED.
+
     Args:
         path: The directory. It is created if it is empty or missing; else it must hold a copy of the leader's store.
+            Or an open store of this program that no server serves.
         leader: Where the leader is: `tidelog://[user:password@]host[:port]`.
         tls: True, or a context, to connect with TLS.
-        fsync: As in `tidelog.open`: how safe is what the leader counts as fsynced here.
+        replace: You agree that records which the leader's history does not have are set aside in `quarantine/`. It
+            holds until the leader sends its records.
+        fsync: As in `tidelog.open` (`always`): how safe is what the leader counts as fsynced here.
         **options: Further options of `tidelog.open`.
 
     Returns:
         The store. Close it: until then its thread follows.
 
     Raises:
-        DataError: The address or an option is invalid.
+        DataError: The address or an option is invalid, or the store is served or read-only.
+        NotStored: The role of an open store could not be changed, for example because the disk is full (OutOfSpace).
         CannotOpen: As `tidelog.open`, or the system gives no thread.
     """
     address = address_of(leader, tls)
-    return _followed(open_store(path, fsync=fsync, **options), address)
+    if isinstance(path, Store):
+        return _turned(path, address, replace, _given(fsync, options))
+    return _followed(open_store(path, fsync=fsync or _FSYNC, **options), address, replace)
 
 
 def afollow(
-    path: AnyPath,
+    path: AnyPath | AsyncStore,
     leader: str,
     *,
     tls: ssl.SSLContext | bool | None = None,
-    fsync: str = "always",
+    replace: bool = False,
+    fsync: str | None = None,
     **options: Any,
 ) -> Opening[AsyncStore]:
     """Open a store that follows a served one, for asyncio. As `tidelog.follow`.
@@ -73,16 +90,51 @@ def afollow(
         An object to `await` or to use in `async with`; the directory is opened then, in a thread.
     """
     address = address_of(leader, tls)
-    opening = aopen_store(path, fsync=fsync, **options)
-    return Opening(lambda: _followed(opening._open(), address))
+    if isinstance(path, AsyncStore):
+        store, given = path, _given(fsync, options)
+        return Opening(lambda: _turned(store, address, replace, given))
+    opening = aopen_store(path, fsync=fsync or _FSYNC, **options)
+    return Opening(lambda: _followed(opening._open(), address, replace))
 
 
-def _followed(store: _Face, address: Address) -> _Face:
+def _given(fsync: str | None, options: dict[str, Any]) -> list[str]:
+    return [*(["fsync"] if fsync is not None else []), *options]
+
+
+def _turned(store: _Face, address: Address, replace: bool, given: list[str]) -> _Face:
+    """The open store, which follows this leader from now on."""
+    if given:
+        raise DataError(
+            f"{given[0]} cannot be set here: the store is open already, so set it in tidelog.open"
+        )
+    roles, core = store._roles(), store._core
+    with _turning:
+        if core.served_at is not None:
+            raise DataError(
+                "a server serves this store and makes its links: send REPLICAOF to it, and set its options masteruser "
+                "and masterauth, or close it first"
+            )
+        before = _LinkThread.of(core)
+        if before is not None:
+            before.stop()
+        try:
+            roles.follow(address.host, address.port, "followed by tidelog.follow", consent=replace)
+        except BaseException:
+            if before is not None and core.following is not None:
+                _LinkThread(core, before.leader)
+            raise
+        _LinkThread(core, address)
+    return store
+
+
+def _followed(store: _Face, address: Address, replace: bool) -> _Face:
     """The store, once it has its role and its link."""
     core = store._core
     try:
         take_up(core, address.host, address.port, "followed by tidelog.follow")
         if core.following is not None:
+            assert core.roles is not None
+            core.roles.consent = replace
             _LinkThread(core, address)
     except NoThread as error:
         end(core)
@@ -94,12 +146,15 @@ def _followed(store: _Face, address: Address) -> _Face:
 
 
 class _LinkThread:
-    """Runs the link of one store, until the store leads or is closed."""
+    """Runs the link of one store, until the store leads or is closed.
+
+    leader    how to sign in there; the role names host and port
+    """
 
     def __init__(self, core: Core, address: Address) -> None:
         assert core.roles is not None
         self._core, self._roles = core, core.roles
-        self._address = address
+        self.leader = address
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
@@ -108,9 +163,22 @@ class _LinkThread:
         start(self._thread, "follow the leader")
         self._ready.wait()
 
+    @staticmethod
+    def of(core: Core) -> _LinkThread | None:
+        """The one that runs the link of this store now."""
+        settings = getattr(core.link, "settings", None)
+        return settings if isinstance(settings, _LinkThread) else None
+
+    def stop(self) -> None:
+        """End the link, and wait until its thread has ended."""
+        assert self._loop is not None and self._link is not None
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._link.stop)
+        self._thread.join()
+
     def _run(self) -> None:
         try:
-            with asyncio.Runner() as runner:
+            with asyncio.Runner() as runner, suppress(asyncio.CancelledError):
                 runner.run(self._follow())
         finally:
             self._roles.changed.remove(self._changed)
@@ -136,7 +204,7 @@ class _LinkThread:
     def address(self) -> Address:
         """See `replication.link.Settings`."""
         role = self._roles.role
-        return self._address._replace(host=role.host, port=role.port)
+        return self.leader._replace(host=role.host, port=role.port)
 
     def announced(self) -> tuple[str, int]:
         """See `replication.link.Settings`."""

@@ -36,7 +36,10 @@ from tidelog.replication.handshake import (
     Unpromoted,
 )
 
-REPLACE = "REPLICAOF host port REPLACE sets it aside and follows"  # the consent, in messages
+# the consent, in messages
+REPLACE = (
+    "REPLICAOF host port REPLACE, or tidelog.follow with replace=True, sets it aside and follows"
+)
 
 
 class Place(enum.Enum):

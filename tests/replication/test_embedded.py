@@ -134,3 +134,78 @@ def test_logs_that_differ_stop_the_link_on_both_sides(
     pair.db.xadd("orders", {"n": 2})
     caught_up(pair.db, db)
     assert db.digest() == pair.db.digest()
+
+
+class TestOpenStores:
+    """`tidelog.follow` of a store that is open."""
+
+    def test_an_old_leader_follows_the_new_one(self, pair: Pair) -> None:
+        pair.db.xadd("orders", {"n": 1})
+        follower = pair.follow()
+        caught_up(pair.db, follower)
+        pair.serving.close()
+        follower.promote()
+        follower.xadd("orders", {"n": 2})
+        port = pair.serve(follower).port
+        assert tidelog.follow(pair.db, f"tidelog://127.0.0.1:{port}") is pair.db
+        assert pair.db.role().kind == "follower"
+        equal(follower, pair.db)
+        with pytest.raises(tidelog.ReadOnlyError):
+            pair.db.xadd("orders", {"n": 3})
+
+    def test_a_follower_gets_another_leader_and_its_password(self, pair: Pair) -> None:
+        first, middle_port = pair.follower("middle", requirepass="secret")
+        db = pair.follow("last")
+        caught_up(pair.db, db)
+        tidelog.follow(db, f"tidelog://:secret@127.0.0.1:{middle_port}")
+        until(lambda: db.info()["replication"]["link"] == "connected")
+        assert len(pair.server.replicating.feeding.feeds) == 1
+        pair.db.xadd("orders", {"n": 1})
+        equal(pair.db, db)
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("tidelog-follow") == 1
+
+    def test_again_and_again(self, pair: Pair) -> None:
+        db, url = pair.open("other"), f"tidelog://127.0.0.1:{pair.port}"
+        for number in range(5):
+            tidelog.follow(db, url)
+            pair.db.xadd("orders", {"n": number})
+            equal(pair.db, db)
+
+    def test_with_consent_records_are_set_aside(self, pair: Pair) -> None:
+        pair.db.xadd("orders", {"n": 1})
+        other, url = pair.open("other"), f"tidelog://127.0.0.1:{pair.port}"
+        other.xadd("mine", {"n": 1})
+        tidelog.follow(other, url)
+        until(lambda: "REPLACE" in other.info()["replication"]["link_failure"])
+        tidelog.follow(other, url, replace=True)
+        until(lambda: other.xlen("orders") == 1)
+        assert other.digest() == pair.db.digest()
+        assert list((pair.root / "other" / "quarantine").iterdir())
+
+    def test_refusals_change_nothing(self, pair: Pair) -> None:
+        url = f"tidelog://127.0.0.1:{pair.port}"
+        db = pair.follow()
+        caught_up(pair.db, db)
+        with pytest.raises(tidelog.DataError, match="REPLICAOF"):
+            tidelog.follow(pair.db, url)
+        with pytest.raises(tidelog.DataError, match="fsync cannot be set here"):
+            tidelog.follow(db, url, fsync="no")
+        with pytest.raises(tidelog.DataError, match="not the name"):
+            tidelog.follow(db, f"tidelog://{'a' * 300}:1")
+        with tidelog.open(pair.root / "leader", read_only=True) as looking:
+            with pytest.raises(tidelog.DataError, match="read-only"):
+                tidelog.follow(looking, url)
+        pair.db.xadd("orders", {"n": 1})
+        equal(pair.db, db)
+
+    def test_the_same_for_asyncio(self, pair: Pair) -> None:
+        async def go() -> None:
+            pair.db.xadd("orders", {"n": 1})
+            async with tidelog.aopen(pair.root / "other") as db:
+                url = f"tidelog://127.0.0.1:{pair.port}"
+                assert await tidelog.afollow(db, url) is db
+                (found,) = await db.xread({"orders": "0"}, block=30_000)
+                assert found[0] == b"orders"
+
+        asyncio.run(go())
