@@ -33,7 +33,7 @@ def server(snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
         yield running
 
 
-@pytest.mark.parametrize("fault", ("short", "stall", "deny"))
+@pytest.mark.parametrize("fault", ("short", pytest.param("stall", marks=pytest.mark.slow), "deny"))
 @pytest.mark.parametrize("beyond", (0, 100_000))
 def test_a_snapshot_that_cannot_be_read(
     run: Run, server: Faulty, tmp_path: Path, fault: str, beyond: int

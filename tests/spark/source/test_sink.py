@@ -93,6 +93,7 @@ def test_a_query_that_starts_again_goes_on_in_its_batch(
     assert served.numbers("s") == [*range(3000)]
 
 
+@pytest.mark.slow
 def test_a_query_from_a_log_whose_workers_are_killed(
     spark: SparkSession, served: Served, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def by_name(rows: Iterator[Figure]) -> dict[str, Figure]:
     return named
 
 
+@pytest.mark.slow
 def test_every_row_of_restart(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "SOME": 10_000,
@@ -52,6 +53,7 @@ def test_every_row_of_restart(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     assert not bench.missing
 
 
+@pytest.mark.slow
 def test_every_row_of_checkpoint(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [
         (what, shown, 500 if what == "streams" else 5_000) for what, shown, _ in checkpoint.CASES
@@ -72,6 +74,7 @@ def test_every_row_of_checkpoint(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     assert not bench.missing
 
 
+@pytest.mark.slow
 def test_every_row_of_cold(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold, "STORED", 25_000)
     monkeypatch.setattr(cold, "RESIDENT", 25_000)
