@@ -97,6 +97,26 @@ def test_a_look_is_bounded(tmp_path: Path) -> None:
     assert tail.position is not None and tail.position.lsn == made.lsn - 1
 
 
+def test_watching_between_looks(tmp_path: Path) -> None:
+    disk = Counting()
+    made_at(tmp_path)
+    tail = Tail(disk, tmp_path / identity.AOF, UUID)
+    with tail.watching() as may_grow:
+        assert may_grow(), "nobody has looked yet"
+    assert len(taken(tail)) == 4 and tail.look() is None
+    disk.take()
+    with tail.watching() as may_grow:
+        assert not may_grow() and not may_grow()
+        assert (disk.opened, disk.reads) == (1, 2) and disk.take() < 200
+        made_at(tmp_path, units=4)
+        assert may_grow() and may_grow()
+        assert disk.take() < 200
+    assert taken(tail) == [5] and tail.look() is None
+    next((tmp_path / identity.AOF).glob("*.aof")).unlink()
+    with tail.watching() as may_grow:
+        assert may_grow(), "a look finds out why the segment is gone"
+
+
 def test_a_look_does_not_move(tmp_path: Path) -> None:
     made_at(tmp_path)
     tail = tail_of(tmp_path)

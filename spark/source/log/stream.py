@@ -382,24 +382,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Wait until there is a record to read behind the place of the last look, but no longer than _WAIT_S.
 
         Without this, Spark would ask every 10 ms while nothing is written, and each question costs about 3 ms of
-        processor time.
+        processor time. A new segment or a loss is found when Spark asks again.
         """
         assert self._idle is not None
         offset, tail = self._idle
         until = monotonic() + _WAIT_S
-        while monotonic() < until:
-            sleep(_LOOK_EVERY_S)
-            if self._options.fsynced:
-                found = self._synced(log) > offset.position.lsn
-            else:
-                try:
-                    found = tail.look(1) is not None
-                except Vanished:  # the next `_begin` finds out why
-                    found = True
-            if found:
-                self._idle = None
-                return True
+        with tail.watching() as may_grow:
+            while monotonic() < until:
+                sleep(_LOOK_EVERY_S)
+                if may_grow() and self._has_grown(log, offset, tail):
+                    self._idle = None
+                    return True
         return False
+
+    def _has_grown(self, log: Log, offset: Offset, tail: Tail) -> bool:
+        """Whether there is a record to read behind the place of the last look."""
+        if self._options.fsynced:
+            return self._synced(log) > offset.position.lsn
+        try:
+            return tail.look(1) is not None
+        except Vanished:  # the next `_begin` finds out why
+            return True
 
     def _begin(self, log: Log, offset: Offset) -> tuple[Position, Loss | None]:
         """Where to read on, and what is lost before. Raises TidelogSparkError if that must not be."""
