@@ -81,20 +81,21 @@ def _absence(place: Place) -> str:
     return manifests.absence(names)
 
 
-def open_sealed(place: Place) -> Sealed:
+def open_sealed(place: Place, *, sparing: bool = False) -> Sealed:
     """Open the snapshot at a place. The returned object owns the place; it is closed too if this raises.
 
     Only quick checks are made: the manifest, the size of the data, and that both are of the same store and position.
-    Each row is checked when it is read. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
+    Each row is checked when it is read. With `sparing`, no page of the tree is read ahead: for
+    a caller that reads little of the file. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
     """
     try:
-        return open_place(place)
+        return open_place(place, sparing=sparing)
     except BaseException:
         place.close()
         raise
 
 
-def open_place(place: Place) -> Sealed:
+def open_place(place: Place, *, sparing: bool = False) -> Sealed:
     """As `open_sealed`, for a place that the caller closes."""
     manifest = read_manifest(place)
     data = f"{place.name}/{DATA}"
@@ -104,7 +105,10 @@ def open_place(place: Place) -> Sealed:
         file.pread(META_PAGES_BYTES, 0)
         head = datafile.read_head(file)
         file.windows.settle()
-        rows = None if head is None else RowFile(data, file.windows.read_at, head, peek=file.peek)
+        rows = None
+        if head is not None:
+            read_at = file.windows.read_at
+            rows = RowFile(data, read_at, head, peek=file.peek, sparing=sparing)
         meta = None if rows is None else read_meta(rows, file.path)
     except DamagedCheckpoint as error:
         reason = error.reason.removeprefix(f"{data}: ")

@@ -65,6 +65,7 @@ class RowFile:
     suspects    parts of the rows (snapshot/rows/sums.py) known to differ from the commit; reading them is refused
     well_keyed  keys of damaged rows that were found by key: the payload is damaged, the key is right
     peek        reads a few bytes of a large value, without reading ahead; None: as `read_at`
+    sparing     little of the file will be read, so pages of the tree are read by `peek`, too
     """
 
     def __init__(
@@ -76,11 +77,13 @@ class RowFile:
         suspects: Collection[int] = (),
         well_keyed: set[bytes] | None = None,
         peek: ReadAt | None = None,
+        sparing: bool = False,
     ) -> None:
         self.path, self.head, self.suspects = path, head, suspects
         self.well_keyed = set() if well_keyed is None else well_keyed
         self._read_at = read_at
         self._peek = peek or read_at
+        self._page_at = self._peek if sparing else read_at
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
     def number(self) -> int:
@@ -282,7 +285,7 @@ class RowFile:
             page = kept[0]
         else:
             psize = self.head.psize
-            data = self._read_at(number * psize, psize)
+            data = self._page_at(number * psize, psize)
             page = tree_page(data, number, psize, self.head.last_page)
             check_bounds(page, number, low, high)
             self._kept[number] = page, low, high

@@ -82,7 +82,8 @@ def export(
     """
     request = checked(snapshot, to, tables, since, options, format, partition_by)
     base = None if since is None else read_export(since)
-    with snapshots.opened(request.snapshot) as sealed, telling(to):
+    sparing = base is not None  # an incremental export reads the index, and the blocks that changed
+    with snapshots.opened(request.snapshot, sparing=sparing) as sealed, telling(to):
         if base is not None:
             check_base(base, request, sealed)
         target = target_of(to)

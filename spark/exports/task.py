@@ -153,7 +153,10 @@ def _batches(work: Whole | Added) -> Iterator[Any]:
 
 
 def _added(work: Added) -> Iterator[Any]:
-    with snapshots.opened(work.path) as sealed, snapshots.telling(work.path):
+    with (
+        snapshots.opened(work.path, sparing=True) as sealed,
+        snapshots.telling(work.path),
+    ):
         if sealed.manifest.lsn != work.lsn:
             raise TidelogSparkError(
                 snapshots.SNAPSHOT,

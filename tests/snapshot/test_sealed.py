@@ -14,6 +14,7 @@ from tests.snapshot.portable.portable_store import DISK, opened, work
 from tidelog.aof.identity import DATA
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.rowkeys import KEY
 from tidelog.snapshot import portable
 from tidelog.snapshot.errors import NotASnapshot, SnapshotDamaged, SnapshotError
 from tidelog.snapshot.manifest import NAME
@@ -57,6 +58,22 @@ def test_opening_does_not_read_ahead(tmp_path: Path) -> None:
     place = CountedPlace(DISK, path)
     open_sealed(place).close()
     assert place.nbytes < 200_000
+
+
+def test_a_sparing_reader_does_not_read_ahead_behind_a_page(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as db:
+        for number in range(300):
+            db.xadd(f"stream-{number}", {"body": b"x" * 5_000})
+        path = db.snapshot().path
+    read: dict[bool, int] = {}
+    for sparing in (False, True):
+        place = CountedPlace(DISK, path)
+        ours = open_sealed(place, sparing=sparing)
+        before = place.nbytes
+        assert sum(1 for _ in ours.rows.rows(KEY)) == 300
+        read[sparing] = place.nbytes - before
+        ours.close()
+    assert read[True] < 50_000 < 500_000 < read[False]
 
 
 @pytest.mark.parametrize("seed", range(6))

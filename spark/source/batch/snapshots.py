@@ -78,12 +78,15 @@ def _others(listed: Sequence[Snapshot | Unreadable]) -> str:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Sealed]:
-    """Open a snapshot and hold it, so that it is not pruned meanwhile. Raises TidelogSparkError."""
+def opened(path: str, *, sparing: bool = False) -> Iterator[Sealed]:
+    """Open a snapshot and hold it, so that it is not pruned meanwhile. Raises TidelogSparkError.
+
+    sparing   little of it will be read
+    """
     with telling(path):
         place = place_of(path)
         with place.hold():
-            sealed = open_sealed(place)
+            sealed = open_sealed(place, sparing=sparing)
             try:
                 yield sealed
             finally:
