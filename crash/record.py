@@ -321,6 +321,9 @@ class RecordingDisk:
     def free(self, path: Path) -> int:
         return self._inner.free(path)
 
+    def capacity(self, path: Path) -> int:
+        return self._inner.capacity(path)
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         """This disk again, if the inner disk is the operating system: it goes on recording beside the library."""
         found = self._inner.beneath(path)

@@ -166,6 +166,10 @@ class Disk(Protocol):
         """Bytes that this process may still write to the file system that holds `path`."""
         ...
 
+    def capacity(self, path: Path) -> int:
+        """Bytes of the file system that holds `path`, used and free."""
+        ...
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         """(disk, path) of the same place in the operating system, for a library that accesses files itself (LMDB).
 

@@ -339,6 +339,11 @@ class RealDisk:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
+    def capacity(self, path: Path) -> int:
+        found = os.statvfs(path)
+        # without the blocks that only root may use, as `free`
+        return (found.f_blocks - found.f_bfree + found.f_bavail) * found.f_frsize
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         return self, path
 

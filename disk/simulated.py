@@ -577,6 +577,9 @@ class SimulatedDisk:
     def free(self, path: Path) -> int:
         return 1 << 40
 
+    def capacity(self, path: Path) -> int:
+        return 1 << 40
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         if self.real_root is None:
             return None

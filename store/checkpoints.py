@@ -41,7 +41,7 @@ from tidelog.snapshot.rows.environment import ColdRows, Environment, open_enviro
 from tidelog.snapshot.rows.meta import Meta, read_meta
 from tidelog.store.commit.callers import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
-from tidelog.store.keepers import Keeper, keepers, void
+from tidelog.store.keepers import Keeper, in_the_way, keepers, lacking, void
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence, give_back
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tidelog.store.commit.core import Core
 
 LOOK_S: Final = 0.1  # pause between checks of the triggers
+ROOM_S: Final = 1.0  # least time between two looks at how full the disk is
 TAIL_BYTES: Final = 128 << 10  # replaying this much log takes as long as writing a checkpoint
 RETRY_S: Final = 1.0  # pause after a failed checkpoint; doubled after each further failure
 RETRY_S_MAX: Final = 60.0
@@ -122,6 +123,7 @@ class Checkpoints:
         self._publisher: threading.Thread | None = None
         # LSNs of snapshots being made; the log after the least of them is kept
         self._said_void: set[Keeper | Unusable] = set()
+        self._said_near: set[str] = set()  # followers that soon keep no log
         self._making: list[int] = []
         # snapshots made for followers; they do not count as kept ones
         self.passing: set[Path] = set()
@@ -131,7 +133,7 @@ class Checkpoints:
         self._beneath = 0  # number of the checkpoint on which the present state is based
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
-        self._not_before = self._press_at = 0.0
+        self._not_before = self._press_at = self._room_at = 0.0
         if self._possible and disk.exists(self._directory / identity.DATA):
             self._attach()
 
@@ -302,6 +304,7 @@ class Checkpoints:
         return answer
 
     def _look(self, core: Core) -> None:
+        self._make_room(core)
         now = time.monotonic()
         if now < self._not_before:
             return
@@ -449,10 +452,13 @@ class Checkpoints:
         try:
             keep_from = min([lsn, *self._making])  # first: a finished one is listed below
             found, unusable = keepers(self._disk, self._root, self._uuid, options)
-            found += self.followers()
             beyond = void(self._disk, self._root, found)
-            self._say_void(beyond, unusable)
             keep_from = min([keep_from, *(each.lsn for each in found if each not in beyond)])
+            kept = self.followers()
+            if kept:
+                beyond |= self._void_followers(kept, keep_from)
+                keep_from = min([keep_from, *(each.lsn for each in kept if each not in beyond)])
+            self._say_void(beyond, unusable)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
                 # Also keep the last segment begun before `since`, because it may hold records newer than `since`.
@@ -469,6 +475,38 @@ class Checkpoints:
                 self._root,
                 error,
             )
+
+    def _void_followers(self, kept: list[Keeper], needed_from: int) -> dict[Keeper, str]:
+        """The followers that keep no log, and why. Warns once of each that is about to be one of them."""
+        disk, root = self._disk, self._root
+        beyond = void(disk, root, kept)
+        beyond |= in_the_way(disk, root, kept, needed_from, lacking(disk, root))
+        most = [each for each in kept if each.nbytes_max is not None and each not in beyond]
+        near = void(
+            disk, root, [each._replace(nbytes_max=(each.nbytes_max or 0) * 3 // 4) for each in most]
+        )
+        for each in near:
+            if each.name not in self._said_near:
+                _logger.warning(
+                    "%s: the follower %s is at LSN %d, and three quarters of the log that is kept for it "
+                    "(repl-backlog-size) lie behind that. If it falls further behind, it has to get a copy",
+                    *(root, each.name, each.lsn),
+                )
+        self._said_near = {each.name for each in near}
+        return beyond
+
+    def _make_room(self, core: Core) -> None:
+        """While the disk is nearly full, keep no log for followers. Deletes it also if no checkpoint can be made."""
+        now = time.monotonic()
+        if now < self._room_at:
+            return
+        self._room_at = now + ROOM_S
+        try:
+            if lacking(self._disk, self._root) <= 0 or not self.followers():
+                return
+        except OSError:
+            return  # the next checkpoint says why
+        self._release_segments(core, self.position.lsn)
 
     def _say_void(self, beyond: dict[Keeper, str], unusable: list[Unusable]) -> None:
         """Warn once of each keeper that keeps nothing."""

@@ -4,12 +4,15 @@ kind        needs the log behind            at most
 snapshot    the oldest kept snapshot        any number of bytes: `keep_snapshots` limits them
 bookmark    what its reader has committed   `retain_bookmark_bytes` of log; a bookmark further behind is void
 follower    what it has fsynced             `repl-backlog-size`, and `repl-backlog-ttl` after it was seen last
+
+While less than a tenth of the disk is free, the log that only followers need is deleted, oldest first: a follower can
+get a copy of the store, and a leader with a full disk takes no writes.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.aof import identity
 from tidelog.aof.bookmarks import Unusable, bookmarks
@@ -17,6 +20,8 @@ from tidelog.aof.reading.reader import segment_paths
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.store.options import Options
+
+SPARE: Final = 10  # one part in so many of the disk is not for followers
 
 
 class Keeper(NamedTuple):
@@ -71,3 +76,27 @@ def void(disk: Disk, root: Path, found: list[Keeper]) -> dict[Keeper, str]:
         elif sum(sizes[max(begun - 1, 0) :]) > keeper.nbytes_max:
             beyond[keeper] = f"more than {keeper.nbytes_max} bytes lie behind it"
     return beyond
+
+
+def lacking(disk: Disk, root: Path) -> int:
+    """Bytes that are missing until a tenth of the disk is free; 0 or less: none. Raises OSError."""
+    return disk.capacity(root) // SPARE - disk.free(root)
+
+
+def in_the_way(
+    disk: Disk, root: Path, followers: list[Keeper], needed_from: int, nbytes: int
+) -> dict[Keeper, str]:
+    """The followers that keep nothing, so that the oldest segments, of `nbytes` together, can be deleted.
+
+    needed_from    the log behind this LSN is needed by the checkpoint, or by a keeper that is no follower
+    Raises MissingSegment, OSError.
+    """
+    paths = segment_paths(disk, root / identity.AOF)
+    begin = 0  # of what stays
+    for path, behind in zip(paths, paths[1:], strict=False):
+        if nbytes <= 0 or int(behind.stem) > needed_from + 1:
+            break
+        nbytes -= recipe.size(disk, path)
+        begin = int(behind.stem)
+    why = "less than a tenth of the disk is free"
+    return {each: why for each in followers if each.lsn + 1 < begin}

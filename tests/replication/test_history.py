@@ -340,14 +340,14 @@ def test_a_stop_names_the_place_the_ends_and_the_consent() -> None:
     assert reply.reason == (
         "the histories part behind LSN 8: the follower was a leader itself (life 2, from LSN 9). The follower has "
         "records through LSN 10, this store through LSN 14. If the follower's part is not needed, REPLICAOF host port "
-        "REPLACE sets it aside and follows"
+        "REPLACE, or tidelog.follow with replace=True, sets it aside and follows"
     )
     reply = asked(*an_older_copy_was_restored())
     assert isinstance(reply, Stop)
     assert reply.reason == (
         "the histories part behind LSN 8, and the follower has a surplus through LSN 11: it spans 10.0 seconds, and "
         "replica-surplus-seconds is 10. The leader has records through LSN 14. If the surplus is not needed, REPLICAOF "
-        "host port REPLACE sets it aside and follows"
+        "host port REPLACE, or tidelog.follow with replace=True, sets it aside and follows"
     )
 
 
