@@ -25,6 +25,7 @@ from tidelog.engine.glob import matcher
 from tidelog.server.config import file as config_file
 from tidelog.server.config.kinds import Limit, Refused
 from tidelog.server.config.options import (
+    ALIASES,
     FIXED,
     IMMUTABLE,
     LOGS,
@@ -196,27 +197,29 @@ class Config:
 
     def get(self, patterns: Iterable[bytes]) -> list[bytes]:
         """CONFIG GET: alternating names and values of all options that match a pattern."""
-        found: dict[str, bytes] = {}  # option -> name to show
+        found: dict[str, bytes] = {}  # option, or former name -> name to show
         for pattern in patterns:
             if _GLOB.search(pattern) is None:
                 name = pattern.decode("ascii", "replace").lower()
-                if name in OPTIONS:
+                if name in OPTIONS or name in ALIASES:
                     found.setdefault(name, pattern)  # shown as it was typed, as Redis does
                 continue
             matches = matcher(pattern.lower())
-            for name in OPTIONS:
+            for name in (*OPTIONS, *ALIASES):
                 if name not in found and matches(name.encode()):
                     found[name] = name.encode()
         answer: list[bytes] = []
-        for name, shown in found.items():
+        for given, shown in found.items():
+            name = ALIASES.get(given, given)
             answer += shown, OPTIONS[name].kind.show(self._values[name]).encode()
         return answer
 
     def set(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """CONFIG SET: all or nothing. Raises CommandError with Redis 7.0's messages."""
-        chosen: list[tuple[Option, bytes]] = []
+        chosen: dict[str, tuple[Option, bytes]] = {}  # by the name that was given
         for raw, text in pairs:
-            option = OPTIONS.get(raw.decode("ascii", "replace").lower())
+            given = raw.decode("ascii", "replace").lower()
+            option = OPTIONS.get(ALIASES.get(given, given))
             if option is None:
                 shown = echo(raw, _ECHO_BYTES_MAX)
                 raise CommandError(
@@ -226,18 +229,18 @@ class Config:
                 raise _failed(raw, "can't set protected config")
             if option.name in IMMUTABLE or option.when == START:
                 raise _failed(raw, "can't set immutable config")
-            if any(option is other for other, _ in chosen):
+            if given in chosen:
                 raise _failed(raw, "duplicate parameter")
-            chosen.append((option, text))
+            chosen[given] = option, text
         values: dict[str, Any] = {}
-        for option, text in chosen:
+        for given, (option, text) in chosen.items():
             name = option.name
             try:
                 value = option.kind.parse(text.decode("utf-8", "surrogateescape"))
             except Refused as error:
-                raise _failed(name.encode(), str(error)) from None
+                raise _failed(given.encode(), str(error)) from None
             if name in self._fixed and value != self._values[name]:
-                raise _failed(name.encode(), "can't set immutable config")
+                raise _failed(given.encode(), "can't set immutable config")
             values[name] = option.kind.over(self._values[name], value)
         self._change(values)
 
@@ -309,7 +312,7 @@ def _option(name: str, where: str) -> Option:
     if name == USERS:
         raise ConfigError(f"{where}users can only be set in the configuration file")
     if option is None:
-        near = get_close_matches(name, [*OPTIONS, USERS], 1)
+        near = [ALIASES[name]] if name in ALIASES else get_close_matches(name, [*OPTIONS, USERS], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"{where}there is no option {name!r}{hint}")
     return option

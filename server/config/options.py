@@ -247,6 +247,12 @@ _ALL: Final = (
 # fmt: on
 
 OPTIONS: Final = {option.name: option for option in _ALL}
+# Former names, which Redis still knows: CONFIG GET and CONFIG SET take both. Files and command lines have the new ones.
+ALIASES: Final = {
+    name.replace("replica", "slave"): name
+    for name in """replicaof replica-serve-stale-data replica-read-only replica-priority replica-announce-ip
+    replica-announce-port min-replicas-to-write min-replicas-max-lag repl-ping-replica-period""".split()
+}
 PROTECTED: Final = frozenset(("dir", "dbfilename"))  # CONFIG SET refuses them with another message
 # As in Redis, CONFIG SET refuses these options even if the new value equals the old one.
 IMMUTABLE: Final = frozenset(

@@ -68,6 +68,13 @@ def refusal(config: Config, *words: str) -> str:
 
 # fmt: off
 SAME = [
+    # former names
+    ["min-slaves-to-write", "3"],
+    ["min-slaves-to-write", "2", "min-replicas-to-write", "1"],
+    ["slave-priority", "7", "slave-priority", "8"],
+    ["slave-priority", "x"],
+    ["slave-serve-stale-data", "x"],
+    ["slaveof", "a 1"],
     ["timeout", "x"], ["timeout", "-1"], ["timeout", "99999999999"], ["timeout", "0x10"], ["timeout", " 5"],
     ["timeout", "05"], ["timeout", "+5"], ["timeout", ""], ["timeout", "5"],
     ["TIMEOUT", "5", "timeout", "6"], ["timeout", "9", "hz", "x"], ["timeout", "x", "hz", "x"], ["Timeout", "x"],
@@ -140,6 +147,9 @@ def test_set_answers_as_redis(redis_7: Connection) -> None:
         ["HZ", "hz", "hz*"],
         ["H?"],
         ["[ht]*z"],
+        ["min-*"],
+        ["Slave-Priority", "replica-priority", "slaveof"],
+        ["slave-[pa]*", "slave-announce-ip"],
     ],
 )
 def test_get_finds_what_redis_finds(redis_7: Connection, patterns: list[str]) -> None:
