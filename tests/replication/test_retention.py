@@ -62,8 +62,9 @@ class Room:
         patch.setattr(RealDisk, "free", lambda disk, path: self.free)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    """Half of the disk is free unless a test says otherwise, however full this machine's is."""
     return Room(monkeypatch)
 
 
