@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from tidelog.crash.commits import commits_noted
+from tidelog.crash.damage import Damage
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import Stage, contents_of, open_on, serve
@@ -32,23 +33,30 @@ class Counts:
     there      legal states, equal images counted again at each operation
     tried      of these
     distinct   different images among those tried; each was opened
-    refused, lost, wrong   states with such a fault
+    told      of the damaged stores, those that raised a clear error
+    refused, lost, wrong, died   states with such a fault
     """
 
     there: int = 0
     tried: int = 0
     distinct: int = 0
+    told: int = 0
     refused: int = 0
     lost: int = 0
     wrong: int = 0
+    died: int = 0
 
     def add(self, other: Counts) -> None:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
+    def count(self, kind: Kind) -> None:
+        """Count a fault."""
+        setattr(self, kind.value, getattr(self, kind.value) + 1)
+
     @property
     def faults(self) -> int:
-        return self.refused + self.lost + self.wrong
+        return self.refused + self.lost + self.wrong + self.died
 
 
 class Finding(NamedTuple):
@@ -59,6 +67,7 @@ class Finding(NamedTuple):
     time    how many of its operations were done
     state   the state, as crash/states.py numbers it
     power   the power was cut; if not, only the process ended
+    damage  done to the files after that; None for none
     """
 
     layer: str
@@ -68,6 +77,7 @@ class Finding(NamedTuple):
     power: bool
     kind: str
     words: str
+    damage: Damage | None = None
 
 
 class Effort(NamedTuple):
@@ -186,8 +196,7 @@ class Explorer:
     def _found(
         self, layer: str, trace: Trace, cut: Cut, state: State, power: bool, fault: Fault
     ) -> None:
-        counts = self.report.of(layer)
-        setattr(counts, fault.kind.value, getattr(counts, fault.kind.value) + 1)
+        self.report.of(layer).count(fault.kind)
         self.report.findings.append(
             Finding(layer, pack(trace), cut.time, state, power, fault.kind.value, fault.words)
         )

@@ -149,6 +149,7 @@ class Kind(Enum):
     REFUSED = "refused"  # it does not open, or a read fails, although nothing but power was lost
     LOST = "lost"  # something is missing that was acknowledged
     WRONG = "wrong"  # its contents are not those after some whole number of units
+    DIED = "died"  # the process died or hung, or an error was raised that is not tidelog's
 
 
 class Fault(NamedTuple):
@@ -176,6 +177,10 @@ class Oracle:
             if self._after[count] == contents:
                 return count
         return None
+
+    def after(self, count: int) -> Contents:
+        """The contents after so many units."""
+        return self._after[count]
 
     def judge(self, served: Served, promised: Promised, *, power: bool) -> Fault | None:
         """The fault of a store that served this; None if it kept every promise.

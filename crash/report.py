@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.damage import Damage, possible
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.states import Cut, cut_at
@@ -17,11 +18,21 @@ from tidelog.crash.trace import Operation, Trace, Write, unpack
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 FINDING: Final = "finding.json"
 TRACE: Final = "trace"
 BYTES_MAX: Final = 1 << 24  # of finding.json
-HEAD: Final = ("layer", "states there", "tried", "distinct", "refused", "lost", "wrong")
+HEAD: Final = (
+    "layer",
+    "states there",
+    "tried",
+    "distinct",
+    "told",
+    "refused",
+    "lost",
+    "wrong",
+    "died",
+)
 
 
 def rows(report: Report, layers: tuple[str, ...]) -> list[list[str]]:
@@ -29,7 +40,7 @@ def rows(report: Report, layers: tuple[str, ...]) -> list[list[str]]:
     found = []
     for layer in layers:
         counts = report.of(layer)
-        numbers = (counts.tried, counts.distinct, counts.refused, counts.lost, counts.wrong)
+        numbers = [getattr(counts, name) for name in HEAD[2:]]
         found.append([layer, big(counts.there), *(f"{number:,}" for number in numbers)])
     return found
 
@@ -69,13 +80,17 @@ def load(disk: Disk, directory: Path) -> Finding:
             power=bool(about["power"]),
             kind=str(about["kind"]),
             words=str(about["words"]),
+            damage=None if about["damage"] is None else _damage(*about["damage"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise BadFinding(f"{path} is not a finding of tidelog crash: {error!r}") from error
     trace = unpack(finding.trace, str(directory / TRACE))
     if not 0 < finding.time <= len(trace.operations):
         raise BadFinding(f"{path} names operation {finding.time} of {len(trace.operations)}")
-    choices = cut_at(trace, finding.time).choices
+    cut = cut_at(trace, finding.time)
+    if finding.damage is not None and not possible(cut.image(cut.whole), finding.damage):
+        raise BadFinding(f"{path} names damage that operation {finding.time} cannot have")
+    choices = cut.choices
     if len(choices) != len(state) or not all(
         0 <= number < len(choice.options) for number, choice in zip(state, choices, strict=True)
     ):
@@ -83,11 +98,16 @@ def load(disk: Disk, directory: Path) -> Finding:
     return finding
 
 
+def _damage(kind: str, path: str, place: int, other: str, other_place: int) -> Damage:
+    return Damage(str(kind), str(path), int(place), str(other), int(other_place))
+
+
 def describe(finding: Finding) -> list[str]:
     """A finding in lines of words."""
     trace = unpack(finding.trace, "the trace of the finding")
     cut = cut_at(trace, finding.time)
     event = "the power was cut" if finding.power else "the process ended"
+    damage = [] if finding.damage is None else [f"  {finding.damage.words()}"]
     about = ", ".join(f"{key} {value}" for key, value in trace.about.items() if key != "steps")
     return [
         f"{finding.kind}: {finding.words}",
@@ -96,6 +116,7 @@ def describe(finding: Finding) -> list[str]:
         f"{_operation(cut, trace.operations[finding.time - 1])}, {event}",
         f"acknowledged by then: {cut.promised.fsynced} units as fsynced, {cut.promised.written} as written",
         *(f"  {line}" for line in cut.words(finding.state) or ["everything was there"]),
+        *damage,
         *_steps(trace),
     ]
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Effort, Explorer, Report
+from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.trace import Tree, Unit
 from tidelog.crash.workloads import long, record, small
@@ -28,7 +29,8 @@ from tidelog.disk.real import RealDisk
 STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
-LAYERS: Final = (STORE, CHECKPOINTS, DOUBLE)
+POWER: Final = (STORE, CHECKPOINTS, DOUBLE)  # the layers in which power is lost
+LAYERS: Final = (*POWER, ROT)
 
 LONG_STEPS: Final = 20
 LIVES_MAX: Final = 3
@@ -37,7 +39,7 @@ LIVES_MAX: Final = 3
 class Task(NamedTuple):
     """One workload.
 
-    layer   STORE or CHECKPOINTS
+    layer   any but DOUBLE
     seed    everything random of the task comes from it
     number  even: a long workload; odd: the small workload of this number
     double  recoveries lose power too
@@ -51,17 +53,44 @@ class Task(NamedTuple):
 
 
 def tasks(layers: set[str], policies: list[str], seed: str) -> Iterator[Task]:
-    """Tasks without end, by turns of policy and layer. DOUBLE alone takes its first crashes from STORE."""
-    first = [layer for layer in (STORE, CHECKPOINTS) if layer in layers] or [STORE]
+    """Tasks without end, by turns of policy and layer. DOUBLE takes its first crashes from STORE or CHECKPOINTS."""
+    first = [layer for layer in LAYERS if layer in layers and layer != DOUBLE]
+    if DOUBLE in layers and not layers & {STORE, CHECKPOINTS}:
+        first.insert(0, STORE)
     for number in count():
         for policy in policies:
             for layer in first:
-                yield Task(layer, policy, f"{seed}/{number}", number, DOUBLE in layers)
+                double = DOUBLE in layers and layer in POWER
+                yield Task(layer, policy, f"{seed}/{number}", number, double)
 
 
 def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) -> Report:
-    """Record and explore one task. Raises BenchError if the store is wrong without any crash."""
+    """Do one task. Raises BenchError if the store is wrong without any crash or damage."""
     rng = random.Random(f"{task.seed}/{task.layer}/{task.policy}")
+    if task.layer == ROT:
+        return _rot(task, scratch, rng, stopping)
+    return _explore(task, scratch, rng, stopping)
+
+
+def _rot(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Record a life with checkpoints and a snapshot, and damage what its end and a kill leave."""
+    stage = Files(scratch)
+    steps = long(rng, LONG_STEPS, checkpoints=True)
+    steps.insert(rng.randrange(len(steps) // 2, len(steps)), ["snapshot"])
+    trace = record(stage, task.policy, steps, {"seed": task.seed, "life": 1})
+    stage.clear()
+    rotter = Rotter(scratch, rng, stopping=stopping)
+    try:
+        last = len(trace.operations)
+        for time in (last, rng.randrange(last // 2, last)):
+            if not rotter.report.findings:
+                rotter.rot(trace, time)
+    finally:
+        rotter.close()
+    return rotter.report
+
+
+def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     checkpoints = task.layer == CHECKPOINTS
     stage: Stage = Files(scratch) if checkpoints else Memory()
     effort = Effort() if task.double else Effort(double=0, killed=0)

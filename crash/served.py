@@ -87,20 +87,25 @@ def open_on(disk: Disk, root: Path, policy: str) -> Store:
 
 def contents_of(db: Store) -> Contents:
     """Everything that a store serves, in the form of the model (crash/oracle.py)."""
-    found: Contents = {}
-    for key in db.keys():
-        assert isinstance(key, bytes)
-        if db.type(key) == b"string":
-            found[key] = db.get(key)
-            continue
-        info: dict[str, Any] = db.xinfo_stream(key)
-        entries = tuple(
-            (entry_id, tuple(part for pair in fields.items() for part in pair))
-            for entry_id, fields in db.xrange(key)
-        )
-        groups = tuple(sorted(_group(db, key, each) for each in db.xinfo_groups(key)))
-        found[key] = entries, info["last-generated-id"], info["entries-added"], groups
-    return found
+    return {key: content_of(db, key) for key in keys_of(db)}
+
+
+def keys_of(db: Store) -> list[bytes]:
+    """The keys of a store that gives bytes."""
+    return [key for key in db.keys() if isinstance(key, bytes)]
+
+
+def content_of(db: Store, key: bytes) -> Any:
+    """Everything that a store serves of one key."""
+    if db.type(key) == b"string":
+        return db.get(key)
+    info: dict[str, Any] = db.xinfo_stream(key)
+    entries = tuple(
+        (entry_id, tuple(part for pair in fields.items() for part in pair))
+        for entry_id, fields in db.xrange(key)
+    )
+    groups = tuple(sorted(_group(db, key, each) for each in db.xinfo_groups(key)))
+    return entries, info["last-generated-id"], info["entries-added"], groups
 
 
 def _group(db: Store, key: bytes, info: dict[str, Any]) -> tuple[Any, ...]:

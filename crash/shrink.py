@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
+from tidelog.crash import rot
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
+from tidelog.crash.oracle import Fault
 from tidelog.crash.served import STORE, Files, Memory, Stage
 from tidelog.crash.states import cut_at
 from tidelog.crash.trace import Mkdir, Promised, Trace, unpack
@@ -33,11 +35,24 @@ def stage_for(trace: Trace, scratch: Path) -> Stage:
     return Files(scratch) if made or checkpoint in trace.base else Memory()
 
 
+def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
+    """The fault of a finding, tried again. `scratch` is an existing empty directory."""
+    if finding.damage is not None:
+        return rot.try_again(scratch, trace, finding)
+    stage = stage_for(trace, scratch)
+    try:
+        return try_again(stage, trace, finding)[0]
+    finally:
+        stage.clear()
+
+
 def shrink(finding: Finding, scratch: Path, seconds: float) -> Finding:
     """A smaller finding of the same kind; the same one if there is none. Ends after about `seconds`.
 
     scratch   an existing empty directory
     """
+    if finding.damage is not None:
+        return finding  # it is one damage of one image already
     end = time.monotonic() + seconds
     stopping = lambda: time.monotonic() >= end  # noqa: E731
     trace = unpack(finding.trace, "the trace of the finding")

@@ -91,7 +91,8 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
 class Life:
     """One recorded life of a store. `run` takes a step, `end` closes the store and gives the trace.
 
-    base    the disk at the beginning, with a store that holds the units `before`, or nothing
+    base       the disk at the beginning, with a store that holds the units `before`, or nothing
+    snapshots  how many units each snapshot has, by its name
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Life:
     ) -> None:
         self.units: list[Unit] = list(before or [])
         self.policy = policy
+        self.snapshots: dict[str, int] = {}
         self._model = Model()
         for unit in self.units:
             self._model.apply(unit)
@@ -140,6 +142,8 @@ class Life:
             self._promise(units)
         finally:
             self._noted.__exit__(None, None, None)
+        if self.snapshots:
+            about = {**about, "snapshots": self.snapshots}
         return self.disk.trace({**about, "policy": self.policy, **versions()}, self.units)
 
     def abandon(self) -> None:
@@ -311,6 +315,13 @@ class Life:
     def _checkpoint(self) -> None:
         units = len(self.units)
         self.db.checkpoint()
+        self._fsynced = max(self._fsynced, units)
+        self._promise(len(self.units))
+
+    def _snapshot(self) -> None:
+        """A snapshot. It is not among the random steps of `long`, since it takes a quarter of a second."""
+        units = len(self.units)
+        self.snapshots[self.db.snapshot().path.name] = units
         self._fsynced = max(self._fsynced, units)
         self._promise(len(self.units))
 

@@ -10,16 +10,16 @@ import pytest
 from tidelog.crash import run as running
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Report
+from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task, do, run, tasks
 from tidelog.crash.workloads import OPERATIONS, POLICIES, SMALL_MAX, small
 
 
 def test_tasks_come_by_turns_of_policy_and_layer() -> None:
-    found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 6))
-    assert [(task.policy, task.layer) for task in found] == [
-        (policy, layer) for policy in POLICIES for layer in (STORE, CHECKPOINTS)
+    found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 9))
+    assert [(task.policy, task.layer, task.double) for task in found] == [
+        (policy, layer, layer != ROT) for policy in POLICIES for layer in (STORE, CHECKPOINTS, ROT)
     ]
-    assert all(task.double for task in found)
     (only,) = islice(tasks({DOUBLE}, ["no"], "7"), 1)
     assert only == Task(STORE, "no", "7/0", 0, True)
 

@@ -61,7 +61,7 @@ def test_nothing_is_found_and_nothing_is_left(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (exits.OK, "")
     head, *rows = done.stdout.splitlines()[1:]
-    assert head.split() == "layer states there tried distinct refused lost wrong".split()
+    assert head.split() == "layer states there tried distinct told refused lost wrong died".split()
     assert [row.split()[0] for row in rows[:2]] == ["store", "double"]
     assert not (tmp_path / "kept").exists()
 
@@ -87,7 +87,7 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--layers", "L7"), "'L7' is not one of L0, store, checkpoints, double"),
+        (("--layers", "L7"), "'L7' is not one of L0, all, store, checkpoints, double, rot"),
         (("--policy", "never"), "'never' is not one of"),
         (("--minutes", "-1"), "-1"),
         (("replay", "missing"), "missing/finding.json"),

@@ -8,14 +8,14 @@ import secrets
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from tidelog.crash import report as reports
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Finding, Report
-from tidelog.crash.run import LAYERS, run, tasks
+from tidelog.crash.run import LAYERS, POWER, run, tasks
 from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
@@ -27,7 +27,7 @@ from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.queue.stats import a_number
 from tidelog.tools.text import examples
 
-ALL = "L0"  # the name of all layers in which power is lost
+SETS: Final = {"L0": POWER, "all": LAYERS}
 SHRINK_SECONDS = 30.0
 
 # fmt: off
@@ -41,12 +41,12 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     """The layers in a list with commas."""
     found: set[str] = set()
     for name in value.split(","):
-        if name == ALL:
-            found.update(LAYERS)
+        if name in SETS:
+            found.update(SETS[name])
         elif name in LAYERS:
             found.add(name)
         else:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join((ALL, *LAYERS))}")
+            raise click.BadParameter(f"{name!r} is not one of {', '.join((*SETS, *LAYERS))}")
     return found
 
 
@@ -62,10 +62,10 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
 )
 @click.option(
     "--layers",
-    default=ALL,
+    default="all",
     show_default=True,
     callback=layers_of,
-    help="Layers to try, separated by commas: store, checkpoints, double; L0 is all of them.",
+    help=f"Layers to try, separated by commas: {', '.join(LAYERS)}; L0 is the first three, all is all of them.",
 )
 @click.option(
     "--policy",

@@ -9,9 +9,8 @@ import click
 
 from tidelog.crash import report as reports
 from tidelog.crash.errors import CrashError
-from tidelog.crash.explore import try_again
 from tidelog.crash.served import be_quiet
-from tidelog.crash.shrink import stage_for
+from tidelog.crash.shrink import tried_again
 from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
@@ -36,7 +35,7 @@ def command(directory: Path, as_json: bool) -> int:
     with scratch(lambda text: click.echo(text, err=True)) as place:
         room = place / "replay"
         RealDisk().mkdir(room)
-        fault, _ = try_again(stage_for(trace, room), trace, finding)
+        fault = tried_again(finding, trace, room)
     if as_json:
         words = None if fault is None else f"{fault.kind.value}: {fault.words}"
         click.echo(json.dumps({"found": lines, "now": words}))
