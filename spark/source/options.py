@@ -94,7 +94,9 @@ def parse(given: Mapping[str, str]) -> Options:
         decode=choice(told, "decode", ("none", "utf8"), "none"),
         on_bad_value=choice(told, "onBadValue", ("null", "fail"), "fail"),
         streams=None if "streams" not in told else _streams(told["streams"]),
-        pattern=told["streamspattern"].encode() if "streamspattern" in told else None,
+        pattern=_name("streamsPattern", told["streamspattern"])
+        if "streamspattern" in told
+        else None,
         start=start,
         end=end,
         target_bytes=number(told, "targetPartitionBytes", 1, 1 << 40) or TARGET_BYTES,
@@ -152,10 +154,22 @@ def _paths(told: Mapping[str, str]) -> tuple[str, ...]:
 
 def _streams(value: str) -> tuple[bytes, ...]:
     if value.lstrip().startswith("["):
-        return tuple(
-            each.encode() for each in _list(value, "streams", "a name, or a JSON list of names")
-        )
-    return (value.encode(),)
+        names = _list(value, "streams", "a name, or a JSON list of names")
+        return tuple(_name("streams", each) for each in names)
+    return (_name("streams", value),)
+
+
+def _name(option: str, value: str) -> bytes:
+    """The bytes of a name. A byte that is not UTF-8 is the surrogate U+DC00 plus the byte, as Python has it in the
+    arguments of a command."""
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise refused(
+            option,
+            value,
+            "names as text, in which a byte that is not UTF-8 is \\udc80 to \\udcff",
+        ) from None
 
 
 def _list(value: str, name: str, wanted: str) -> tuple[str, ...]:
