@@ -235,10 +235,7 @@ class Batches:
                 inside = _inside(ms, seq, self._span)
                 keep = inside if keep is None else keep & inside
         if self._fields is not None:
-            try:
-                found.update(self._fields(self._cells()))
-            except TidelogSparkError as error:  # a bad value
-                raise TidelogSparkError(error.code, f"{self._where()}: {error.message}") from None
+            found.update(self._made_fields(self._fields, self._cells(), keep))
         for name in self._columns:
             if name in _ORIGIN:
                 kind, of = _ORIGIN[name]
@@ -250,6 +247,21 @@ class Batches:
         )
         self._clear()
         return batch if keep is None else batch.filter(pa.array(keep))
+
+    def _made_fields(
+        self, make: FieldColumns, cells: Cells, keep: Array | None
+    ) -> Mapping[str, Array]:
+        """The columns of the fields. Raises TidelogSparkError for a bad value of an entry that is kept."""
+        try:
+            try:
+                return make(cells)
+            except TidelogSparkError:
+                if keep is None:
+                    raise
+            # The value may be that of an entry that is deleted, or outside of the range.
+            return make(_without(cells, keep))
+        except TidelogSparkError as error:
+            raise TidelogSparkError(error.code, f"{self._where()}: {error.message}") from None
 
     def _where(self) -> str:
         """The place of the batch in its snapshot."""
@@ -316,6 +328,16 @@ def _repeated(shape: Shape, rows: int) -> Array:
             _repeats.clear()
         found = _repeats[shape] = pa.array(list(shape) * max(rows, BATCH_ROWS), schemas.BYTES)
     return found[: rows * len(shape)]
+
+
+def _without(cells: Cells, keep: Array) -> Cells:
+    """The same cells, with null values and empty names in the entries that are not kept."""
+    kept = pa.array(np.repeat(keep, np.diff(np.asarray(cells.offsets))))
+    names = cells.names
+    return cells._replace(
+        names=lambda: pc.if_else(kept, names(), b""),
+        values=pc.if_else(kept, cells.values, pa.scalar(None, schemas.BYTES)),
+    )
 
 
 def _live(rows: int, deleted: list[tuple[int, int, int]]) -> Array:
