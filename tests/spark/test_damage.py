@@ -42,9 +42,14 @@ def answer(path: Path, table: str) -> list[str] | TidelogSparkError:
         return error
 
 
-@pytest.mark.parametrize("rounds", some_and_all(150, 20_000))
+SOAK = [pytest.param(20_000, marks=pytest.mark.soak, id=f"soak-{n}") for n in range(4)]
+
+
+@pytest.mark.parametrize("rounds", [*some_and_all(150, 20_000), *SOAK])
 def test_a_damaged_snapshot_gives_no_wrong_row(tmp_path: Path, rounds: int) -> None:
-    r = random.Random(random.randrange(1 << 32))
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    r = random.Random(seed)
     told = [each for _, each in lives(tmp_path, range(3), 60)]
     sound: dict[tuple[Path, str], Any] = {
         (each.path, table): answer(each.path, table) for each in told for table in TABLES
