@@ -25,6 +25,10 @@ from tidelog.store.commit.attached import Changing
 from tidelog.store.commit.core import Core
 
 AHEAD_BYTES_MAX: Final = 1 << 20  # given to a connection and not taken by the system yet
+AHEAD_BYTES_MIN: Final = 16 << 10
+AHEAD_BYTES_ALL: Final = (
+    32 << 20
+)  # of all connections; with more than 2048, each has the least all the same
 # A follower gives a sign of life every second. A second connection with the same ID replaces one that was silent for
 # so long; before that it is refused.
 SEEN_MAX: Final = 1000  # followers that are remembered while they are away, besides those connected
@@ -269,6 +273,12 @@ class Feeds:
 
     # --- bytes
 
+    @property
+    def ahead_bytes(self) -> int:
+        """How much one connection may hold. Many share what few have, or strangers that read nothing cost gigabytes."""
+        share = AHEAD_BYTES_ALL // max(len(self._links), 1)
+        return max(AHEAD_BYTES_MIN, min(share, AHEAD_BYTES_MAX))
+
     def end(self) -> End:
         """[lock] What may be shipped now."""
         core = self._core
@@ -283,14 +293,14 @@ class Feeds:
 
     def pump(self, end: End, now: float) -> bool:
         """Send each follower what it may get, as far as its connection takes it. Returns whether there may be more."""
-        more = False
+        more, ahead = False, self.ahead_bytes
         for link in self:
-            more |= self._pump(link, end, now)
+            more |= self._pump(link, end, now, ahead)
         return more
 
-    def _pump(self, link: Downstream, end: End, now: float) -> bool:
+    def _pump(self, link: Downstream, end: End, now: float, ahead: int) -> bool:
         sink = link.sink
-        room = AHEAD_BYTES_MAX - sink.unsent
+        room = ahead - sink.unsent
         if room <= 0:
             return False  # the connection calls when it has sent something
         try:

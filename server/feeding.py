@@ -30,15 +30,20 @@ from tidelog.store.errors import TidelogError
 from tidelog.store.keepers import Keeper
 
 WAKE_S: Final = 0.001  # least time between two wakes by other threads
-PIECE_BYTES: Final = 1 << 20  # of older segments, read by a thread at a time
 
 _logger = logging.getLogger("tidelog.replication")
 
 
 class Pump(Protocol):
-    """Sends what can be sent."""
+    """Sends what can be sent.
+
+    ahead_bytes   how much is read for one connection before the system takes it
+    """
 
     def pump(self) -> None: ...
+
+    @property
+    def ahead_bytes(self) -> int: ...
 
 
 class Feeding:
@@ -142,6 +147,11 @@ class Feeding:
             self.pump()
             self.counted()
         self.heard()
+
+    @property
+    def ahead_bytes(self) -> int:
+        """See `Pump`."""
+        return self.feeds.ahead_bytes
 
     def moved(self) -> None:
         """Frames of this server's own leader were applied, so its own followers may get them."""
@@ -248,7 +258,8 @@ class ReadAhead:
             return b""
         if self._source.in_newest(good):
             return self._source.read(nbytes_max, good)
-        self._reading = in_thread(lambda: self._source.read(PIECE_BYTES, good))
+        nbytes = self._ready.ahead_bytes
+        self._reading = in_thread(lambda: self._source.read(nbytes, good))
         self._reading.add_done_callback(self._arrived)
         return b""
 

@@ -87,6 +87,10 @@ class Links(Protocol):
 
     active: bool
 
+    @property
+    def ahead_bytes(self) -> int:
+        """See `server.feeding.Pump`."""
+
     def begin(self, link: Downstream, lsn: int) -> None:
         """A link begins, with the frames behind this LSN."""
 

@@ -24,14 +24,16 @@ ID = bytes(16)
 
 
 class Sink:
-    """A connection that takes everything."""
+    """A connection that takes everything, or nothing."""
 
-    unsent = 0
-
-    def __init__(self) -> None:
+    def __init__(self, takes: bool = True) -> None:
         self.open = True
+        self.unsent = 0
+        self._takes = takes
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes) -> None:
+        if not self._takes:
+            self.unsent += len(data)
 
     def close(self) -> None:
         self.open = False
@@ -189,3 +191,31 @@ def test_a_follower_that_comes_back_with_less_needs_the_log_from_there(feeds: Fe
     feeds.lost(link)
     feeds.add(link, 4, 2.0)  # it has given up records meanwhile
     assert [lsn for _, lsn in feeds.needed(2.0, 60.0)] == [4]
+
+
+class _Endless:
+    """A log that is never at its end."""
+
+    def read(self, nbytes_max: int, good: tuple[int, int]) -> bytes:
+        return bytes(nbytes_max)
+
+    def at_end(self, good: tuple[int, int]) -> bool:
+        return False
+
+
+def test_many_followers_that_read_nothing_share_the_memory(feeds: Feeds) -> None:
+    """Strangers that ask for the log and read nothing get less each, the more they are."""
+    sinks = [Sink(takes=False) for _ in range(2000)]
+    for number, sink in enumerate(sinks):
+        feed = Feed(_Endless(), 0, 0.0)
+        id_ = number.to_bytes(16, "big")
+        feeds.add(Downstream(id_, "127.0.0.1", 1, feed, sink, lambda: None), 0, 0.0)
+        if number < 20 or not number % 100:
+            with feeds._core.lock:
+                end = feeds.end()
+            feeds.pump(end, 0.0)
+        if number == 19:  # so many are usual, and none waits for another one
+            assert all(each.unsent > 900_000 for each in sinks[:20])
+    held = sum(sink.unsent for sink in sinks)
+    assert held < 256 << 20, f"{held >> 20} MiB"
+    assert min(sink.unsent for sink in sinks[:1900]) > 10_000  # none gets nothing at all
