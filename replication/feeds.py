@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.aof import identity
+from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError, Released, Vanished
 from tidelog.aof.log import FSYNCED
 from tidelog.aof.seek import Good, Source, position_after
@@ -93,6 +94,16 @@ class Downstream:
         return f"{self.host}:{self.port}"
 
 
+class Newer(NamedTuple):
+    """A copy of this store that was promoted after it, and wanted to follow it."""
+
+    name: str
+    generation: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, generation {self.generation}"
+
+
 class _Seen:
     """A follower that is or was connected.
 
@@ -138,6 +149,7 @@ class Feeds:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.begun = 0
+        self._newer = Newer("", 0)
         self._links: dict[bytes, Downstream] = {}
         self._seen: dict[bytes, _Seen] = {}
         self._places: dict[bytes, tuple[int, int]] = {}  # see `_remember`
@@ -213,6 +225,26 @@ class Feeds:
         source = through(Source(roles.disk, directory, roles.uuid, found[follow.lsn]))
         shipped = _UntilRewound(source, roles, rewinds, directory)
         return reply.line(), Feed(shipped, last, now, rewinds, compress=follow.compress)
+
+    def supersede(self, name: str, found: int) -> None:
+        """A copy of this store with a higher generation, `found`, was refused: its history is the one to follow."""
+        newer = Newer(name, found)
+        if newer != self._newer:
+            self._newer = newer
+            _logger.error(
+                "%s is superseded: its copy at %s, which wanted to follow it, was promoted after it and has generation "
+                "%d. Stop the writers of this store, and let it follow that copy",
+                *(self._core.root, name, found),
+            )
+
+    @property
+    def superseded(self) -> Newer | None:
+        """The copy that was refused because of its higher generation, until this store has that generation."""
+        checkpoints = self._core.checkpoints
+        lives = [] if checkpoints is None else checkpoints.epochs
+        if lives and generation(lives[-1].number) >= self._newer.generation:
+            return None
+        return self._newer if self._newer.generation else None
 
     # --- connections
 

@@ -364,6 +364,7 @@ class Roles:
                 "leader_lsn": heard.leader_lsn,
                 "lag": max(heard.leader_lsn - lsn, 0),
                 "stalled": heard.stalled,
+                "verified_lsn": self.agreed,
             }
         return told
 

@@ -12,13 +12,21 @@ import asyncio
 import socket
 from functools import partial
 
+from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError
 from tidelog.aof.seek import Source
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply, Status
 from tidelog.replication.errors import ReplicationError
 from tidelog.replication.feeds import AHEAD_BYTES_MAX, Downstream
-from tidelog.replication.handshake import Follow, Refuse, Resync, parse_follow, parse_reply
+from tidelog.replication.handshake import (
+    Follow,
+    Refuse,
+    Resync,
+    Superseded,
+    parse_follow,
+    parse_reply,
+)
 from tidelog.server.connection import Connection
 from tidelog.server.feeding import ReadAhead
 from tidelog.server.host import Links
@@ -57,6 +65,9 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
             reply = parse_reply(line)
             if isinstance(reply, Resync) and not asked.heir:
                 return _offer(session, connection, asked, reply)
+            if isinstance(reply, Superseded):
+                name = f"{_host(asked, connection)}:{asked.port}"
+                feeding.feeds.supersede(name, generation(asked.lives[0].number))
             if line.startswith(b"-"):
                 raise CommandError(line[1:-2])
             return Status(line[1:-2])

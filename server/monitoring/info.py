@@ -205,6 +205,9 @@ def _replication(server: Host[Session]) -> Rows:
             f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn},"
             f"behind={feed.lag_seconds(now):.1f}",
         )
+    newer = replicating.feeding.feeds.superseded
+    if newer is not None:
+        yield "superseded_by", newer
     yield "slaves_fetching_a_snapshot", len(replicating.feeding.offerings)
     yield "master_failover_state", SHOWN[replicating.handing.state]
     yield "master_replid", f"{log.incarnation:040x}"
@@ -243,6 +246,8 @@ def _upstream(server: Host[Session]) -> Rows:
         yield "slave_lag", max(link.follower.leader_lsn - lsn, 0)
         yield "slave_lag_seconds", f"{lag_seconds(core, now):.1f}"
         yield "slave_stalled", _line(link.follower.stalled)
+    if core.roles is not None:
+        yield "master_verified_lsn", core.roles.agreed
     if copy is not None:
         yield "master_sync_phase", copy.phase
         yield "master_sync_total_bytes", copy.size

@@ -76,6 +76,9 @@ class Metrics:
         nbytes, age = log.exposed()
         replicating, link = self._server.replicating, core.link
         told: dict[str, Any] = {"role": "master", "followers": len(replicating.feeding.feeds)}
+        newer = replicating.feeding.feeds.superseded
+        if newer is not None:
+            told["superseded_by"] = str(newer)
         if replicating.following:
             told["role"] = "replica"
             told["leader"] = f"{replicating.role.host}:{replicating.role.port}"
@@ -85,6 +88,8 @@ class Metrics:
                 told["lag_lsn"] = max(link.follower.leader_lsn - log.written_lsn, 0)
                 told["lag_seconds"] = round(lag_seconds(core, self._server.loop.time()), 3)
                 told["loading"] = replicating.loading
+            if core.roles is not None:
+                told["verified_lsn"] = core.roles.agreed
         return {
             "status": "ok",
             **told,

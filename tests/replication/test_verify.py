@@ -69,8 +69,11 @@ def test_they_agree_with_and_without_checkpoints(pair: Pair, both: tuple[Any, An
     pair.db.xadd("orders", {"n": 1})
     pair.db.checkpoint()
     caught_up(pair.db, db)
+    assert client.info("replication")["master_verified_lsn"] == lsn
     assert told(client, "TIDELOG", "VERIFY") == f"SAME {lsn + 1}"
     assert agreed_at(db) == lsn + 1
+    assert client.info("replication")["master_verified_lsn"] == lsn + 1
+    assert db.info()["replication"]["verified_lsn"] == lsn + 1
 
 
 def test_a_checkpoint_that_overtakes_the_question(
