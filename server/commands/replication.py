@@ -17,6 +17,7 @@ from tidelog.replication.status import of_open
 from tidelog.replication.verify import answer, parse_place
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
+from tidelog.server.wire.replies import NO_REPLY
 from tidelog.store.errors import DataError, TidelogError
 
 _BAD_PORT = b"ERR Invalid master port"
@@ -100,6 +101,8 @@ async def digest(session: Session, args: list[bytes]) -> Reply:
     try:
         place = parse_place(args)
         async with session.server.replicating.digesting:
+            if session.closed:
+                return NO_REPLY  # it has waited for others, and needs no process any more
             line = await in_thread(partial(answer, core, place))
     except ProtocolError as error:
         raise CommandError(b"ERR %b" % error.reason.encode()) from error
