@@ -7,6 +7,7 @@ If the owner's program made the link (`tidelog.follow`), the server leaves it al
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from tidelog.engine.api import Command
@@ -27,6 +28,8 @@ from tidelog.store.role import ALONE, Role
 
 # A follower that never gets its leader's data can still be promoted, or told to follow another one.
 CHANGE_ROLE: Final = frozenset((b"replicaof", b"slaveof"))
+
+_logger = logging.getLogger("tidelog.replication")
 
 
 class Replicating:
@@ -49,6 +52,7 @@ class Replicating:
         self._core = server.core
         self._roles = server.core.roles  # None if the store is open read-only
         self.lacking = False
+        self._said = ALONE  # the role that the log of the server told of
         self.feeding.counted = self._weigh
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
             server.config.on(name, self._weigh)
@@ -113,6 +117,7 @@ class Replicating:
         """Do what the store's role asks for: dial, or hang up."""
         core, server = self._core, self._server
         role = self.role
+        self._say(role)
         turned = core.following is not None and not self.following
         self.following = core.following is not None
         server.config.lead(f"{role.host} {role.port}" if self.following else "")
@@ -132,6 +137,17 @@ class Replicating:
         self._weigh()
         self._confirm()
         self._settle_all()
+
+    def _say(self, role: Role) -> None:
+        if role == self._said:
+            return
+        self._said = role
+        does = {
+            "leader": f"leads, in generation {role.generation} or a later one",
+            "follower": f"follows {role.host}:{role.port}",
+            "handing over": f"hands over to {role.host}:{role.port}, and takes no writes until that has ended",
+        }[role.kind]
+        _logger.info("%s %s (%s)", self._core.root, does, role.reason)
 
     def _dial(self) -> None:
         """Dial the leader, or the store that was told to lead. While its answer comes over its own link, do not ask."""
@@ -204,6 +220,10 @@ class Replicating:
         lacking = bool(wanted) and not self.following and self.good < wanted
         if lacking != self.lacking:
             self.lacking = lacking
+            _logger.warning(
+                "%s followers are connected and not silent, and min-replicas-to-write is %d: writes of clients are %s",
+                *(self.good, wanted, "refused" if lacking else "taken again"),
+            )
             self._settle_all()
 
     def _confirm(self, value: int = 0) -> None:
