@@ -27,9 +27,8 @@ from tidelog.store.commit.core import Core
 
 AHEAD_BYTES_MAX: Final = 1 << 20  # given to a connection and not taken by the system yet
 AHEAD_BYTES_MIN: Final = 16 << 10
-AHEAD_BYTES_ALL: Final = (
-    32 << 20
-)  # of all connections; with more than 2048, each has the least all the same
+# Of all connections. With more than 2048 of them, each has the least all the same.
+AHEAD_BYTES_ALL: Final = 32 << 20
 # A follower gives a sign of life every second. A second connection with the same ID replaces one that was silent for
 # so long; before that it is refused.
 SEEN_MAX: Final = 1000  # followers that are remembered while they are away, besides those connected
