@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.oracle.differences import TABLE
 
@@ -109,13 +110,14 @@ def test_the_readme_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     told = run([(line, tmp_path, source) for line, source in found])
     assert told == {line: list(printed(source)) for line, source in found}
     shown = re.findall(
-        r"^\$ tidelog (snapshot .*|verify .*)$", (ROOT / "README.md").read_text(), re.M
+        r"^\$ tidelog (snapshot .*|verify .*|export .*)$", (ROOT / "README.md").read_text(), re.M
     )
-    listed, restored, verified, *_ = shown
+    listed, restored, verified, exported, *_ = shown
     assert listed.split()[-1] == restored.split()[-2].split("/")[0]
     assert restored.split()[-1] == verified.split()[-1]
-    for line in (listed, restored, verified):
+    for line in (listed, restored, verified, exported):
         assert done_in(tmp_path, "-m", "tidelog", *line.split())
+    assert pq.read_table(tmp_path / "stock-tables" / "entries").num_rows == 1
 
 
 def test_the_first_example_is_the_queue() -> None:
