@@ -83,9 +83,8 @@ class Forked(Generic[Q, A]):
     def _serve(self, ours: Connection, pipe: Connection) -> None:
         """In the forked process: answer until the asker is gone."""
         ours.close()  # else this process would never read the end of the pipe
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # Ctrl-C ends the asker, and that ends this process
+        # Ctrl-C ends the asker, and that ends this process.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             while True:
                 question: Any = pipe.recv()

@@ -35,7 +35,7 @@ FREE: Final = ("LOCK", "spare", "lock.mdb", "DURABLE", "checked")
 
 
 class Answers(NamedTuple):
-    """What a damaged store, or a snapshot of it, said.
+    """The answers of a damaged store, or of a snapshot of it.
 
     contents   the keys that were read
     told       key -> error of a read; None for errors of the whole store. Each is a clear error of tidelog
