@@ -114,6 +114,7 @@ class Follower:
         self._intake: Intake | None = None
         self._batch: Batch | None = None  # taken, and not applied yet
         self._whole_at = 0.0  # when the last whole message came
+        self._timed = False  # the leader's time was told, over this connection
         # The end of what the leader sent and this store has applied. The log may go on behind it: after a promotion, it
         # is a leader's, and none of that may be acknowledged.
         self._last = 0, 0
@@ -143,7 +144,7 @@ class Follower:
     def hello(self) -> list[bytes]:
         """The words that ask the leader for its frames. A connection begins."""
         self._intake = self._batch = self.parted = self.resyncing = self.heir_leads = None
-        self.told_to_lead = False
+        self.told_to_lead = self._timed = False
         following, roles = self.following, self._roles
         self._role, self._declined = roles.role, roles.declined
         lsn, crc = self._last = following.last
@@ -306,6 +307,9 @@ class Follower:
             return False
         until = perf_counter() + seconds_max
         self.stalled = ""
+        if not self._timed:
+            # before the first frame, since readers see its keys at once and until all frames are applied
+            self._tell_time(intake, now)
         try:
             while True:
                 if core.durability.relief is not None:
@@ -327,11 +331,17 @@ class Follower:
             raise self._refused(error) from error
         finally:
             self._came_to(self._last[0])
-        following.heard(intake.leader_now(now))
+        self._tell_time(intake, now)
         if self._last[0] >= self.leader_lsn:
             self.even_at = self.heard_at
         self.told_to_lead = intake.promote is not None
         return False
+
+    def _tell_time(self, intake: Intake, now: float) -> None:
+        """Let the store's time be the leader's, once a BEAT has said it."""
+        if intake.beat is not None:
+            self.following.heard(intake.leader_now(now))
+            self._timed = True
 
     @property
     def full(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tidelog.replication.feeds import Feeds
 from tidelog.replication.follower import Follower
 from tidelog.replication.handshake import parse_follow
 from tidelog.replication.protocol import FROM_FOLLOWER, Ack, Messages
+from tidelog.testing import Clock
+from tidelog.testing.clock import START
 
 
 class Both:
@@ -82,3 +85,25 @@ def test_after_a_promotion_nothing_is_acknowledged() -> None:
     with pytest.raises(LinkError, match="has become a leader"):
         both.follower.work(1.0, 1.0)
     assert both.acknowledged(1.0)[0] == lsn < last_lsn(both.copy)
+
+
+def test_the_leaders_time_comes_before_its_frames() -> None:
+    """Readers see a key at once. By a clock that is an hour ahead it would have expired."""
+    there, here = Clock(), Clock(START + timedelta(hours=1))
+    disk = SimulatedDisk(1)
+    leader = tidelog.open(Path("/leader"), fsync="no", disk=disk, clock=there)
+    copy = tidelog.open(Path("/copy"), fsync="no", disk=disk, clock=here)
+    leader.set("k", "v", px=60_000)
+    for number in range(500):
+        leader.set("pad", "x" * 1000 + str(number))
+    begin_to_follow(copy)
+    follower, feeds = Follower(inside.core(copy)), Feeds(inside.core(leader))
+    line, feed = feeds.answer(parse_follow(follower.hello()), 0.0)
+    assert feed is not None
+    follower.answered(line, 0.0)
+    before = inside.core(copy).landing.time_ns()
+    assert not follower.work(1.0, 0.0)  # nothing has come yet
+    assert inside.core(copy).landing.time_ns() == before
+    follower.receive(shipped(feeds, feed, 0.0), 0.0)
+    assert follower.work(0.0, 0.0)  # a part of it
+    assert copy.exists("k") and copy.get("k") == b"v"
