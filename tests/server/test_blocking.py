@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import pytest
 from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
 from tests.oracle.wire import Form
-from tests.rounds import rest_slow
+from tests.rounds import rest_slow, slow_and_soak
 from tests.server.conftest import Running, Start
 from tests.server.wire import Client, calls, connect
 from tests.until import until
@@ -203,11 +203,11 @@ def test_the_same_clients_are_served(start: Start, redis_server: RedisServer, se
     run_once(start, redis_server, seed)
 
 
-@pytest.mark.slow
-def test_many_scripts(start: Start, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("count", slow_and_soak(250, 600))
+def test_many_scripts(start: Start, redis_server: RedisServer, count: int) -> None:
     first = SEED + 1000
     running = start()
-    for seed in range(first, first + 600):
+    for seed in range(first, first + count):
         run_once(start, redis_server, seed, running.port)
 
 

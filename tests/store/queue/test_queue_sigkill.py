@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import slow_and_soak
 
 import tidelog
 
@@ -194,9 +195,8 @@ def test_killed_workers(tmp_path: Path, policy: str, same_names: bool) -> None:
     rounds(tmp_path, policy, same_names, 3)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", ["no", "everysec", "always"])
-@pytest.mark.parametrize("same_names", [True, False])
+@pytest.mark.parametrize("same_names", slow_and_soak(True, False))
 def test_a_hundred_killed_workers(tmp_path: Path, policy: str, same_names: bool) -> None:
     rounds(tmp_path, policy, same_names, 100)

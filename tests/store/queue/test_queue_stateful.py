@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.rounds import slow_and_soak
 from tests.store.queue.model import (
     DEAD,
     DONE,
@@ -652,8 +653,8 @@ def test_the_queue_beside_its_model(machine: type[Machine]) -> None:
     run(machine, 12, 50)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("machine", [Machine, JumpyMachine])
-def test_the_queue_beside_its_model_for_long(machine: type[Machine]) -> None:
-    run(machine, 400, 60, Phase.shrink)
+@pytest.mark.parametrize("count", slow_and_soak(150, 400))
+def test_the_queue_beside_its_model_for_long(machine: type[Machine], count: int) -> None:
+    run(machine, count, 60, Phase.shrink)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.rounds import some_and_all
 
 from tidelog.tools.bench.compare import ROWS, Result, Workload, command, mean, slower, table
 
@@ -21,7 +20,13 @@ def result(before: list[float], after: list[float], counts: tuple[float, float] 
 ALONE = [row for row in ROWS if not row.name.startswith("served")]  # they need no other program
 
 
-@pytest.mark.parametrize("rows", some_and_all(ALONE[:2], ALONE))
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(ALONE[:2], id="some"),
+        pytest.param(ALONE, marks=pytest.mark.soak, id="all"),
+    ],
+)
 def test_a_checkout_beside_itself(tmp_path: Path, rows: list[Workload]) -> None:
     """Every row runs, and its instructions agree."""
     only = [word for row in rows for word in ("--only", row.name)]

@@ -123,7 +123,7 @@ def test_without_pyspark_the_subject_is_named_as_missing(
     assert "session" in bench.missing["spark"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_row_of_spark(bench: Bench, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "QUICK_LATE", 5)
     monkeypatch.setattr(streaming, "QUICK_IDLE_S", 0.5)
