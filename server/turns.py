@@ -452,14 +452,22 @@ class Turns:
         elif self._wanted:
             self._loop.call_soon(self._confirm_no_more)  # a command of this turn may have called
 
-    def _confirm_no_more(self) -> None:
-        if self._ends:
-            durability = self._core.durability
-            self._fail_parked(math.inf)  # nothing will confirm them any more
-            self._stop_timer()
-            self._wanted = 0
-            self._core.acks.moved = nothing_waits
-            self._through, self.holds = durability.through, durability.holds
+    def _confirm_no_more(self, ended_at: float | None = None) -> None:
+        """Replies held since `ended_at`, now by default, or longer become errors. Later ones do not wait any more."""
+        if not self._ends:
+            return
+        ended_at = self._loop.time() if ended_at is None else ended_at
+        self._fail_parked(ended_at)
+        if any(connection.held[0][-1] <= ended_at for connection in self._parked):
+            # The disk does not have them yet, and the error says that it has.
+            self._loop.call_later(RELIEF_S, self._confirm_no_more, ended_at)
+            return
+        durability = self._core.durability
+        self._stop_timer()
+        self._wanted = 0
+        self._core.acks.moved = nothing_waits
+        self._through, self.holds = durability.through, durability.holds
+        self._release(None)
 
     def _stop_timer(self) -> None:
         if self._overdue is not None:
