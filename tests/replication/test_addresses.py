@@ -16,6 +16,7 @@ def failure(client: Any) -> str:
 
 @pytest.mark.parametrize("host", ["a" * 70, "a..b", ".a", "127.0.0.1.", "no-such-host.invalid"])
 def test_a_host_that_is_not_found(pair: Pair, host: str) -> None:
+    pair.db.xadd("orders", {"n": 1})
     db = pair.open("follower")
     client = pair.client(pair.serve(db).port)
     assert client.execute_command("REPLICAOF", host, "1") == b"OK"
