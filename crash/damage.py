@@ -29,6 +29,7 @@ KINDS: Final = (
 )  # fmt: skip
 DENSE_SHARE: Final = 0.9  # of the flips, so many hit a sector that is not all zeros
 TRIES: Final = 50
+PROOF: Final = f"{STORE}/aof/DURABLE"
 CHECKPOINT_DIRECTORY: Final = f"{STORE}/{CHECKPOINT}"
 
 
@@ -45,6 +46,10 @@ class Damage(NamedTuple):
     place: int = 0
     other: str = ""
     other_place: int = 0
+
+    def takes_the_proof(self) -> bool:
+        """Whether DURABLE and another file are exchanged."""
+        return self.other not in ("", self.path) and PROOF in (self.path, self.other)
 
     def words(self) -> str:
         match self.kind:
@@ -114,7 +119,8 @@ class Damages:
         """A damage that changes something, and the image with it."""
         for _ in range(TRIES):
             damage = self._draw(rng)
-            if damage is not None:
+            # An exchange with DURABLE takes the proof and what it proves. That is two faults at once.
+            if damage is not None and not damage.takes_the_proof():
                 image = damaged(self.image, damage, self._earlier)
                 if image != self.image:
                     return damage, image
@@ -268,5 +274,5 @@ def _sectors(tree: Tree, path: str) -> int:
 
 
 def _sector_of(tree: Tree, path: str, sector: int) -> bytes:
-    content = tree[path] or b""
+    content = tree.get(path) or b""
     return content[sector * SECTOR : (sector + 1) * SECTOR].ljust(SECTOR, b"\0")
