@@ -334,20 +334,26 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
     return await reached
 
 
+def _event() -> tuple[asyncio.Event, Callable[[], None]]:
+    """An event of the running loop, and a function with which any thread sets it."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def told() -> None:
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:
+            pass  # the loop is closed: no task waits any more
+
+    return event, told
+
+
 async def _confirmed(acks: Acks, promise: Promise, asked: Replicated) -> None:
     """Wait until enough followers have what a call promises. As `Acks.wait`."""
     log, lsn, _ = promise
     if acks.count(log, lsn, asked.fsynced) >= asked.replicas:
         return
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-
-    def told() -> None:
-        try:
-            loop.call_soon_threadsafe(over.set)
-        except RuntimeError:
-            pass  # the loop is closed: no task waits any more
-
+    over, told = _event()
     awaited = Awaited(log, lsn, asked.replicas, asked.fsynced, told)
     try:
         if not acks.begin(awaited):
@@ -362,15 +368,7 @@ async def _confirmed(acks: Acks, promise: Promise, asked: Replicated) -> None:
 
 async def _arrived(core: Core, token: tokens.Token) -> bool:
     """Whether what a token names is applied; else wait for the next change first. Raises as `tokens.look`."""
-    loop = asyncio.get_running_loop()
-    changed = asyncio.Event()
-
-    def told() -> None:
-        try:
-            loop.call_soon_threadsafe(changed.set)
-        except RuntimeError:
-            pass  # the loop is closed: no task waits any more
-
+    changed, told = _event()
     arrival = Arrival(token.lsn, told)
     core.arrivals.add(arrival)
     try:
