@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import OK, Reply
-from tidelog.server.commands.wait import parse_timeout
+from tidelog.server.commands.wait import BlockedCall, parse_timeout
 from tidelog.server.session import Session
 from tidelog.store import tokens
 from tidelog.store.commit.arrivals import Arrival
@@ -37,19 +35,15 @@ def waitfor(session: Session, args: list[bytes]) -> Reply:
     return _Waiting(session, wanted, timeout_ms).answer
 
 
-class _Waiting:
+class _Waiting(BlockedCall):
     """A call that waits for a token, its timeout (0 = none), or CLIENT UNBLOCK.
 
     answer    the reply; cancelled if the client leaves
     """
 
     def __init__(self, session: Session, token: tokens.Token, timeout_ms: int) -> None:
-        self._core, self._loop, self._token = session.core, session.server.loop, token
-        self.answer: asyncio.Future[Reply] = self._loop.create_future()
-        self.answer.add_done_callback(self._clean)
-        self._unblocked = session.unblocked()
-        self._unblocked.add_done_callback(self._ended)
-        self._timer = self._loop.call_later(timeout_ms / 1000, self._late) if timeout_ms else None
+        super().__init__(session, timeout_ms)
+        self._core, self._token = session.core, token
         self._arrival = Arrival(token.lsn, self._told)
         self._look()
 
@@ -66,36 +60,12 @@ class _Waiting:
         self._core.arrivals.add(self._arrival)  # before the look, so that nothing comes between
         try:
             if tokens.look(self._core, self._token) is tokens.Verdict.HERE:
-                self._settle(OK)
+                self._succeed(OK)
         except TidelogError as error:
             self._fail(error)
 
     def _late(self) -> None:
         self._fail(tokens.late(self._core, self._token))
 
-    def _ended(self, unblocked: asyncio.Future[bytes | None]) -> None:
-        """CLIENT UNBLOCK or a new role of the store ended the wait, or it has ended before."""
-        if unblocked.cancelled():
-            return
-        line = unblocked.result()
-        if line is None:
-            self._late()
-        else:
-            self._fail(CommandError(line))
-
-    def _settle(self, reply: Reply) -> None:
-        if not self.answer.done():
-            self.answer.set_result(reply)
-            self._unblocked.cancel()  # from here on the client is not blocked
-
-    def _fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self._unblocked.cancel()
-
-    def _clean(self, answer: asyncio.Future[Reply]) -> None:
-        """The call has its answer, or its client is gone."""
+    def _forget(self) -> None:
         self._core.arrivals.remove(self._arrival)
-        self._unblocked.cancel()
-        if self._timer is not None:
-            self._timer.cancel()

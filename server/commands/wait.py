@@ -84,7 +84,57 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
     return _Blocked(session, waiting, local > synced, timeout_ms, reply).answer
 
 
-class _Blocked:
+class BlockedCall:
+    """A call whose reply comes later: when it is settled, after its timeout (0 = none), or by CLIENT UNBLOCK.
+
+    answer    the reply; cancelled if the client leaves
+    """
+
+    def __init__(self, session: Session, timeout_ms: int) -> None:
+        self._loop = session.server.loop
+        self.answer: asyncio.Future[Reply] = self._loop.create_future()
+        self.answer.add_done_callback(self._clean)
+        self._unblocked = session.unblocked()
+        self._unblocked.add_done_callback(self._ended)
+        self._timer = self._loop.call_later(timeout_ms / 1000, self._late) if timeout_ms else None
+
+    def _late(self) -> None:
+        """The time is up: settle the call, or let it fail."""
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """The call waits for nothing any more."""
+        raise NotImplementedError
+
+    def _ended(self, unblocked: asyncio.Future[bytes | None]) -> None:
+        """CLIENT UNBLOCK or a new role of the store ended the wait, or it has ended before."""
+        if unblocked.cancelled():
+            return
+        line = unblocked.result()
+        if line is None:
+            self._late()
+        else:
+            self._fail(CommandError(line))
+
+    def _succeed(self, reply: Reply) -> None:
+        if not self.answer.done():
+            self.answer.set_result(reply)
+            self._unblocked.cancel()  # from here on the client is not blocked
+
+    def _fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self._unblocked.cancel()
+
+    def _clean(self, answer: asyncio.Future[Reply]) -> None:
+        """The call has its answer, or its client is gone."""
+        self._forget()
+        self._unblocked.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class _Blocked(BlockedCall):
     """A call that waits for followers, this store's own disk, its timeout (0 = none), or CLIENT UNBLOCK.
 
     answer    the reply; cancelled if the client leaves
@@ -98,15 +148,11 @@ class _Blocked:
         timeout_ms: int,
         reply: Callable[[Log, int], Reply],
     ) -> None:
-        self._loop, self._thread = session.server.loop, threading.get_ident()
+        super().__init__(session, timeout_ms)
+        self._thread = threading.get_ident()
         self._core, self._acks = session.core, session.core.acks
         self._awaited, self._reply = awaited, reply
         self._lacks_disk = local
-        self.answer: asyncio.Future[Reply] = self._loop.create_future()
-        self.answer.add_done_callback(self._clean)
-        self._unblocked = session.unblocked()
-        self._unblocked.add_done_callback(self._ended)
-        self._timer = self._loop.call_later(timeout_ms / 1000, self._settle) if timeout_ms else None
         awaited.told = self._told
         self._lacks_followers = not self._acks.begin(awaited)
         if local:
@@ -153,32 +199,15 @@ class _Blocked:
         elif not self._lacks_followers:
             self._settle()
 
-    def _ended(self, unblocked: asyncio.Future[bytes | None]) -> None:
-        """CLIENT UNBLOCK or a new role of the store ended the wait, or it has ended before."""
-        if unblocked.cancelled():
-            return
-        line = unblocked.result()
-        if line is None:
-            self._settle()
-        else:
-            self._fail(CommandError(line))
+    def _late(self) -> None:
+        self._settle()
 
     def _settle(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(self._reply(self._awaited.log, self._awaited.lsn))
-            self._unblocked.cancel()  # from here on the client is not blocked
+            self._succeed(self._reply(self._awaited.log, self._awaited.lsn))
 
-    def _fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self._unblocked.cancel()
-
-    def _clean(self, answer: asyncio.Future[Reply]) -> None:
-        """The call has its answer, or its client is gone."""
+    def _forget(self) -> None:
         self._acks.forget(self._awaited)
-        self._unblocked.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 def parse_timeout(session: Session, arg: bytes) -> int:
