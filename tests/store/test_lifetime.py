@@ -225,20 +225,27 @@ def test_an_interrupt_of_a_busy_program_loses_nothing_acknowledged(tmp_path: Pat
     """SIGINT strikes a loop of XADDs a hundred times; the store goes on after each."""
     told = run(
         """
-        import signal, threading, os, time
+        import signal, threading, time
         db = tidelog.open(sys.argv[1], fsync="no")
         acknowledged = []
         main = threading.get_ident()
-        struck = 0
+        begun = struck = 0
         def strike():
-            for _ in range(100):
+            # One signal at a time, and only into the `try` below. To wait is to poll: CPython 3.11 can leave a
+            # signal pending until another thread asks for the interpreter's lock.
+            for n in range(100):
                 time.sleep(0.005)
+                while begun <= n:
+                    time.sleep(0.005)
                 signal.pthread_kill(main, signal.SIGINT)
+            while struck < 100:
+                time.sleep(0.005)
         thread = threading.Thread(target=strike, daemon=True)
         thread.start()
-        while thread.is_alive():
+        while struck < 100:
             try:
-                while thread.is_alive():
+                begun += 1
+                while True:
                     acknowledged.append(db.xadd("s", {"n": len(acknowledged)}))
             except KeyboardInterrupt:
                 struck += 1
