@@ -276,7 +276,7 @@ def test_a_pipeline_wakes_between_its_units(db: tidelog.Store, pool: ThreadPoolE
 def test_time_runs_out(db: tidelog.Store) -> None:
     began = time.monotonic()
     assert db.xread({"s": "$"}, block=30) == []
-    assert 0.02 < time.monotonic() - began < 5
+    assert 0.02 < time.monotonic() - began < 20
     assert not inside.waiting(db).keys
 
 

@@ -57,7 +57,7 @@ def test_a_program_that_never_closes_exits_promptly_with_everything_on_the_disk(
         tmp_path / "s",
         fsync,
     )
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     with tidelog.open(tmp_path / "s") as db:
         assert db.xlen("s") == 100
 

@@ -56,7 +56,7 @@ def test_nobody_follows(server: Running, client: Client) -> None:
     assert calls(client, "WAIT 0 0", "WAIT -5 0", "WAIT 1 1") == [0, 0, 0]
     began = time.monotonic()
     assert calls(client, "WAIT 3 80") == [0]
-    assert 0.07 < time.monotonic() - began < 5
+    assert 0.07 < time.monotonic() - began < 20
     assert server.server.blocked == 0
 
 

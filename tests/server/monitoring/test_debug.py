@@ -220,13 +220,19 @@ def test_aof_flush_sleep_delays_what_is_written(start: Start, fsync: str) -> Non
     with closing(connect(running.port)) as client:
         assert calls(client, "DEBUG AOF-FLUSH-SLEEP 600000") == [OK]
         for command, late in (("XADD a * x y", True), ("XLEN a", False)):
-            began = time.monotonic()
-            calls(client, command)
-            assert (time.monotonic() - began >= 0.6) is late
+            assert (_quickest(client, command) >= 0.6) is late
         assert calls(client, "DEBUG AOF-FLUSH-SLEEP 0") == [OK]
+        assert _quickest(client, "XADD a * x y") < 0.6
+
+
+def _quickest(client: Client, command: str) -> float:
+    """Seconds that a command takes: of three tries, since a busy machine makes any of them slow."""
+    times = []
+    for _ in range(3):
         began = time.monotonic()
-        calls(client, "XADD a * x y")
-        assert time.monotonic() - began < 0.6
+        calls(client, command)
+        times.append(time.monotonic() - began)
+    return min(times)
 
 
 def test_active_expiry_cannot_be_switched_off(client: Client) -> None:
