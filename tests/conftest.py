@@ -35,13 +35,16 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("same cases")
 
 
-def pytest_collection_finish() -> None:
-    # Many tests ask for a full collection, which visits every object. It need not visit the modules of all tests.
-    gc.collect()
-    gc.freeze()
+files_begun: set[Path] = set()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Many tests ask for a full collection, which visits every object. It need not visit the modules of all tests,
+    # nor the libraries that earlier files loaded: pyspark, moto and pyarrow together are some million objects.
+    if item.path not in files_begun:
+        files_begun.add(item.path)
+        gc.collect()
+        gc.freeze()
     # Tests draw their seeds from the global generator. A verdict must depend on the code, not on the day it is tried.
     if not item.config.getoption("--new-seeds"):
         random.seed(crc32(item.nodeid.encode()))
