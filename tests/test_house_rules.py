@@ -155,7 +155,8 @@ def test_there_are_fast_paths() -> None:
 
 # Comments, docstrings, messages and pages are in plain English. A statement begins with its subject, so not with a
 # relative clause; a question may, and so may the heading of a list, which ends with a colon.
-OPENER = re.compile(r"(?:^|[.!?] )((?:Who|Whoever|What|Whatever|Whichever)\b[^.!?:]*(?:$|[.!]))")
+FORBIDDEN_WORD = re.compile(r"\b(?:Who|Whoever|What|Whatever|Whichever)\b")
+OPENER = re.compile(rf"(?:^|[.!?] )({FORBIDDEN_WORD.pattern}[^.!?:]*(?:$|[.!]))")
 PHRASES = re.compile(
     r"\b(?:whoever|whomever|there is none (?:that|of which)|(?:is|are) not to [a-z]+|so far as|be it|"
     r"of (?:its|their) own accord|nobody who|somebody who|it is said that|lest|thereof|whereof)\b",
@@ -191,10 +192,17 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
         yield first, " ".join(comment)
 
 
-def hard_to_read(text: str) -> Iterator[str]:
-    """The parts of a text that the rule forbids."""
-    yield from (match[1] for match in OPENER.finditer(text))
-    yield from (match[0] for match in PHRASES.finditer(text))
+def hard_to_read(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, part) of everything in a file that the rule forbids."""
+    # To take a file apart is dear, and few files have a forbidden word anywhere. Here a text is found however it is
+    # broken into lines and strings.
+    source = re.sub(r"\b[bfru]{1,2}(?=[\"'])", "", path.read_text(), flags=re.IGNORECASE)
+    words = re.sub(r"(?:[\s\"'#]|\\[nrt\n])+", " ", source)
+    if not FORBIDDEN_WORD.search(words) and not PHRASES.search(words):
+        return
+    for line, text in prose(path):
+        yield from ((line, match[1]) for match in OPENER.finditer(text))
+        yield from ((line, match[0]) for match in PHRASES.finditer(text))
 
 
 def test_texts_are_in_plain_english() -> None:
@@ -203,8 +211,7 @@ def test_texts_are_in_plain_english() -> None:
         for path in tracked_files()
         if path.suffix in (".py", ".md") and path.relative_to(ROOT).parts[0] in PLAIN_ENGLISH
         if path != Path(__file__)  # it has the examples
-        for line, text in prose(path)
-        for part in hard_to_read(text)
+        for line, part in hard_to_read(path)
     ]
     assert not found, "begin with the subject: subject, verb, object"
 
@@ -216,6 +223,8 @@ def test_texts_are_in_plain_english() -> None:
     ("a.py", "def f():\n    \"\"\"Serve waiters.\n\n    Who waits is served.\n    \"\"\"\n"),
     ("a.py", "raise ValueError(f'{x} is not to change')\n"),
     ("a.py", "say('as long as it runs, be it long or short')\n"),
+    ("a.py", "say('as long as it runs, be '\n    f'it {long} or short')\n"),
+    ("a.py", "say('as long as it runs, be\\nit long or short')\n"),
     ("a.md", "Some text.\n\n* An item.\n* What a client sends is\n  parsed.\n"),
     ("a.md", "The fastest, so far as we know.\n"),
 ])
@@ -223,7 +232,7 @@ def test_texts_are_in_plain_english() -> None:
 def test_plain_english_sees(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
-    assert [part for _, text in prose(path) for part in hard_to_read(text)]
+    assert list(hard_to_read(path))
 
 
 # fmt: off
@@ -238,7 +247,7 @@ def test_plain_english_sees(name: str, text: str, tmp_path: Path) -> None:
 def test_plain_english_leaves_alone(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
-    assert not [part for _, text in prose(path) for part in hard_to_read(text)]
+    assert not list(hard_to_read(path))
 
 
 # The formatter breaks a line that is too long, and leaves its comment behind the closing bracket.
