@@ -339,6 +339,10 @@ class Feeds:
         except (AofError, OSError) as error:
             self.drop(link, f"the log cannot be read: {error}")
             return False
+        except Exception as error:  # a fault of tidelog: the others, and the clients, go on
+            _logger.exception("the log cannot be sent to the follower %s", link)
+            self.drop(link, f"a fault of tidelog: {error!r}")
+            return False
         if not data:
             return False
         sink.write(data)

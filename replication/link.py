@@ -18,8 +18,8 @@ import random
 import socket
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
@@ -50,6 +50,7 @@ UP: Final = "connected"
 ENDED: Final = "none"
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _logger = logging.getLogger("tidelog.replication")
 
@@ -171,7 +172,18 @@ class Link:
         if not every or self._verifying is not None:
             return
         if now - self._verified_at >= every:
-            self._begin_to_verify().add_done_callback(_seen)
+            self._begin_to_verify().add_done_callback(self._told_of)
+
+    def _told_of(self, verifying: asyncio.Task[int]) -> None:
+        """A comparison that nobody waits for has ended."""
+        error = None if verifying.cancelled() else verifying.exception()
+        if error is not None and not isinstance(error, Different):  # `_verify` has told of that
+            broken = None if isinstance(error, ERRORS) else error
+            _logger.warning(
+                "%s was not compared with its leader: %s",
+                *(self.core.root, error if broken is None else repr(error)),
+                exc_info=broken,
+            )
 
     async def _verify_once(self) -> int:
         """Begin, or wait for the comparison that is under way."""
@@ -290,55 +302,70 @@ class Link:
         return future
 
     async def _run(self) -> None:
-        core, follower = self.core, self.follower
+        core = self.core
         pause = 0.0
         lacking_since = self.loop.time()  # since when there was no link that lasted
         try:
             while not core.ended and core.following is not None:
-                self.state, self.connected = CONNECTING, None
-                self.attempts += 1
-                began, applied = self.loop.time(), follower.frames_bytes
-                least = 0.0
                 try:
-                    await self._connected()
-                except (Refused, Parted, Different) as error:
+                    end = await self._attempt()
+                except Exception as error:
+                    # A fault of tidelog must not end the attempts: the follower would stay behind for ever.
                     self._down(error)
-                    least = REFUSED_PAUSE_S
-                except ERRORS as error:
-                    if self._resync is None:
-                        self._down(error)
-                if self._resync is not None:
-                    try:
-                        await self._resynced()
-                        continue
-                    except ERRORS as error:
-                        self._down(error)
-                        if isinstance(error, NoRoom) or not isinstance(error, LinkError):
-                            least = REFUSED_PAUSE_S
-                            began = self.loop.time()  # a long attempt that failed was no link
-                if follower.heir_leads is not None:
-                    try:
-                        await asyncio.to_thread(follower.settle)
-                        continue
-                    except ERRORS as error:
-                        self._down(error)
-                if follower.parted is not None:
-                    try:
-                        await asyncio.to_thread(follower.rejoin)
-                        continue
-                    except Refused as error:
-                        self._down(error)
-                        least = REFUSED_PAUSE_S
-                    except ERRORS as error:
-                        self._down(error)
+                    end = _End(REFUSED_PAUSE_S)
+                if end.at_once:
+                    continue
                 now = self.loop.time()
-                if follower.frames_bytes > applied or now - began > STEADY_S:
-                    pause, lacking_since = 0.0, now  # that was a link
+                if end.lasted:
+                    pause, lacking_since = 0.0, now
                 else:
-                    pause = max(_pause_after(pause, now - lacking_since), least)
+                    pause = max(_pause_after(pause, now - lacking_since), end.pause_s_min)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         finally:
             self.state, self.connected = ENDED, None
+
+    async def _attempt(self) -> _End:
+        """Connect, wait for the end of the connection, and do the slow work that the leader's reply asks for."""
+        follower = self.follower
+        self.state, self.connected = CONNECTING, None
+        self.attempts += 1
+        began, applied = self.loop.time(), follower.frames_bytes
+        least, broken = 0.0, False
+        try:
+            await self._connected()
+        except Exception as error:
+            broken = not isinstance(error, ERRORS)
+            refused = isinstance(error, Refused | Parted | Different)
+            if refused or broken:
+                least = REFUSED_PAUSE_S
+            if refused or broken or self._resync is None:
+                self._down(error)
+        if self._resync is not None:
+            try:
+                await self._resynced()
+                return _AT_ONCE
+            except ERRORS as error:
+                self._down(error)
+                if isinstance(error, NoRoom) or not isinstance(error, LinkError):
+                    least = REFUSED_PAUSE_S
+                    began = self.loop.time()  # a long attempt that failed was no link
+        if follower.heir_leads is not None:
+            try:
+                await asyncio.to_thread(follower.settle)
+                return _AT_ONCE
+            except ERRORS as error:
+                self._down(error)
+        if follower.parted is not None:
+            try:
+                await asyncio.to_thread(follower.rejoin)
+                return _AT_ONCE
+            except Refused as error:
+                self._down(error)
+                least = REFUSED_PAUSE_S
+            except ERRORS as error:
+                self._down(error)
+        lasted = follower.frames_bytes > applied or self.loop.time() - began > STEADY_S
+        return _End(least, lasted=lasted and not broken)
 
     async def _resynced(self) -> None:
         """Wait for the thread of a resync, which goes on without the link if it has fetched everything."""
@@ -354,12 +381,18 @@ class Link:
         self.state, self.connected = CONNECT, None
         if self.core.ended or self.core.following is None:
             return  # the end of following, and not of a connection
-        self.failure = str(error) or repr(error)
+        broken = not isinstance(error, ERRORS)
+        self.failure = f"a fault of tidelog: {error!r}" if broken else str(error) or repr(error)
         if self.down_since is None:
             self.down_since = self.loop.time()
         if self.failure != self._said:  # the same again is no news
             self._said = self.failure
-            _logger.warning("the link to the leader %s is down: %s", self.address or "", error)
+            _logger.log(
+                logging.ERROR if broken else logging.WARNING,
+                "the link to the leader %s is down: %s",
+                *(self.address or "", self.failure),
+                exc_info=error if broken else None,
+            )
 
     def came_up(self) -> None:
         """The leader sends its frames."""
@@ -389,6 +422,40 @@ class Link:
         await wire.ended
 
 
+class _End(NamedTuple):
+    """How an attempt ended.
+
+    pause_s_min   before the next one
+    at_once       the next one begins without a pause
+    lasted        frames came, or the connection stood for some time
+    """
+
+    pause_s_min: float
+    at_once: bool = False
+    lasted: bool = False
+
+
+_AT_ONCE: Final = _End(0.0, at_once=True)
+
+
+def _ending(
+    callback: Callable[Concatenate[_Wire, P], None],
+) -> Callable[Concatenate[_Wire, P], None]:
+    """Let every exception of a callback end the connection, and `Link` tell of it. The loop would only log it, and the
+    follower would look connected and receive nothing."""
+
+    @wraps(callback)
+    def run(self: _Wire, /, *args: P.args, **options: P.kwargs) -> None:
+        try:
+            callback(self, *args, **options)
+        except StopIteration as error:
+            self.fail(RuntimeError(repr(error)))  # no future takes a StopIteration
+        except Exception as error:
+            self.fail(error)
+
+    return run
+
+
 class _Wire(asyncio.Protocol):
     """One connection to the leader.
 
@@ -414,6 +481,7 @@ class _Wire(asyncio.Protocol):
 
     # --- the connection
 
+    @_ending
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         if self.ended.done():
@@ -430,6 +498,7 @@ class _Wire(asyncio.Protocol):
         transport.write(greeting(link.address))
         self._tick()
 
+    @_ending
     def data_received(self, data: bytes) -> None:
         if self.ended.done():
             return
@@ -445,10 +514,9 @@ class _Wire(asyncio.Protocol):
                 self._brake()
                 return
             self._follower.receive(data, now)
-        except ERRORS as error:
+        except ERRORS:
             self._work()  # what came before
-            self.fail(error)
-            return
+            raise
         if self._working is None:
             self._work()
 
@@ -503,6 +571,7 @@ class _Wire(asyncio.Protocol):
                 self._transport.write(last)
             self._transport.close() if politely or last else self._transport.abort()
 
+    @_ending
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(TICK_S, self._tick)
         link, now = self._link, self._loop.time()
@@ -535,6 +604,7 @@ class _Wire(asyncio.Protocol):
         except RuntimeError:
             pass  # the loop is closed
 
+    @_ending
     def _fetch(self) -> None:
         resyncing = self._resyncing
         if self.ended.done() or resyncing is None or self._transport is None:
@@ -546,6 +616,7 @@ class _Wire(asyncio.Protocol):
 
     # --- frames
 
+    @_ending
     def _work(self) -> None:
         """Apply what arrived, and acknowledge it. Goes on in a later round of the loop if that takes long."""
         self._working = None
@@ -554,9 +625,6 @@ class _Wire(asyncio.Protocol):
         follower = self._follower
         try:
             more = follower.work(WORK_S, self._loop.time())
-        except ERRORS as error:
-            self.fail(error)
-            return
         finally:
             self._link.moved()
         if more:
@@ -566,13 +634,10 @@ class _Wire(asyncio.Protocol):
         self._sync()
         self._ack()
         if follower.told_to_lead:
-            try:
-                self._promoting = self._link.in_thread(follower.promotion(), "become the leader")
-            except ERRORS as error:
-                self.fail(error)
-                return
+            self._promoting = self._link.in_thread(follower.promotion(), "become the leader")
             self._promoting.add_done_callback(self._promoted)
 
+    @_ending
     def _promoted(self, promoting: asyncio.Future[bytes]) -> None:
         error = promoting.exception()
         if error is not None:
@@ -614,26 +679,25 @@ class _Wire(asyncio.Protocol):
         except RuntimeError:
             pass  # the loop is closed
 
+    @_ending
     def _go_on(self) -> None:
         self._syncing = None
         if not self.ended.done():
             self._sync()  # what was appended meanwhile
             self._ack()
 
+    @_ending
     def _ack(self) -> None:
         if self._acking is not None:
             self._acking.cancel()
             self._acking = None
         if self.ended.done() or self._transport is None or self._promoting is not None:
             return
-        try:
-            data = self._follower.send(self._loop.time())
-            if data:
-                self._transport.write(data)
-            elif self._follower.unsaid:
-                self._acking = self._loop.call_later(ACK_S, self._ack)
-        except ERRORS as error:
-            self.fail(error)
+        data = self._follower.send(self._loop.time())
+        if data:
+            self._transport.write(data)
+        elif self._follower.unsaid:
+            self._acking = self._loop.call_later(ACK_S, self._ack)
 
 
 def _not_reached(address: Address, error: OSError | ValueError) -> str:
