@@ -25,6 +25,14 @@ def broken(*args: Any, **options: Any) -> Any:
     raise ZeroDivisionError("planted")
 
 
+def following(pair: Pair) -> tidelog.Store:
+    """A follower whose link is up."""
+    pair.db.xadd("orders", {"n": 0})
+    db = pair.follow()
+    caught_up(pair.db, db)
+    return db
+
+
 def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The log lines that have the traceback of the planted fault."""
     return [
@@ -58,8 +66,7 @@ def test_the_follower_tells_of_it_and_goes_on_afterwards(
     name: str,
 ) -> None:
     monkeypatch.setattr(links, "REFUSED_PAUSE_S", 0.01)
-    db = pair.follow()
-    caught_up(pair.db, db)
+    db = following(pair)
 
     def told() -> dict[str, Any]:
         found: dict[str, Any] = db.info()["replication"]
@@ -85,8 +92,7 @@ def test_the_same_fault_again_is_told_once(
 ) -> None:
     monkeypatch.setattr(links, "REFUSED_PAUSE_S", 0.001)
     monkeypatch.setattr(links, "PAUSE_S", 0.001)
-    db = pair.follow()
-    caught_up(pair.db, db)
+    db = following(pair)
     with monkeypatch.context() as planted:
         planted.setattr(Follower, "hello", broken)
         before = attempts(db)
@@ -118,8 +124,7 @@ def test_the_leader_closes_the_link_and_serves_on(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tidelog.replication")
-    db = pair.follow()
-    caught_up(pair.db, db)
+    db = following(pair)
     client = pair.client()
     with monkeypatch.context() as planted:
         planted.setattr(Feed, "send", broken)
