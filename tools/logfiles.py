@@ -5,22 +5,38 @@ It takes no lock and writes nothing, so the writer of the store may be running.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
-from tidelog.aof import identity
+from tidelog.aof import durable, identity, segment
 from tidelog.aof.durable import Promise
-from tidelog.aof.errors import RESTORE, Damage, MissingSegment, NotAStore, Vanished
+from tidelog.aof.errors import (
+    RESTORE,
+    Damage,
+    DamagedFile,
+    MissingSegment,
+    NotAStore,
+    Vanished,
+)
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reading import recovery
-from tidelog.aof.reading.reader import Scan, Segment, read_header, segment_paths, segments
+from tidelog.aof.reading.reader import (
+    Scan,
+    Segment,
+    belongs_elsewhere,
+    read_header,
+    segment_paths,
+    segments,
+)
+from tidelog.aof.segment import End, SegmentHeader
 from tidelog.aof.surplus import REPORT
 from tidelog.aof.tail import Tail
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
+from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.store.read_only import is_snapshot
@@ -46,23 +62,75 @@ def store_root(disk: Disk, path: Path) -> Path:
     return root
 
 
-def say_if_snapshot(files: LogFiles) -> None:
-    """For a snapshot, print to standard error that it has no log."""
+def look_at(paths: Sequence[Path]) -> LogFiles:
+    """The log that the command line names: a store, its aof/, a snapshot, a surplus, or segment files.
+
+    Prints to standard error if the path is a snapshot, which has no log, or if segments are read without the file
+    STORE of their store. Raises as LogFiles and SegmentFiles; click.UsageError for several directories.
+    """
+    disk = RealDisk()
+    files: LogFiles
+    if all(_is_segment(disk, path) for path in paths):
+        files = SegmentFiles(paths)
+    elif len(paths) > 1:
+        raise click.UsageError("several paths may be given only if each of them is a segment file")
+    else:
+        files = LogFiles(paths[0], snapshots=True, surpluses=True, bare=True)
     if files.snapshot is not None:
-        told = f"tidelog: {files.root} is a snapshot: it contains the state at LSN {files.snapshot.lsn} and no log"
-        click.echo(told, err=True)
+        told = f"{files.root} is a snapshot: it contains the state at LSN {files.snapshot.lsn} and no log"
+        click.echo(f"tidelog: {told}", err=True)
+    elif files.bare:
+        told = f"the segments are read without a file STORE; their headers name the store {files.uuid.hex()}"
+        click.echo(f"tidelog: {told}", err=True)
+    return files
+
+
+def _is_segment(disk: Disk, path: Path) -> bool:
+    """Whether `path` is a file that is named like a segment or begins like one."""
+    try:
+        if disk.kind(path) is not Kind.FILE:
+            return False
+        if path.suffix != segment.SUFFIX:
+            read_header(disk, path)
+    except (Damage, OSError):
+        return False  # LogFiles says what is wrong
+    return True
+
+
+class Header(NamedTuple):
+    """The header of a segment file.
+
+    fields   None if it cannot be read
+    fault    the reason, or why the segment does not belong here
+    end      the end that the next segment's header states; None if there is none
+    """
+
+    path: Path
+    fields: SegmentHeader | None
+    fault: DamagedFile | None
+    end: End | None = None
+
+    @property
+    def first_lsn(self) -> int:
+        """From the file's name, or else from the header."""
+        named = segment.first_lsn_of(self.path.name)
+        if named is None:
+            assert self.fields is not None, "a file without a segment's name has a header"
+            return self.fields.first_lsn
+        return named
 
 
 class LogFiles:
     """The log of the store in `root`; `root` may also be the store's folder aof/, and with `snapshots` a snapshot.
 
     With `surpluses` it may also be the directory of records that a follower gave up (aof/surplus.py): segments without
-    a beginning.
+    a beginning. With `bare` it may also be a directory of segments, or a store, whose file STORE is gone.
 
     `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError;
     for a snapshot NotASnapshot, SnapshotDamaged, NewerSnapshot.
 
     snapshot   the snapshot in `root`, or None; its log has no segments
+    bare       there is no file STORE: `uuid` is that of the first segment whose header can be read
     """
 
     def __init__(
@@ -72,23 +140,52 @@ class LogFiles:
         *,
         snapshots: bool = False,
         surpluses: bool = False,
+        bare: bool = False,
     ) -> None:
         self.disk: Disk = RealDisk()
         self.root = place_of(self.disk, root)
         self.snapshot: Snapshot | None = None
+        self.bare = False
+        self._surplus = False
+        self._tail: Tail | None = None  # where `new` continues
         folder = self.root / identity.CHECKPOINT
+        self.directory = self.root / identity.AOF
         if snapshots and is_snapshot(self.disk, self.root):
             self.snapshot = read_snapshot(self.disk, self.root)
             folder, uuid = self.root, self.snapshot.manifest.uuid
         elif surpluses and self._holds_a_surplus():
+            self._surplus, self.directory = True, self.root
             uuid = read_header(self.disk, segment_paths(self.disk, self.root)[0]).uuid
+        elif bare and (directory := self._without_store()) is not None:
+            self.bare, self.directory = True, directory
+            uuid = self._uuid_of_segments()
         else:
             self.root = store_root(self.disk, root)
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
-        self._surplus = surpluses and self._holds_a_surplus()
-        self.directory = self.root if self._surplus else self.root / identity.AOF
         self.checkpoint = folder / identity.DATA
-        self._tail: Tail | None = None  # where `new` continues
+
+    def _without_store(self) -> Path | None:
+        """The directory of the segments if `root` is it, or has it as aof/, and no file STORE belongs to it."""
+        marks = (identity.NAME, identity.RESTORING, identity.SWAP)
+        if any(self.disk.exists(self.root / name) for name in marks):
+            return None
+        for directory in (self.root / identity.AOF, self.root):
+            try:
+                if segment_paths(self.disk, directory):
+                    return directory
+            except MissingSegment:
+                continue
+        return None
+
+    def _uuid_of_segments(self) -> bytes:
+        """Raises DamagedFile, NewerFormat if no header can be read."""
+        paths = segment_paths(self.disk, self.directory)
+        for path in paths:
+            try:
+                return read_header(self.disk, path).uuid
+            except DamagedFile:
+                continue
+        return read_header(self.disk, paths[0]).uuid
 
     def _holds_a_surplus(self) -> bool:
         names = (identity.NAME, REPORT)
@@ -105,8 +202,9 @@ class LogFiles:
         """
         if self.snapshot is not None:
             return [], []
-        if self._surplus:
-            return [], segments(self.disk, self.directory, self.uuid)
+        if self._surplus or self.bare:
+            promises = durable.read(self.disk, self.directory, self.uuid)
+            return promises, segments(self.disk, self.directory, self.uuid)
         try:
             return recovery.survey(self.disk, self.directory, self.uuid)
         except MissingSegment:
@@ -116,12 +214,75 @@ class LogFiles:
                 raise
         return recovery.survey(self.disk, self.directory, self.uuid, released=True)
 
+    def paths(self) -> list[Path]:
+        """The files of the log, in order, whether their headers can be read or not. Raises MissingSegment, OSError."""
+        return [] if self.snapshot is not None else segment_paths(self.disk, self.directory)
+
+    def headers(self) -> tuple[list[Promise], list[Header]]:
+        """As `survey`, but with every file, also those whose header cannot be read. Nothing else is checked.
+
+        Raises MissingSegment if the directory is missing; NewerFormat, OSError.
+        """
+        promises = durable.read(self.disk, self.directory, self.uuid)
+        found = [header for path in self.paths() if (header := self._header(path)) is not None]
+        for at, later in enumerate(found[1:]):
+            if later.fields is not None:
+                found[at] = found[at]._replace(end=later.fields.before)
+        return promises, found
+
+    def missing_first(self, found: list[Header]) -> MissingSegment | None:
+        """The error if the first segments are missing and no checkpoint holds their records."""
+        if self.bare or self._surplus or self.snapshot is not None:
+            return None
+        if found and (found[0].first_lsn == 1 or self.has_checkpoint):
+            return None
+        try:
+            self.survey()
+        except MissingSegment as error:
+            return error
+        except Damage:
+            pass  # the fault of a header, which the caller has
+        return None
+
+    def missing_last(
+        self, promises: list[Promise], found: list[Header], scan: Scan | None
+    ) -> MissingSegment | None:
+        """The error if DURABLE proves that a later segment existed. `scan` is the finished scan of the last one."""
+        if self.snapshot is not None or any(header.fields is None for header in found[-1:]):
+            return None
+        held = [Segment(header.path, header.fields, None) for header in found if header.fields]
+        try:
+            recovery.check_lives(self.directory, promises, held, scan)
+        except MissingSegment as error:
+            return error
+        return None
+
+    def _header(self, path: Path) -> Header | None:
+        """The header of one file; None if the writer released the segment meanwhile."""
+        try:
+            fields = read_header(self.disk, path)
+        except FileNotFoundError:
+            return None
+        except DamagedFile as error:
+            return Header(path, None, error)
+        return Header(path, fields, self.fault_of(path, fields))
+
+    def fault_of(self, path: Path, fields: SegmentHeader) -> DamagedFile | None:
+        """The fault of a valid header that does not belong in this place."""
+        named = segment.first_lsn_of(path.name)
+        if fields.uuid != self.uuid:
+            return DamagedFile(path, 16, belongs_elsewhere(fields))
+        if named is not None and fields.first_lsn != named:
+            said = f"the header says that the segment begins with LSN {fields.first_lsn}"
+            return DamagedFile(path, 40, f"{said}, but the file name says {named}")
+        return None
+
     def size(self) -> int:
         """Bytes of all segments, prepared space included."""
         total = 0
-        for info in self.survey()[1]:
+        for path in self.paths():
             try:
-                total += recipe.size(self.disk, info.path)
+                total += recipe.size(self.disk, path)
             except FileNotFoundError:
                 continue  # released meanwhile
         return total
@@ -158,10 +319,21 @@ class LogFiles:
 
     def frames_past_damage(self) -> Iterator[tuple[Path, Frame | Damage]]:
         """As `frames`, but yields damage as an item and continues with the frames after it that are intact."""
-        try:
-            for scan in self.scans():
-                yield from self._pieces(scan)
-        except MissingSegment as error:
+        promises, found = self.headers()
+        error = self.missing_first(found)
+        if error is not None:
+            yield error.path, error
+        scan: Scan | None = None
+        for at, header in enumerate(found):
+            if header.fault is not None or header.fields is None:
+                if header.fault is not None:
+                    yield header.path, header.fault
+                continue
+            scan = self._scan(Segment(header.path, header.fields, header.end), promises)
+            scan.last = scan.last and at == len(found) - 1
+            yield from self._pieces(scan)
+        error = self.missing_last(promises, found, scan)
+        if error is not None:
             yield error.path, error
 
     def _pieces(self, scan: Scan) -> Iterator[tuple[Path, Frame | Damage]]:
@@ -200,3 +372,57 @@ class LogFiles:
             for fields in stretch.frames:
                 yield stretch.path, Frame(*fields)
                 tail.position = stretch.behind(fields)
+
+
+class SegmentFiles(LogFiles):
+    """Segment files that are looked at one by one: each may lie anywhere and have any name.
+
+    No file is taken for the continuation of another, so a gap between them is no damage. Raises DamagedFile if a header
+    cannot be read, or if the files are of several stores; NewerFormat, OSError.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.disk = RealDisk()
+        self.root = self.directory = paths[0].parent
+        self.snapshot = None
+        self.bare = True
+        self._surplus = False
+        self._tail = None
+        self.checkpoint = self.root / identity.DATA
+        headers = [(read_header(self.disk, path), path) for path in dict.fromkeys(paths)]
+        self._found = sorted(headers, key=lambda pair: (pair[0].first_lsn, str(pair[1])))
+        self.uuid = self._found[0][0].uuid
+        for fields, path in self._found:
+            if fields.uuid != self.uuid:
+                raise DamagedFile(path, 16, belongs_elsewhere(fields))
+
+    @property
+    def has_checkpoint(self) -> bool:
+        return False
+
+    def paths(self) -> list[Path]:
+        return [path for _, path in self._found]
+
+    def survey(self, *, released: bool = True) -> tuple[list[Promise], list[Segment]]:
+        promises, found = self.headers()
+        return promises, [
+            Segment(header.path, header.fields, header.end) for header in found if header.fields
+        ]
+
+    def headers(self) -> tuple[list[Promise], list[Header]]:
+        promises = {
+            promise
+            for directory in {path.parent for _, path in self._found}
+            for promise in durable.read(self.disk, directory, self.uuid)
+        }
+        return sorted(promises), [Header(path, fields, None) for fields, path in self._found]
+
+    def scans(self, *, released: bool = True) -> Iterator[Scan]:
+        promises, found = self.survey()
+        for info in found:
+            yield self._scan(info, promises)
+
+    def new(self) -> Iterator[tuple[Path, Frame]]:
+        raise click.UsageError(
+            "--follow needs the directory of a store, since single files do not grow into the next"
+        )

@@ -72,6 +72,10 @@ class Made:
         """A segment's file."""
         return self.root / identity.AOF / self.segments[number][0]
 
+    def paths(self) -> list[Path]:
+        """The files of all segments."""
+        return [self.path(number) for number in range(len(self.segments))]
+
     def flip(self, offset: int, number: int = -1) -> None:
         """Change one byte of a segment that was written."""
         data = bytearray(self.path(number).read_bytes())

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.tools.conftest import Run, expect
-from tests.tools.made import T0, Made
+from tests.tools.made import T0, UUID, Made
 
 import tidelog
+from tidelog.engine.effects import effect as e
 from tidelog.tools import exits
 
 
@@ -33,6 +34,9 @@ def test_json(run: Run, made: Made) -> None:
     (["--key", "orders"], [2, 3, 6, 7, 11]),
     (["--key", "jobs", "--key", "lines"], [4, 5, 12, 13]),
     (["--key", "order"], []),
+    (["--key", "order*"], [2, 3, 6, 7, 11]),
+    (["--key", "[jl]*"], [4, 5, 12, 13]),
+    (["--key", "j?bs", "--key", "lines"], [4, 5, 12, 13]),
     (["--command", "xadd"], [2, 3, 4, 12]),
     (["--command", "XGROUP SETID"], [7]),
     (["--command", "XGROUP"], [5, 6, 7]),
@@ -69,6 +73,44 @@ def test_past_damage(run: Run, made: Made) -> None:
     assert done.code == exits.DAMAGED
     assert lsns(done.out) == [1, 2, *range(4, 14)]
     assert done.err.count("\n") == 1 and "byte 215" in done.err
+
+
+def test_past_a_header_that_cannot_be_read(run: Run, made: Made) -> None:
+    made.flip(20, number=0)
+    done = run("aof", "dump", made.root, "--json", "--past-damage")
+    assert (done.code, lsns(done.out)) == (exits.DAMAGED, [*range(8, 14)])
+    assert done.err.count("\n") == 1 and f"{made.path(0)}, byte 0: " in done.err
+
+
+def test_past_a_beginning_that_is_missing(run: Run, made: Made) -> None:
+    made.path(0).unlink()
+    done = run("aof", "dump", made.root, "--json", "--past-damage")
+    assert (done.code, lsns(done.out)) == (exits.DAMAGED, [*range(8, 14)])
+    assert "the segments before this one are missing" in done.err
+
+
+def test_a_key_that_is_also_a_pattern(run: Run, tmp_path: Path) -> None:
+    made = Made(tmp_path / "data")
+    made.roll(T0)
+    made.unit(T0, (e.SET, 0, b"a[1]", b"x", -1), (e.SET, 0, b"a1", b"x", -1))
+    root = made.write()
+    assert lsns(run("aof", "dump", root, "--json", "--key", "a[1]").out) == [1, 2]
+    assert lsns(run("aof", "dump", root, "--json", "--key", "a\\[1]").out) == [1]
+
+
+def test_segments_without_their_store(run: Run, made: Made) -> None:
+    assert lsns(run("aof", "dump", made.path(1), "--json").out) == [*range(8, 14)]
+    assert lsns(run("aof", "dump", *made.paths(), "--json").out) == [*range(1, 14)]
+    (made.root / "STORE").unlink()
+    for place in made.root, made.root / "aof":
+        done = run("aof", "dump", place, "--json")
+        assert (done.code, lsns(done.out)) == (0, [*range(1, 14)])
+        assert UUID.hex() in done.err
+
+
+def test_a_single_segment_cannot_be_followed(run: Run, made: Made) -> None:
+    done = run("aof", "dump", made.path(0), "--follow")
+    assert (done.code, "--follow needs the directory" in done.err) == (exits.USAGE, True)
 
 
 def test_a_torn_tail_is_left_out(run: Run, made: Made) -> None:

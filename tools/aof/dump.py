@@ -14,7 +14,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,9 +25,10 @@ from tidelog.aof.errors import Damage
 from tidelog.aof.frame import Frame
 from tidelog.engine.effects.as_commands import commands, database, keys
 from tidelog.engine.effects.effect import EPOCH, OPCODE
+from tidelog.engine.glob import matcher
 from tidelog.tools import exits
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record, records_of
-from tidelog.tools.logfiles import STORE_PATH, LogFiles, say_if_snapshot
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
 from tidelog.tools.text import command_line, examples, json_value, parse_time, time_text
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
@@ -51,9 +52,12 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
         "tidelog aof dump orders-data --json --follow | jq -c .commands",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
 @click.option(
-    "--key", "wanted_keys", multiple=True, help="Print only records of this key; may be repeated."
+    "--key",
+    "wanted_keys",
+    multiple=True,
+    help="Print only records of this key, or of keys that match this glob; may be repeated.",
 )
 @click.option(
     "--command",
@@ -74,7 +78,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
 )
 def command(
-    path: Path,
+    paths: tuple[Path, ...],
     wanted_keys: tuple[str, ...],
     wanted_commands: tuple[str, ...],
     from_lsn: int | None,
@@ -89,7 +93,7 @@ def command(
     if follow and past_damage:
         raise click.UsageError("--follow and --past-damage cannot be used together")
     wanted = Wanted(
-        frozenset(key.encode("utf-8", "surrogateescape") for key in wanted_keys),
+        key_filter([key.encode("utf-8", "surrogateescape") for key in wanted_keys]),
         [tuple(name.upper().encode().split()) for name in wanted_commands],
         from_lsn or 0,
         math.inf if to_lsn is None else to_lsn,
@@ -97,8 +101,7 @@ def command(
         math.inf if until is None else until,
     )
     found: list[Damage] = []
-    files = LogFiles(path, snapshots=True, surpluses=True)
-    say_if_snapshot(files)
+    files = look_at(paths)
     records = read(files, wanted, found, follow=follow, past_damage=past_damage)
     show = as_object if as_json else as_lines
     for record in islice(records, limit):
@@ -109,9 +112,9 @@ def command(
 
 
 class Wanted(NamedTuple):
-    """The records to print. LSNs and times (unix ms) include both ends; no keys or names means all."""
+    """The records to print. LSNs and times (unix ms) include both ends; no filter or names means all."""
 
-    keys: frozenset[bytes]
+    key: Callable[[bytes], object] | None
     names: list[tuple[bytes, ...]]
     lsn_min: int
     lsn_max: float
@@ -130,9 +133,18 @@ class Wanted(NamedTuple):
     def has(self, record: Record) -> bool:
         return (
             self.lsn_min <= record.lsn <= self.lsn_max
-            and (not self.keys or not self.keys.isdisjoint(keys(record.effect)))
+            and (self.key is None or any(map(self.key, keys(record.effect))))
             and (not self.names or is_one_of(record, self.names))
         )
+
+
+def key_filter(patterns: list[bytes]) -> Callable[[bytes], object] | None:
+    """A function that is true for keys that are one of the patterns or match one, as KEYS matches; None without any."""
+    if not patterns:
+        return None
+    names = frozenset(patterns)
+    match = [matcher(pattern) for pattern in patterns]
+    return lambda key: key in names or any(matches(key) for matches in match)
 
 
 def read(
