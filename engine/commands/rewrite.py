@@ -61,6 +61,7 @@ class Kind(Enum):
     NODES = "nodes"
     SEEN_TIME = "seen-time"
     ACTIVE_TIME = "active-time"
+    MAX_DELETED = "max-deleted"
 
     @property
     def told(self) -> str:
@@ -78,6 +79,7 @@ _TOLD: Final = {
     Kind.NODES: "nodes with deleted slots or with bounds that differ from Redis's; Redis divides them again",
     Kind.SEEN_TIME: "consumers whose seen-time becomes the time of the import",
     Kind.ACTIVE_TIME: "consumers whose active-time becomes the time of the import, or never",
+    Kind.MAX_DELETED: "entries that a trim with ACKED removed; deleting them raises max-deleted-entry-id",
 }
 
 

@@ -223,9 +223,11 @@ def client(server: RedisServer) -> Iterator[redis.Redis]:
         yield connected
 
 
-def pipe(run: Run, root: Path, server: RedisServer) -> None:
+def pipe(run: Run, root: Path, server: RedisServer, *flags: str) -> str:
+    """Import an export. Returns the list of what was lost."""
     exported = root.parent / "export.resp"
-    assert run("aof", "export", "--resp", root, "-o", exported).code == 0
+    written = run("aof", "export", "--resp", root, "-o", exported, *flags)
+    assert written.code == 0
     done = subprocess.run(
         [tool("redis-cli", "redis-tools"), "-s", str(server.socket), "--pipe"],
         input=exported.read_bytes(),
@@ -233,6 +235,7 @@ def pipe(run: Run, root: Path, server: RedisServer) -> None:
         timeout=60,
     )
     assert b"errors: 0," in done.stdout, done.stdout + done.stderr
+    return written.err
 
 
 def view(client: Any, key: str) -> dict[str, Any]:
@@ -301,6 +304,38 @@ def test_redis_agrees_after_a_working_day(
             assert view(client, key) == view(db, key)
         assert client.get("token") == db.get("token") == b"123"
         assert sorted(client.keys()) == sorted(db.keys())
+
+
+def test_an_old_redis_takes_what_commands_of_8_left_in_the_log(
+    run: Run, tmp_path: Path, server: RedisServer, client: redis.Redis
+) -> None:
+    root = tmp_path / "data"
+    with tidelog.open(root, fsync="no") as db:
+        ids = [db.xadd("s", {"n": n}) for n in range(20)]
+        db.execute_command("XCFGSET", "s", "IDMP-DURATION", 60)
+        db.execute_command("XADD", "s", "IDMP", "producer", "one", "*", "n", "20")
+        db.execute_command("XADD", "s", "IDMP", "producer", "one", "*", "n", "20")
+        db.xgroup_create("s", "g", id="0")
+        db.xreadgroup("g", "anna", {"s": ">"}, count=12)
+        db.execute_command("XNACK", "s", "g", "FAIL", "IDS", 2, ids[0], ids[1])
+        db.execute_command("XACKDEL", "s", "g", "IDS", 1, ids[2])
+        db.execute_command("XDELEX", "s", "DELREF", "IDS", 1, ids[3])
+        db.xack("s", "g", ids[5], ids[7])
+        db.execute_command("XTRIM", "s", "MAXLEN", 14, "ACKED")
+        lost = pipe(run, root, server, "--target", "7.0", "--json")
+        kept = db.xrange("s")
+        assert client.xrange("s") == kept and len(kept) == 17
+        there, here = (
+            {
+                row["message_id"]: row["times_delivered"]
+                for row in c.xpending_range("s", "g", "-", "+", 99)
+            }
+            for c in (client, db)
+        )
+        assert there == here and ids[0] in here
+        assert client.xclaim("s", "g", "ben", 0, [ids[0]], justid=True) == [ids[0]]
+    counts = {row["kind"]: row["count"] for row in json.loads(lost)["lost"]}
+    assert counts == {"dedup": 2, "nacked": 2, "max-deleted": 2}
 
 
 @pytest.mark.parametrize("lsn", [0, 3, 9, 13, 14])

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 import click
 
 from tidelog.aof.frame import Frame
+from tidelog.engine.commands.lower import lowered
 from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, rewrite
 from tidelog.engine.effects.as_commands import Command, commands, database
+from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import console
@@ -146,7 +149,8 @@ def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iter
                 yield from records_of(segment, frame)
                 advance(len(frame.body))
 
-        yield from stream(units(records(), to_lsn))
+        form = partial(lowered, lost=lost) if target is Target.REDIS_7_0 else commands
+        yield from stream(units(records(), to_lsn), form)
 
 
 def state_commands(state: State, lost: Lost, target: Target) -> Iterator[Command]:
@@ -199,14 +203,16 @@ def units(records: Iterable[Record], to_lsn: int | None = None) -> Iterator[list
                 return
 
 
-def stream(all_units: Iterable[list[Record]]) -> Iterator[Command]:
-    """The commands of the units, with SELECT, MULTI and EXEC between them."""
+def stream(
+    all_units: Iterable[list[Record]], form: Callable[[Effect], list[Command]] = commands
+) -> Iterator[Command]:
+    """The commands of the units, with SELECT, MULTI and EXEC between them. `form`: the commands of one effect."""
     selected: int | None = None
     for unit in all_units:
         lines: list[Command] = []
         wanted = selected
         for record in unit:
-            made = commands(record.effect)
+            made = form(record.effect)
             db = database(record.effect)
             if made and db is not None and db != wanted:
                 select = [b"SELECT", b"%d" % db]

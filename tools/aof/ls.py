@@ -196,7 +196,7 @@ def facts_of(
 
 
 def marks_of(files: LogFiles, promises: list[Promise], rows: list[Row]) -> list[Mark]:
-    """The places of the checkpoint, snapshots and quarantined bytes, from the names of files, DURABLE, and the first row of the checkpoint."""
+    """Where the checkpoint, snapshots and other files stand: from names, DURABLE, and one row of the checkpoint."""
     if files.snapshot is not None:
         return []
     marks: list[Mark] = []
