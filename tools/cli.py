@@ -42,8 +42,11 @@ TOP = {
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
     "crash":    ("tidelog.tools.crash.command",
                  "Lose power at every operation of a store, and see whether it keeps its promises."),
+    "completion": ("tidelog.tools.completion",
+                   "Print the script that lets a shell complete commands, options and names."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
+COMPLETE = "_TIDELOG_COMPLETE"  # as in tools/completion.py
 # Exit codes of the errors of spark/. An error that was caused by another has the exit code of its cause instead.
 SPARK = {
     "TIDELOG_OPTION": exits.USAGE,
@@ -161,4 +164,9 @@ def main() -> None:
     # Either may be closed (`>&-`).
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
+    if COMPLETE in os.environ:
+        # here: it is loaded only for a shell that completes a line
+        from tidelog.tools.completion import answer
+
+        sys.exit(answer(cli))
     sys.exit(run(sys.argv[1:]))

@@ -26,7 +26,7 @@ from tidelog.aof.frame import Frame
 from tidelog.engine.effects.as_commands import commands, database, keys
 from tidelog.engine.effects.effect import EPOCH, OPCODE
 from tidelog.engine.glob import matcher
-from tidelog.tools import exits
+from tidelog.tools import exits, names
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record, records_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
 from tidelog.tools.text import command_line, examples, json_value, parse_time, time_text
@@ -57,6 +57,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     "--key",
     "wanted_keys",
     multiple=True,
+    shell_complete=names.keys,
     help="Print only records of this key, or of keys that match this glob; may be repeated.",
 )
 @click.option(

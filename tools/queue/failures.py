@@ -11,6 +11,7 @@ import click
 from tidelog.store.queue.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import cell, lines, moment_text, one_line
 from tidelog.tools.text import examples, milliseconds
@@ -26,7 +27,7 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @group_option
 @click.option("--job", help="Show only failures of the job with this ID.")
 @click.option(

@@ -11,6 +11,7 @@ import click
 from tidelog.store.queue.rows import WaitingJob
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
@@ -35,7 +36,7 @@ HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @group_option
 @click.option(
     "--codec",

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.change import agreed, must_be_able_to_ask
 from tidelog.tools.queue.store import group_option, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
@@ -22,7 +23,7 @@ from tidelog.tools.text import examples
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @group_option
 @click.option(
     "--dry-run", is_flag=True, help="Print how many jobs would be deleted; change nothing."

@@ -13,6 +13,7 @@ import click
 import tidelog
 from tidelog.store.queue.base import Stats
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.store import group_option, now_ns, reading
 from tidelog.tools.queue.value import age_text, jobs_text, one_line
 from tidelog.tools.text import examples
@@ -33,7 +34,7 @@ def a_number(ctx: click.Context, param: click.Parameter, value: float | None) ->
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @group_option
 @click.option(
     "--over",

@@ -17,6 +17,7 @@ from tidelog.store.queue.names import queue_names
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles, place_of
+from tidelog.tools.names import groups
 from tidelog.tools.queue.value import one_line
 
 USUAL_GROUP: Final = "workers"
@@ -45,6 +46,7 @@ class Opened(NamedTuple):
 
 group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.option(
     "--group",
+    shell_complete=groups,
     help="The group of workers. Default: the group named workers, or the only group.",
 )
 

@@ -13,6 +13,7 @@ import click
 from tidelog.store.queue.rows import DeadJob
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
 from tidelog.tools.queue.store import group_option, reading
@@ -44,7 +45,7 @@ codec_option = click.option(
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @group_option
 @codec_option
 @filter_options

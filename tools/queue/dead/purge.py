@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.change import agreed, in_batches, must_be_able_to_ask, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.store import group_option, reading, writing
@@ -23,7 +24,7 @@ from tidelog.tools.text import examples
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @group_option
 @filter_options

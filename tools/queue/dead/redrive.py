@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.change import in_batches, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.store import group_option, reading, writing
@@ -24,7 +25,7 @@ from tidelog.tools.text import examples
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @group_option
 @filter_options

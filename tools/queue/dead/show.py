@@ -9,6 +9,7 @@ import click
 
 from tidelog.store.queue.rows import DeadJob
 from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.names import queues
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
@@ -25,7 +26,7 @@ from tidelog.tools.text import examples
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.argument("name")
+@click.argument("name", shell_complete=queues)
 @click.argument("job_id", metavar="ID")
 @group_option
 @codec_option

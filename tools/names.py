@@ -1,0 +1,95 @@
+"""Names for shell completion: the queues, groups and keys of the store whose PATH is on the command line.
+
+A completion never fails: without a store that can be read there are no names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import split_arg_string
+
+from tidelog.aof.errors import AofError
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.stream import Stream
+from tidelog.snapshot.errors import CheckpointError, SnapshotError
+from tidelog.store.errors import TidelogError
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.replay import contents
+
+NAMES_MAX: Final = 1000
+
+
+def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The keys that begin with `incomplete`."""
+    return _names(ctx, incomplete, _keys)
+
+
+def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The streams that begin with `incomplete`."""
+    return _names(ctx, incomplete, _streams)
+
+
+def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The groups that begin with `incomplete`, of the stream on the line or of all."""
+    wanted = ctx.params.get("name") or ctx.params.get("key")
+
+    def found(state: State) -> Iterator[bytes]:
+        for database in state.databases:
+            for key, value, _ in database.keys.walk():
+                if isinstance(value, Stream) and wanted in (None, (), _shown(key)):
+                    yield from value.groups
+
+    return _names(ctx, incomplete, found)
+
+
+def _keys(state: State) -> Iterator[bytes]:
+    for database in state.databases:
+        yield from database.keys
+
+
+def _streams(state: State) -> Iterator[bytes]:
+    for database in state.databases:
+        for key, value, _ in database.keys.walk():
+            if isinstance(value, Stream):
+                yield key
+
+
+def _names(
+    ctx: click.Context, incomplete: str, find: Callable[[State], Iterator[bytes]]
+) -> list[str]:
+    names: set[str] = set()
+    for path in _paths(ctx):
+        try:
+            with contents(LogFiles(path, snapshots=True)) as held:
+                for name in find(held.state):
+                    shown = _shown(name)
+                    if shown.startswith(incomplete) and shown.isprintable():
+                        names.add(shown)
+                    if len(names) == NAMES_MAX:
+                        break
+        except (AofError, TidelogError, CheckpointError, SnapshotError, CorruptBlock, OSError):
+            continue
+        return sorted(names)
+    return []
+
+
+def _paths(ctx: click.Context) -> list[Path]:
+    """The words that may be the store: the PATH, or all words if click could not parse the line.
+
+    It cannot if the line ends with an option whose value is being completed.
+    """
+    place = ctx.params.get("path") or ctx.params.get("paths") or ()
+    if place:
+        return list(place) if isinstance(place, tuple) else [place]
+    words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+    return [Path(word) for word in words[1:] if not word.startswith("-")]
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
