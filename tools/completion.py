@@ -22,9 +22,9 @@ SHELLS: Final = ("bash", "zsh", "fish")
 @click.command(
     help="Print the script that lets a shell complete commands, options and names.",
     epilog=examples(
-        'eval "$(tidelog completion bash)"',
-        "tidelog completion bash > ~/.local/share/bash-completion/completions/tidelog",
-        "tidelog completion fish > ~/.config/fish/completions/tidelog.fish",
+        "tidelog completion bash",
+        "tidelog completion zsh",
+        "tidelog completion fish",
     ),
 )
 @click.argument("shell", type=click.Choice(SHELLS))
