@@ -16,6 +16,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from tidelog.aof.errors import LogPoisoned
@@ -26,6 +27,7 @@ from tidelog.server.host import Host
 from tidelog.server.offering import Offerings
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
+from tidelog.server.shaking import Shaking
 from tidelog.store.errors import TidelogError
 from tidelog.store.keepers import Keeper
 
@@ -50,6 +52,7 @@ class Feeding:
     """The links of one server to its followers. Only the loop's thread uses it, but for `ask`, `_stirred`, `_synced`.
 
     feeds     the links
+    shaking   the handshakes that are under way
     offerings those that ship a snapshot first
     active    whether there are any: checked at the end of each turn
     counted   called when a follower has come or gone, and `hz` times a second
@@ -58,7 +61,8 @@ class Feeding:
 
     def __init__(self, server: Host[Session]) -> None:
         self.feeds = Feeds(server.core)
-        self.offerings = Offerings(server.core, self._end_now, self._expect)
+        self.shaking = Shaking()
+        self.offerings = Offerings(server.core, self._end_now, self._expect, self.shaking)
         self.active = False
         self.counted: Callable[[], object] = lambda: None
         self.heard: Callable[[], object] = lambda: None
@@ -195,6 +199,7 @@ class Feeding:
 
     def begin(self, link: Downstream, lsn: int) -> None:
         """A link begins, with the frames behind this LSN."""
+        self.shaking.accepted(link, partial(self.feeds.drop, link, level=logging.INFO))
         self.feeds.add(link, lsn, self._loop.time())
         self._keep_log()
         self.active = True
@@ -218,6 +223,7 @@ class Feeding:
 
     def lost(self, link: Downstream, error: Exception | None) -> None:
         """The connection of a follower is gone."""
+        self.shaking.heard(link)
         self.feeds.lost(link)
         self.active = bool(self.feeds)
         self.counted()
@@ -226,6 +232,7 @@ class Feeding:
 
     def received(self, link: Downstream, data: bytes) -> None:
         """Bytes came from a follower."""
+        self.shaking.heard(link)
         self.feeds.received(link, data, self._loop.time())
         self.heard()
 

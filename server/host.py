@@ -19,6 +19,7 @@ from tidelog.server.config.config import Config
 from tidelog.server.monitoring.stats import Stats
 from tidelog.server.pubsub import PubSub
 from tidelog.server.saving import Saving
+from tidelog.server.shaking import Shaking
 from tidelog.server.table import Commands
 from tidelog.server.wire.requests import Limits
 from tidelog.store.commit.core import Core
@@ -76,11 +77,13 @@ class Links(Protocol):
     """The links to followers (feeding.py).
 
     feeds       the links
+    shaking     the handshakes that are under way
     offerings   those that ship a snapshot first
     active      whether there are any feeds: checked at the end of each turn
     """
 
     feeds: Feeds
+    shaking: Shaking
 
     @property
     def offerings(self) -> Offers: ...

@@ -28,6 +28,7 @@ from tidelog.replication.handshake import Follow
 from tidelog.replication.offer import FILES, Need, Offer, choose
 from tidelog.replication.protocol import MANIFEST_FILE, Bye, Snapshot
 from tidelog.server.saving import in_thread
+from tidelog.server.shaking import Shaking
 from tidelog.snapshot.errors import SnapshotGone
 from tidelog.snapshot.place import LocalPlace
 from tidelog.store.commit.core import Core
@@ -101,6 +102,7 @@ class Offering(asyncio.Protocol):
         sink: Sink,
         end: Callable[[], End],
         ended: Callable[[Offering, Exception | None], object],
+        shaking: Shaking,
     ) -> None:
         """`end` says what may be shipped now, `ended` is called once."""
         self.id, self.name = asked.id, name
@@ -111,8 +113,10 @@ class Offering(asyncio.Protocol):
         self._offer = Offer(self._loop.time(), compress=asked.compress)
         self._open = True
         self._reading: asyncio.Future[bytes] | None = None
-        self._holding = in_thread(partial(hold, core, least))
+        self._shaking = shaking
+        self._holding = self._loop.create_task(self._hold(least))
         self._holding.add_done_callback(self._on_held)
+        shaking.accepted(self, self.drop)
 
     def __str__(self) -> str:
         return self.name
@@ -122,6 +126,7 @@ class Offering(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._open:
             return
+        self._shaking.heard(self)
         try:
             self._offer.receive(data, self._loop.time())
         except ProtocolError as error:
@@ -148,6 +153,7 @@ class Offering(asyncio.Protocol):
         if not self._open:
             return
         self._open = False
+        self._shaking.heard(self)
         if self.held is not None and self._reading is None:
             self.held.close()
         self._ended(self, error)
@@ -203,7 +209,14 @@ class Offering(asyncio.Protocol):
             self._offer.put(need, reading.result())
             self.pump()
 
-    def _on_held(self, holding: asyncio.Future[Held]) -> None:
+    async def _hold(self, least: int) -> Held | None:
+        """The snapshot; None if the follower has gone before its turn."""
+        async with self._shaking.snapshot_turn():
+            return await in_thread(partial(hold, self._core, least)) if self._open else None
+
+    def _on_held(self, holding: asyncio.Task[Held | None]) -> None:
+        if holding.cancelled():
+            return  # the loop ends
         error = holding.exception()
         if error is not None:
             if not isinstance(error, TidelogError | AofError | OSError):
@@ -211,6 +224,8 @@ class Offering(asyncio.Protocol):
             self.drop(f"there is no snapshot to send: {error}")
             return
         held = holding.result()
+        if held is None:
+            return
         if not self._open:
             held.close()
             return
@@ -227,9 +242,14 @@ class Offerings:
     """
 
     def __init__(
-        self, core: Core, end: Callable[[], End], needs: Callable[[bytes, str, int], object]
+        self,
+        core: Core,
+        end: Callable[[], End],
+        needs: Callable[[bytes, str, int], object],
+        shaking: Shaking,
     ) -> None:
         self._core, self._end, self._needs = core, end, needs
+        self._shaking = shaking
         self._loop = asyncio.get_running_loop()
         self._links: dict[Offering, None] = {}
         # snapshots made for followers, and when they were used last
@@ -249,7 +269,7 @@ class Offerings:
         for link in list(self._links):
             if link.id == asked.id:
                 link.drop("the same follower has connected again")
-        link = Offering(self._core, asked, least, name, sink, self._end, self._over)
+        link = Offering(self._core, asked, least, name, sink, self._end, self._over, self._shaking)
         self._links[link] = None
         self.begun += 1
         self._loop.call_soon(link.pump)  # behind the reply to its request

@@ -57,10 +57,13 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
         asked = asked._replace(compress=asked.compress and server.config["repl-compression"])
         if session.core.checkpoints is None:
             raise _refused(_READ_ONLY)
-        now = server.loop.time()
-        line, feed = await in_thread(
-            partial(feeding.feeds.answer, asked, now, through)  # it reads the log
-        )
+        async with feeding.shaking.turn():
+            if session.closed or connection.closing:
+                return NO_REPLY  # it has waited for others, and is gone
+            now = server.loop.time()
+            line, feed = await in_thread(
+                partial(feeding.feeds.answer, asked, now, through)  # it reads the log
+            )
         if feed is None:
             reply = parse_reply(line)
             if isinstance(reply, Resync) and not asked.heir:

@@ -31,6 +31,7 @@ from tidelog.replication.offer import choose
 from tidelog.replication.protocol import DATA_FILE
 from tidelog.replication.resync import CHECKING, FETCHING, SWAPPING, WAITING
 from tidelog.server import offering
+from tidelog.server.shaking import Shaking
 from tidelog.snapshot import copying, portable
 
 REAL = RealDisk()
@@ -329,7 +330,9 @@ def test_a_snapshot_that_becomes_spare_while_another_one_is_deleted_is_deleted_n
 
     async def look() -> None:
         long_ago = asyncio.get_running_loop().time() - 2 * offering.SPARE_S
-        offerings = offering.Offerings(core, lambda: End(0, (0, 0), (1, 1), 1), lambda *_: None)
+        offerings = offering.Offerings(
+            core, lambda: End(0, (0, 0), (1, 1), 1), lambda *_: None, Shaking()
+        )
         for name in ("first", "second"):
             offerings._made[Path(name)] = long_ago
             offerings.tick(10.0)
@@ -388,6 +391,7 @@ def test_a_swift_connection_waits_for_no_timer(released: Pair) -> None:
             *(core, request, 0, "follower", Swift(fetch)),
             lambda: End(0, (0, 0), (1, 1), 1),
             lambda link, error: None,
+            Shaking(),
         )
         while fetch.snapshot is None:
             await asyncio.sleep(0.001)
