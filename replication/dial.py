@@ -5,11 +5,12 @@ A follower connects to the RESP port, so passwords, users, TLS and firewalls wor
     HELLO 3 [AUTH user password]
     TIDELOG FOLLOW ...                  replication/protocol.py has the words and the replies
 
-Bytes in, bytes out: this module has no sockets.
+Bytes in, bytes out: this module opens no sockets.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -20,6 +21,7 @@ from tidelog.store.errors import DataError
 
 REPLY_BYTES_MAX: Final = 64 << 10  # of both replies together; a leader sends a few hundred
 PORT_DEFAULT: Final = 6379
+_MILLISECONDS_MAX: Final = (1 << 31) - 1
 _USER_DEFAULT: Final = "default"
 _DEPTH_MAX: Final = 8
 
@@ -62,6 +64,12 @@ def address_of(url: str, tls: ssl.SSLContext | bool | None = None) -> Address:
     return Address(
         parts.hostname, port, unquote(parts.username or ""), unquote(parts.password or ""), context
     )
+
+
+def give_up_after(connection: socket.socket, seconds: float) -> None:
+    """Let the system end a TCP connection when what was sent is not acknowledged for so long."""
+    milliseconds = min(int(seconds * 1000), _MILLISECONDS_MAX)  # about 25 days
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 def request(words: Iterable[bytes]) -> bytes:

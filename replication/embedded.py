@@ -9,7 +9,8 @@ import asyncio
 import ssl
 import threading
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
@@ -19,6 +20,7 @@ from tidelog.replication.link import TIMEOUT_S, Link
 from tidelog.replication.rejoin import SURPLUS_S
 from tidelog.store.aopening import Opening, aopen_store
 from tidelog.store.commit.core import Core
+from tidelog.store.durations import seconds
 from tidelog.store.errors import CannotOpen, DataError
 from tidelog.store.faces.aio import AsyncStore
 from tidelog.store.faces.sync import Store
@@ -27,7 +29,36 @@ from tidelog.store.opening import AnyPath, open_store
 
 _Face = TypeVar("_Face", Store, AsyncStore)
 _FSYNC: Final = "always"
+_TIMEOUT_S_MIN: Final = 2.0  # each side gives a sign of life every second
 _turning: Final = threading.Lock()  # one call at a time changes which thread follows
+
+
+class _Given(NamedTuple):
+    """What the caller of `follow` wants of the link: see there."""
+
+    leader: Address
+    timeout_s: float
+    compression: bool
+    surplus_s: float
+    verify_every_s: float
+
+
+def _given(
+    leader: Address,
+    timeout: float | timedelta,
+    compression: bool,
+    surplus: float | timedelta,
+    verify_every: float | timedelta | None,
+) -> _Given:
+    """Raises DataError."""
+    timeout_s = seconds("timeout", timeout)
+    if timeout_s < _TIMEOUT_S_MIN:
+        raise DataError(f"timeout must be at least {_TIMEOUT_S_MIN:g} s, not {timeout!r}")
+    if not isinstance(compression, bool):
+        raise DataError(f"compression must be True or False, not {compression!r}")
+    surplus_s = seconds("surplus", surplus, zero=True)
+    every = 0.0 if verify_every is None else seconds("verify_every", verify_every)
+    return _Given(leader, timeout_s, compression, surplus_s, every)
 
 
 def follow(
@@ -36,6 +67,10 @@ def follow(
     *,
     tls: ssl.SSLContext | bool | None = None,
     replace: bool = False,
+    timeout: float | timedelta = TIMEOUT_S,
+    compression: bool = False,
+    surplus: float | timedelta = SURPLUS_S,
+    verify_every: float | timedelta | None = None,
     fsync: str | None = None,
     **options: Any,
 ) -> Store:
@@ -58,6 +93,14 @@ def follow(
         tls: True, or a context, to connect with TLS.
         replace: You agree that records which the leader's history does not have are set aside in `quarantine/`. It
             holds until the leader sends its records.
+        timeout: Close the link when the leader was silent for so long (seconds or a timedelta, at least 2 s), and dial
+            again.
+        compression: Let the leader compress what it sends, for slow links. A server compresses only if it has
+            `repl-compression yes`.
+        surplus: Give up records that the leader has lost with its power, without asking, if they span at most so long
+            (seconds or a timedelta). They are set aside in `quarantine/`.
+        verify_every: Compare the data with the leader's so often (seconds or a timedelta); None = only when
+            `tidelog replica verify` asks. Each comparison reads all data on both sides.
         fsync: As in `tidelog.open` (`always`): how safe is what the leader counts as fsynced here.
         **options: Further options of `tidelog.open`.
 
@@ -69,10 +112,10 @@ def follow(
         NotStored: The role of an open store could not be changed, for example because the disk is full (OutOfSpace).
         CannotOpen: As `tidelog.open`, or the system gives no thread.
     """
-    address = address_of(leader, tls)
+    link = _given(address_of(leader, tls), timeout, compression, surplus, verify_every)
     if isinstance(path, Store):
-        return _turned(path, address, replace, _given(fsync, options))
-    return _followed(open_store(path, fsync=fsync or _FSYNC, **options), address, replace)
+        return _turned(path, link, replace, _of_open(fsync, options))
+    return _followed(open_store(path, fsync=fsync or _FSYNC, **options), link, replace)
 
 
 def afollow(
@@ -81,6 +124,10 @@ def afollow(
     *,
     tls: ssl.SSLContext | bool | None = None,
     replace: bool = False,
+    timeout: float | timedelta = TIMEOUT_S,
+    compression: bool = False,
+    surplus: float | timedelta = SURPLUS_S,
+    verify_every: float | timedelta | None = None,
     fsync: str | None = None,
     **options: Any,
 ) -> Opening[AsyncStore]:
@@ -89,19 +136,20 @@ def afollow(
     Returns:
         An object to `await` or to use in `async with`; the directory is opened then, in a thread.
     """
-    address = address_of(leader, tls)
+    link = _given(address_of(leader, tls), timeout, compression, surplus, verify_every)
     if isinstance(path, AsyncStore):
-        store, given = path, _given(fsync, options)
-        return Opening(lambda: _turned(store, address, replace, given))
+        store, given = path, _of_open(fsync, options)
+        return Opening(lambda: _turned(store, link, replace, given))
     opening = aopen_store(path, fsync=fsync or _FSYNC, **options)
-    return Opening(lambda: _followed(opening._open(), address, replace))
+    return Opening(lambda: _followed(opening._open(), link, replace))
 
 
-def _given(fsync: str | None, options: dict[str, Any]) -> list[str]:
+def _of_open(fsync: str | None, options: dict[str, Any]) -> list[str]:
+    """The options of `tidelog.open` that were given."""
     return [*(["fsync"] if fsync is not None else []), *options]
 
 
-def _turned(store: _Face, address: Address, replace: bool, given: list[str]) -> _Face:
+def _turned(store: _Face, link: _Given, replace: bool, given: list[str]) -> _Face:
     """The open store, which follows this leader from now on."""
     if given:
         raise DataError(
@@ -118,24 +166,25 @@ def _turned(store: _Face, address: Address, replace: bool, given: list[str]) -> 
         if before is not None:
             before.stop()
         try:
-            roles.follow(address.host, address.port, "followed by tidelog.follow", consent=replace)
+            to = link.leader
+            roles.follow(to.host, to.port, "followed by tidelog.follow", consent=replace)
         except BaseException:
             if before is not None and core.following is not None:
-                _LinkThread(core, before.leader)
+                _LinkThread(core, before.given)
             raise
-        _LinkThread(core, address)
+        _LinkThread(core, link)
     return store
 
 
-def _followed(store: _Face, address: Address, replace: bool) -> _Face:
+def _followed(store: _Face, link: _Given, replace: bool) -> _Face:
     """The store, once it has its role and its link."""
     core = store._core
     try:
-        take_up(core, address.host, address.port, "followed by tidelog.follow")
+        take_up(core, link.leader.host, link.leader.port, "followed by tidelog.follow")
         if core.following is not None:
             assert core.roles is not None
             core.roles.consent = replace
-            _LinkThread(core, address)
+            _LinkThread(core, link)
     except NoThread as error:
         end(core)
         raise CannotOpen(str(error)) from error
@@ -148,13 +197,13 @@ def _followed(store: _Face, address: Address, replace: bool) -> _Face:
 class _LinkThread:
     """Runs the link of one store, until the store leads or is closed.
 
-    leader    how to sign in there; the role names host and port
+    given     what the caller wants; the role names host and port of the leader
     """
 
-    def __init__(self, core: Core, address: Address) -> None:
+    def __init__(self, core: Core, given: _Given) -> None:
         assert core.roles is not None
         self._core, self._roles = core, core.roles
-        self.leader = address
+        self.given = given
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
@@ -204,7 +253,7 @@ class _LinkThread:
     def address(self) -> Address:
         """See `replication.link.Settings`."""
         role = self._roles.role
-        return self.leader._replace(host=role.host, port=role.port)
+        return self.given.leader._replace(host=role.host, port=role.port)
 
     def announced(self) -> tuple[str, int]:
         """See `replication.link.Settings`."""
@@ -213,16 +262,16 @@ class _LinkThread:
 
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""
-        return TIMEOUT_S
+        return self.given.timeout_s
 
     def compress(self) -> bool:
         """See `replication.link.Settings`."""
-        return False
+        return self.given.compression
 
     def verify_every_s(self) -> float:
         """See `replication.link.Settings`."""
-        return 0.0
+        return self.given.verify_every_s
 
     def surplus_s(self) -> float:
         """See `replication.link.Settings`."""
-        return SURPLUS_S
+        return self.given.surplus_s

@@ -15,7 +15,6 @@ import asyncio
 import concurrent.futures
 import logging
 import random
-import socket
 import threading
 from collections.abc import Callable
 from functools import partial, wraps
@@ -24,7 +23,7 @@ from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, Typ
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.threads import start
-from tidelog.replication.dial import Address, Replies, greeting, request
+from tidelog.replication.dial import Address, Replies, give_up_after, greeting, request
 from tidelog.replication.errors import Different, LinkError, NoRoom, Parted, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
@@ -490,8 +489,7 @@ class _Wire(asyncio.Protocol):
         link = self._link
         peer = transport.get_extra_info("socket")
         if peer is not None:
-            timeout_ms = int(link.settings.timeout_s() * 1000)
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+            give_up_after(peer, link.settings.timeout_s())
         link.state = HANDSHAKE
         self._opened_at = self._loop.time()
         assert link.address is not None

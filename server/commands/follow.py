@@ -9,7 +9,6 @@ could not read what a tidelog leader sends.
 from __future__ import annotations
 
 import asyncio
-import socket
 from functools import partial
 
 from tidelog.aof.epochs import generation
@@ -17,6 +16,7 @@ from tidelog.aof.errors import AofError
 from tidelog.aof.seek import Source
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply, Status
+from tidelog.replication.dial import give_up_after
 from tidelog.replication.errors import ReplicationError
 from tidelog.replication.feeds import AHEAD_BYTES_MAX, Downstream
 from tidelog.replication.handshake import (
@@ -125,8 +125,7 @@ def _hand_over(
     connection.send(line)
     peer = connection.transport.get_extra_info("socket")
     if peer is not None and connection.kind != "unix":
-        timeout_ms = session.server.config["repl-timeout"] * 1000
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+        give_up_after(peer, session.server.config["repl-timeout"])
     connection.transport.set_protocol(protocol)
 
 
