@@ -358,10 +358,12 @@ class Follower:
             self._acked = reached
         return data
 
-    @property
-    def unsaid(self) -> bool:
-        """Whether there is something to acknowledge, so `send` is due again in a millisecond."""
-        return self._intake is not None and self._reached() != self._acked
+    def unsaid_s(self, now: float) -> float | None:
+        """Seconds until `send` is due again, since there is something new to acknowledge; None: there is nothing."""
+        reached = self._reached()
+        if self._intake is None or reached == self._acked:
+            return None
+        return self._intake.ack_in(*reached, now)
 
     def overdue(self, now: float, timeout_s: float) -> bool:
         """Whether the leader has been silent for so long, or bytes come but no whole message has for much longer.

@@ -29,7 +29,9 @@ from tidelog.replication.protocol import (
 
 # received and not taken; a longer frame is awaited all the same
 BUFFERED_BYTES_MAX: Final = 1 << 20
-ACK_SECONDS_MIN: Final = 0.001
+# Least time between two ACKs while the leader waits for what they say, and while it does not: each one wakes it.
+ACK_SECONDS_ASKED: Final = 0.001
+ACK_SECONDS_MIN: Final = 0.01
 ACK_SECONDS_MAX: Final = 1.0
 NOW_MS_MAX: Final = (1 << 63) - 1
 PLACES_MAX: Final = (
@@ -138,19 +140,40 @@ class Intake:
         return self._floor_ms
 
     def ack(self, written: int, fsynced: int, now: float) -> bytes:
-        """An ACK if a BEAT came since the last one, if it says something new and none was made within a millisecond, or
-        if none was made for a second.
+        """An ACK if it is due (`ack_in`), or b"".
 
         `written` is the last LSN that is in the log and applied, `fsynced` the last that is known to be on the disk.
         """
-        assert written >= self._acked.written, "a log that is open for a link does not end earlier"
-        ack = Ack(written, max(min(fsynced, written), self._acked.fsynced))
-        if self._acked_at is not None and not self._asked:
-            since = now - self._acked_at
-            if since < (ACK_SECONDS_MAX if ack == self._acked else ACK_SECONDS_MIN):
-                return b""
+        ack = self._told(written, fsynced)
+        if self._acked_at is not None and now - self._acked_at < self._pause(ack):
+            return b""
         self._acked, self._acked_at, self._asked = ack, now, False
         return ack.pack()
+
+    def ack_in(self, written: int, fsynced: int, now: float) -> float:
+        """Seconds until an ACK of these is due.
+
+        At once if a BEAT came since the last one. After a millisecond if it says what the newest BEAT asked for, or
+        that more is on the disk; after ten if it says something else that is new; else after a second.
+        """
+        if self._acked_at is None:
+            return 0.0
+        pause = self._pause(self._told(written, fsynced))
+        return max(0.0, self._acked_at + pause - now)
+
+    def _told(self, written: int, fsynced: int) -> Ack:
+        assert written >= self._acked.written, "a log that is open for a link does not end earlier"
+        return Ack(written, max(min(fsynced, written), self._acked.fsynced))
+
+    def _pause(self, ack: Ack) -> float:
+        """Least time between the last ACK and this one."""
+        if self._asked:
+            return 0.0
+        if ack == self._acked:
+            return ACK_SECONDS_MAX
+        # The frames that the leader waits for may come in pieces, and the first ACK told of the first piece only.
+        asked = self._acked.written < self.last_lsn or ack.fsynced > self._acked.fsynced
+        return ACK_SECONDS_ASKED if asked else ACK_SECONDS_MIN
 
     def overdue(self, now: float, timeout: float) -> bool:
         """Whether nothing came for `timeout` seconds."""

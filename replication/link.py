@@ -32,7 +32,6 @@ from tidelog.store.commit.core import Core
 WORK_S: Final = 0.0005  # frames are applied for so long before commands run again
 TICK_S: Final = 0.1  # how often an idle link looks at its timers
 TIMEOUT_S: Final = 10.0  # the default of `repl-timeout`
-ACK_S: Final = 0.001  # least time between two acknowledgements
 STALLED_S: Final = 0.02  # pause of a follower with a full disk, or with more memory than its budget
 PAUSE_S: Final = 0.1  # between two attempts; jitter takes away up to a half
 PROMPT_S: Final = 2.0  # after so long without a link, the pauses double
@@ -470,6 +469,7 @@ class _Wire(asyncio.Protocol):
         self._greeted = self._accepted = False
         self._working: asyncio.Handle | None = None
         self._acking: asyncio.TimerHandle | None = None
+        self._acking_at = 0.0  # when it is due
         self._ticking: asyncio.TimerHandle | None = None
         self._syncing: Log | None = None  # the log whose next sync calls `_synced`
         self._reading = True
@@ -686,16 +686,23 @@ class _Wire(asyncio.Protocol):
 
     @_ending
     def _ack(self) -> None:
-        if self._acking is not None:
-            self._acking.cancel()
-            self._acking = None
         if self.ended.done() or self._transport is None or self._promoting is not None:
             return
-        data = self._follower.send(self._loop.time())
+        now = self._loop.time()
+        data = self._follower.send(now)
         if data:
             self._transport.write(data)
-        elif self._follower.unsaid:
-            self._acking = self._loop.call_later(ACK_S, self._ack)
+            return
+        pause = self._follower.unsaid_s(now)
+        if pause is not None and (self._acking is None or now + pause < self._acking_at):
+            if self._acking is not None:
+                self._acking.cancel()
+            self._acking_at = now + pause
+            self._acking = self._loop.call_later(pause, self._ack_again)
+
+    def _ack_again(self) -> None:
+        self._acking = None
+        self._ack()
 
 
 def _not_reached(address: Address, error: OSError | ValueError) -> str:

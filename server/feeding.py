@@ -55,6 +55,7 @@ class Feeding:
     shaking   the handshakes that are under way
     offerings those that ship a snapshot first
     active    whether there are any: checked at the end of each turn
+    asked     a call waits for followers, and the next `pump` asks them how far they are
     counted   called when a follower has come or gone, and `hz` times a second
     heard     called when a follower was heard or is gone, and at each tick
     """
@@ -74,7 +75,8 @@ class Feeding:
         self._awaited: Log | None = None  # the log whose next sync calls `_synced`
         self._wake: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None  # a scheduled `pump`
-        self._asked = False  # `_ask_now` is scheduled
+        self._ask_due = False  # `_ask_now` is scheduled
+        self.asked = False
         self._core.acks.ask = self.ask
 
     def turn_ended(self) -> None:
@@ -88,6 +90,9 @@ class Feeding:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        if self.asked:
+            self.asked = False
+            self.feeds.ask()
         if not self.active or core.ended:
             return
         try:
@@ -126,21 +131,23 @@ class Feeding:
     def ask(self) -> None:
         """A call waits for followers: ask them how far they are, in one message with what it wrote. From any thread."""
         if threading.get_ident() == self._thread:
-            self.feeds.ask()
-            self.pump_soon()
-        elif self.active and not self._asked:  # once for all threads
-            self._asked = True
+            if not self.asked:
+                self.asked = True
+                self.pump_soon()
+        elif self.active and not self._ask_due:  # once for all threads
+            self._ask_due = True
             try:
                 self._loop.call_soon_threadsafe(self._ask_now)
             except RuntimeError:
                 pass  # the loop is closed
 
     def _ask_now(self) -> None:
-        self._asked = False  # first: what is written from here on may come too late for this `pump`
+        # First, because units that are written from here on may come too late for this `pump`.
+        self._ask_due = False
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        self.feeds.ask()
+        self.asked = True
         self.pump()
 
     def tick(self) -> None:
@@ -193,6 +200,8 @@ class Feeding:
     def _good(self, error: LogPoisoned | None) -> None:
         self._awaited = None
         if error is None:
+            if self._core.acks.waiting:
+                self.asked = True  # the calls have asked before these frames could be sent
             self.pump()
 
     # --- links

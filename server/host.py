@@ -42,7 +42,7 @@ class SessionTurns(Protocol[S_contra]):
         """From now on replies wait for so many followers, for so many seconds at most. 0 = they do not, no limit."""
 
     def woke(self, session: S_contra, thread: int) -> None:
-        """A blocked session was served, or has to check its timers. From any thread, under the store's lock."""
+        """A blocked session was served, or has to check its timers. From any thread, perhaps under the store's lock."""
 
 
 class Ports(Protocol):
@@ -80,6 +80,7 @@ class Links(Protocol):
     shaking     the handshakes that are under way
     offerings   those that ship a snapshot first
     active      whether there are any feeds: checked at the end of each turn
+    asked       a call waits for followers, and the next `pump` asks them how far they are
     """
 
     feeds: Feeds
@@ -89,6 +90,7 @@ class Links(Protocol):
     def offerings(self) -> Offers: ...
 
     active: bool
+    asked: bool
 
     @property
     def ahead_bytes(self) -> int:

@@ -4,7 +4,7 @@ Nothing here reads or writes a socket: commands come in through `execute`, repli
 All of it runs in the event loop's thread.
 
     execute(args)        run one command; afterwards `busy` tells whether it is still running
-    busy                 a blocking read is parked, or a handler is awaited: the next command has to wait
+    busy                 a read or a call is blocked, or a handler is awaited: the next command has to wait
     resume               the session calls this on its outlet when it stops being busy; the outlet then goes on
 
 A command takes one of three paths. XADD with a server-made ID, by far the most frequent, goes to `Core.add`. The
@@ -20,6 +20,7 @@ import inspect
 import logging
 import math
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
@@ -32,6 +33,7 @@ from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
 from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission
+from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
 from tidelog.server.seen import Seen
 from tidelog.server.table import Way
@@ -177,13 +179,13 @@ class Session:
         self.ending = False
         self.plain = False
         self.follower: object = None  # the link, if the connection is a follower's
-        self._expelled = False  # close when the command under way has its reply
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self.seen = Seen(server.core)  # for TIDELOG TOKEN
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NO_TIMER  # on the store's monotonic clock
-        self._task: asyncio.Future[Reply] | None = None
-        self._unblock: asyncio.Future[bytes | None] | None = None
+        self._task: asyncio.Task[Reply] | None = None  # the loop itself does not keep it alive
+        self._call: BlockedCall | None = None
+        self._command = _XADD  # of the blocked read or `_call`
         self.settle()
 
     def settle(self) -> None:
@@ -237,9 +239,10 @@ class Session:
             if handler is not None:
                 reply = handler(self, args)
                 if inspect.iscoroutine(reply):
-                    reply = self.server.loop.create_task(reply)
-                if isinstance(reply, asyncio.Future):
                     self._wait_for(reply, command, args, started)
+                    return
+                if isinstance(reply, BlockedCall):
+                    self._wait(reply, command)
                     return
             else:
                 if plain and command is not _XREADGROUP:
@@ -566,14 +569,18 @@ class Session:
     # --- handlers that await
 
     def _wait_for(
-        self, answer: asyncio.Future[Reply], command: Command, args: list[bytes], started: int
+        self,
+        answer: Coroutine[object, object, Reply],
+        command: Command,
+        args: list[bytes],
+        started: int,
     ) -> None:
         self.busy = True
-        self._task = answer
-        answer.add_done_callback(partial(self._waited, command, args, started))
+        self._task = self.server.loop.create_task(answer)
+        self._task.add_done_callback(partial(self._waited, command, args, started))
 
     def _waited(
-        self, command: Command, args: list[bytes], started: int, task: asyncio.Future[Reply]
+        self, command: Command, args: list[bytes], started: int, task: asyncio.Task[Reply]
     ) -> None:
         self._task = None
         if task.cancelled():
@@ -582,13 +589,46 @@ class Session:
         if self.closed:
             return
         reply = task.result() if error is None else self.refused(command, error)
-        if "blocking" in command.flags:
-            self._finish(command, perf_counter_ns(), reply)  # do not count the time spent blocked
-        else:
-            self._finish(command, started, reply, args)
+        self._finish(command, started, reply, args)
         self._idle()
-        if self._expelled:
-            self.close_soon()
+
+    # --- blocked calls
+
+    def woke(self, thread: int) -> None:
+        """`woken` at the end of this turn, or of the next one if the caller is not the loop's thread."""
+        self.server.turns.woke(self, thread)
+
+    def deadline(self, timeout_ms: int) -> float | None:
+        """When a call that begins now is late, by the store's monotonic clock; None without a timeout."""
+        return self.core.monotonic() + timeout_ms / 1000 if timeout_ms else None
+
+    def _wait(self, call: BlockedCall, command: Command) -> None:
+        self.busy = True
+        self._call = call
+        self._command = command
+        if call.deadline is not None:
+            self._wake_at(call.deadline)
+
+    def _look(self, call: BlockedCall) -> None:
+        """Go on with a blocked call: it may have its reply, or may be late."""
+        try:
+            reply = call.look()
+            if reply is NOT_YET:
+                if call.deadline is None:
+                    return
+                if self.core.monotonic() < call.deadline:
+                    self._wake_at(call.deadline)
+                    return
+                reply = call.late()
+        except Exception as error:
+            reply = self.refused(self._command, error)
+        self._end_call(call, reply)
+
+    def _end_call(self, call: BlockedCall, reply: Reply) -> None:
+        self._call = None
+        call.forget()
+        self._finish(self._command, perf_counter_ns(), reply)  # do not count the time spent blocked
+        self._idle()
 
     def _idle(self) -> None:
         self.busy = False
@@ -629,12 +669,16 @@ class Session:
         seconds = self.core.waits.patience(waiter)
         if seconds is None:
             return
-        at = self.core.monotonic() + seconds
+        self._wake_at(self.core.monotonic() + seconds)
+
+    def _wake_at(self, at: float) -> None:
+        """Call `woken` at this time of the store's monotonic clock, or before."""
         if self._timer_at <= at:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
+        seconds = max(0.0, at - self.core.monotonic())
         self._timer = self.server.loop.call_later(seconds, self._due)
 
     def _due(self) -> None:
@@ -643,7 +687,10 @@ class Session:
         self.woken()
 
     def woken(self) -> None:
-        """Go on with the blocked read: it was served, or a timer of it may have fired."""
+        """Go on with the blocked read or call: it was served, or a timer of it may have fired."""
+        if self._call is not None:
+            self._look(self._call)
+            return
         waiter = self.blocked
         if waiter is None:
             return
@@ -705,15 +752,19 @@ class Session:
 
     def expel(self) -> None:
         """The server has become a follower: end a blocked command with an error, and close (as Redis)."""
-        if self.waits:
-            self._expelled = self._unblock is not None and not self._unblock.done()
-            if self.unblock(UNBLOCKED) and not self._expelled:
-                self.close_soon()
+        if self.unblock(UNBLOCKED):
+            self.close_soon()
 
     def unblock(self, error: bytes | None) -> bool:
         """End a blocked command with an error, or as if it timed out. False if it is not blocked."""
-        if self._unblock is not None and not self._unblock.done():
-            self._unblock.set_result(error)
+        call = self._call
+        if call is not None:
+            reply: Reply
+            try:
+                reply = CommandError(error) if error else call.late()
+            except Exception as failure:
+                reply = self.refused(self._command, failure)
+            self._end_call(call, reply)
             return True
         waiter = self.blocked
         if waiter is None or waiter.owner.done:
@@ -723,7 +774,7 @@ class Session:
             return False
         self.blocked = None
         started = perf_counter_ns()
-        reply: Reply = CommandError(error) if error else NULL_ARRAY
+        reply = CommandError(error) if error else NULL_ARRAY
         try:
             self._rest_on_all()
         except TidelogError as failure:
@@ -734,14 +785,8 @@ class Session:
 
     @property
     def waits(self) -> bool:
-        """Whether the session is blocked in a read, or in a handler that CLIENT UNBLOCK can end."""
-        waiting = self._unblock
-        return self.blocked is not None or (waiting is not None and not waiting.done())
-
-    def unblocked(self) -> asyncio.Future[bytes | None]:
-        """Return a future for a blocking handler. CLIENT UNBLOCK sets it: the error, or None for a timeout."""
-        self._unblock = self.server.loop.create_future()
-        return self._unblock
+        """Whether the session is blocked in a read or a call, which CLIENT UNBLOCK can end."""
+        return self.blocked is not None or self._call is not None
 
     # --- end of the session
 
@@ -788,8 +833,9 @@ class Session:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._task is not None and self.waits:
-            self._task.cancel()  # any other handler runs to its end
+        if self._call is not None:
+            self._call.forget()
+            self._call = None
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)

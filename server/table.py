@@ -2,7 +2,8 @@
 
 `server.commands.COMMANDS` lists the server's own. A handler runs in the event loop's thread without the store's lock,
 and returns a reply or raises CommandError. A handler that is a coroutine function keeps its session busy until it
-returns; all handlers that wait for a disk are coroutines.
+returns; all handlers that wait for a disk are coroutines. One that waits for followers or records returns a
+`BlockedCall` (server/blocked.py).
 
 This module knows no session: `S` stands for the type that the handlers take.
 """
@@ -18,7 +19,7 @@ from tidelog.engine.api import Command, Table
 from tidelog.engine.reply import Reply
 
 S = TypeVar("S")
-# Returns a reply, or a coroutine that returns one.
+# Returns a reply, a coroutine that returns one, or a BlockedCall.
 Handler = Callable[[S, list[bytes]], Reply]
 # A command, its least and greatest number of arguments, and the server's handler; None stands for an engine command.
 Way = tuple[Command, int, int, Handler[S] | None]

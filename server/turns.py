@@ -133,7 +133,7 @@ class Turns:
             self._schedule()
 
     def woke(self, session: Session, thread: int) -> None:
-        """A blocked session was served, or has to check its timers. From any thread, under the store's lock."""
+        """A blocked session was served, or has to check its timers. From any thread, perhaps under the store's lock."""
         if thread == self._thread:
             self._awake.append(session)
             if not self._ending:
@@ -372,6 +372,10 @@ class Turns:
             and (touched or answers)
         ):
             log.sync_if_quick()
+        feeding = self._feeding
+        if feeding.asked:
+            # Calls of this turn wait for followers, so these get the frames before clients get their replies.
+            feeding.pump()
         through = self._through(log)
         all_hold = through >= log.next_lsn - 1  # the answers' records were appended by now
         for promise, told in answers:
@@ -386,8 +390,8 @@ class Turns:
         finish_turn(touched, log, through, all_hold)
         if self._wanted and self._parked:
             self._await_followers()
-        if self._feeding.active:
-            self._feeding.turn_ended()
+        if feeding.active:
+            feeding.turn_ended()
         if self._awaited:
             self._subscribe()
 

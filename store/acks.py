@@ -88,8 +88,13 @@ class Acks:
 
     def tell(self) -> None:
         """A follower has come further, or the store has another role: end the waits that are over."""
+        reached: dict[tuple[int, bool], int] = {}  # found once for all calls that ask for the same
         for awaited in list(self._awaited):
-            if self._over(awaited) and self.forget(awaited):
+            log, asked = awaited.log, (awaited.wanted, awaited.fsynced)
+            if asked not in reached:
+                reached[asked] = self._through(*asked)
+            ended = self._landing.log is not log or self._ended
+            if (ended or awaited.lsn <= reached[asked]) and self.forget(awaited):
                 awaited.told()
         self.moved()
 
@@ -108,8 +113,13 @@ class Acks:
 
     def through(self, log: Log, wanted: int) -> int:
         """The last LSN of `log` that `wanted` followers have written and applied; 0 if there is none."""
-        found = sorted(self._reached(False), reverse=True)
-        return found[wanted - 1] if len(found) >= wanted and self._landing.log is log else 0
+        found = self._through(wanted, False)
+        return max(found, 0) if self._landing.log is log else 0
+
+    def _through(self, wanted: int, fsynced: bool) -> int:
+        """The last LSN that `wanted` followers have reached; -1 if there are fewer."""
+        found = sorted(self._reached(fsynced), reverse=True)
+        return found[wanted - 1] if 0 < wanted <= len(found) else -1
 
     def _reached(self, fsynced: bool) -> list[int]:
         """The last LSN of each connected follower."""
@@ -154,6 +164,11 @@ class Acks:
             return True
         self.ask()
         return False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether calls wait."""
+        return bool(self._awaited)
 
     def forget(self, awaited: Awaited) -> bool:
         """End a wait. False: it has ended before."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import OK, Reply
-from tidelog.server.commands.wait import BlockedCall, parse_timeout
+from tidelog.server.blocked import NOT_YET, BlockedCall
+from tidelog.server.commands.wait import parse_timeout
 from tidelog.server.session import Session
 from tidelog.store import tokens
 from tidelog.store.commit.arrivals import Arrival
-from tidelog.store.errors import TidelogError
 
 _CHANGED = (
     b"ERR the history of this store has changed since this connection was served, so what it was shown has no token; "
@@ -32,40 +32,28 @@ def waitfor(session: Session, args: list[bytes]) -> Reply:
         return OK
     if session.in_exec:
         raise tokens.late(session.core, wanted)
-    return _Waiting(session, wanted, timeout_ms).answer
+    return _Waiting(session, wanted, timeout_ms)
 
 
 class _Waiting(BlockedCall):
-    """A call that waits for a token, its timeout (0 = none), or CLIENT UNBLOCK.
-
-    answer    the reply; cancelled if the client leaves
-    """
+    """A call that waits for a token."""
 
     def __init__(self, session: Session, token: tokens.Token, timeout_ms: int) -> None:
-        super().__init__(session, timeout_ms)
+        super().__init__(session.woke, session.deadline(timeout_ms))
         self._core, self._token = session.core, token
-        self._arrival = Arrival(token.lsn, self._told)
-        self._look()
+        self._arrival = Arrival(token.lsn, self.nudge)
+        self.nudge()  # looks once more, with the arrival noted
 
-    def _told(self) -> None:
-        """[lock] The record may be here. From any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._look)
-        except RuntimeError:
-            pass  # the loop is closed
-
-    def _look(self) -> None:
-        if self.answer.done():
-            return
+    def look(self) -> Reply:
+        """See `BlockedCall`."""
         self._core.arrivals.add(self._arrival)  # before the look, so that nothing comes between
-        try:
-            if tokens.look(self._core, self._token) is tokens.Verdict.HERE:
-                self._succeed(OK)
-        except TidelogError as error:
-            self._fail(error)
+        here = tokens.look(self._core, self._token) is tokens.Verdict.HERE
+        return OK if here else NOT_YET
 
-    def _late(self) -> None:
-        self._fail(tokens.late(self._core, self._token))
+    def late(self) -> Reply:
+        """See `BlockedCall`."""
+        raise tokens.late(self._core, self._token)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """See `BlockedCall`."""
         self._core.arrivals.remove(self._arrival)

@@ -6,8 +6,6 @@ they are together, at the end of the same turn, and no acknowledgement comes bet
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 
 from tidelog.aof.errors import LogPoisoned
@@ -15,6 +13,7 @@ from tidelog.aof.log import FSYNCED, Log
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import Reply
+from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.session import Session
 from tidelog.store.acks import Awaited
 from tidelog.store.commit.durability import unheld
@@ -47,7 +46,7 @@ def wait(session: Session, args: list[bytes]) -> Reply:
     def reply(log: Log, lsn: int) -> Reply:
         return acks.count(log, lsn, False)
 
-    return _Blocked(session, Awaited(log, lsn, wanted, False), False, timeout_ms, reply).answer
+    return _Blocked(session, Awaited(log, lsn, wanted, False), False, timeout_ms, reply)
 
 
 def _written(session: Session) -> int:
@@ -81,64 +80,11 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
         return [int(lsn <= log.synced_lsn), acks.count(log, lsn, True)]
 
     waiting = Awaited(log, lsn, followers, True)
-    return _Blocked(session, waiting, local > synced, timeout_ms, reply).answer
-
-
-class BlockedCall:
-    """A call whose reply comes later: when it is settled, after its timeout (0 = none), or by CLIENT UNBLOCK.
-
-    answer    the reply; cancelled if the client leaves
-    """
-
-    def __init__(self, session: Session, timeout_ms: int) -> None:
-        self._loop = session.server.loop
-        self.answer: asyncio.Future[Reply] = self._loop.create_future()
-        self.answer.add_done_callback(self._clean)
-        self._unblocked = session.unblocked()
-        self._unblocked.add_done_callback(self._ended)
-        self._timer = self._loop.call_later(timeout_ms / 1000, self._late) if timeout_ms else None
-
-    def _late(self) -> None:
-        """The time is up: settle the call, or let it fail."""
-        raise NotImplementedError
-
-    def _forget(self) -> None:
-        """The call waits for nothing any more."""
-        raise NotImplementedError
-
-    def _ended(self, unblocked: asyncio.Future[bytes | None]) -> None:
-        """CLIENT UNBLOCK or a new role of the store ended the wait, or it has ended before."""
-        if unblocked.cancelled():
-            return
-        line = unblocked.result()
-        if line is None:
-            self._late()
-        else:
-            self._fail(CommandError(line))
-
-    def _succeed(self, reply: Reply) -> None:
-        if not self.answer.done():
-            self.answer.set_result(reply)
-            self._unblocked.cancel()  # from here on the client is not blocked
-
-    def _fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self._unblocked.cancel()
-
-    def _clean(self, answer: asyncio.Future[Reply]) -> None:
-        """The call has its answer, or its client is gone."""
-        self._forget()
-        self._unblocked.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+    return _Blocked(session, waiting, local > synced, timeout_ms, reply)
 
 
 class _Blocked(BlockedCall):
-    """A call that waits for followers, this store's own disk, its timeout (0 = none), or CLIENT UNBLOCK.
-
-    answer    the reply; cancelled if the client leaves
-    """
+    """A call that waits for followers and this store's own disk."""
 
     def __init__(
         self,
@@ -148,65 +94,63 @@ class _Blocked(BlockedCall):
         timeout_ms: int,
         reply: Callable[[Log, int], Reply],
     ) -> None:
-        super().__init__(session, timeout_ms)
-        self._thread = threading.get_ident()
+        super().__init__(session.woke, session.deadline(timeout_ms))
+        self._loop = session.server.loop
         self._core, self._acks = session.core, session.core.acks
         self._awaited, self._reply = awaited, reply
-        self._lacks_disk = local
+        self._failure: LogPoisoned | None = None
+        self._over = False
+        self._lacks_disk, self._lacks_followers = local, True
         awaited.told = self._told
-        self._lacks_followers = not self._acks.begin(awaited)
+        if self._acks.begin(awaited):
+            self._lacks_followers = False
+            if not local:
+                self.nudge()
         if local:
             self._loop.call_soon(self._sync)  # behind the flush at the end of this turn
 
     def _told(self) -> None:
         """Enough followers have the write, or the store has another log. From any thread."""
-        if threading.get_ident() == self._thread:
-            self._confirmed()
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._confirmed)
-        except RuntimeError:
-            pass  # the loop is closed
-
-    def _confirmed(self) -> None:
-        was, log = self._awaited, self._core.log
-        if self.answer.done() or self._core.following is not None:
-            return  # a server that follows from now on ends the call (`Session.expel`)
-        if was.log is not log:  # the store has recovered: go on with the log that has the write now
-            lsn = min(was.lsn, log.next_lsn - 1)
-            self._awaited = Awaited(log, lsn, was.wanted, was.fsynced, self._told)
-            if not self._acks.begin(self._awaited):
-                return
         self._lacks_followers = False
-        if not self._lacks_disk:
-            self._settle()
+        self.nudge()
+
+    def look(self) -> Reply:
+        """See `BlockedCall`."""
+        core = self._core
+        if self._failure is not None:
+            raise unheld(self._failure, True)
+        if self._lacks_followers or core.following is not None:
+            return NOT_YET  # a server that follows from now on ends the call (`Session.expel`)
+        if self._awaited.log is not core.log:
+            self._go_on(core.log)
+        return NOT_YET if self._lacks_disk or self._lacks_followers else self.late()
+
+    def _go_on(self, log: Log) -> None:
+        """The store has recovered: go on with the log that has the write now."""
+        was = self._awaited
+        lsn = min(was.lsn, log.next_lsn - 1)
+        self._lacks_followers = True  # before the wait begins, since any thread may end it
+        self._awaited = Awaited(log, lsn, was.wanted, was.fsynced, self._told)
+        if self._acks.begin(self._awaited):
+            self._lacks_followers = False
 
     def _sync(self) -> None:
-        if not self.answer.done():
+        if not self._over:
             self._awaited.log.subscribe(self._awaited.lsn, FSYNCED, self._sync_ended)
 
     def _sync_ended(self, error: LogPoisoned | None) -> None:
         """Called from the log's own thread or the loop's."""
-        try:
-            self._loop.call_soon_threadsafe(self._synced, error)
-        except RuntimeError:
-            pass  # the loop is closed
-
-    def _synced(self, error: LogPoisoned | None) -> None:
+        self._failure = error
         self._lacks_disk = False
-        if error is not None:
-            self._fail(unheld(error, True))
-        elif not self._lacks_followers:
-            self._settle()
+        self.nudge()
 
-    def _late(self) -> None:
-        self._settle()
+    def late(self) -> Reply:
+        """See `BlockedCall`."""
+        return self._reply(self._awaited.log, self._awaited.lsn)
 
-    def _settle(self) -> None:
-        if not self.answer.done():
-            self._succeed(self._reply(self._awaited.log, self._awaited.lsn))
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """See `BlockedCall`."""
+        self._over = True
         self._acks.forget(self._awaited)
 
 

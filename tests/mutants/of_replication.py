@@ -83,6 +83,14 @@ MUTANTS: Final = (
         "A WAIT for several followers ends when all of them have the write.",
     ),
     Mutant(
+        "acks/ack-ends-waits-too-early",
+        "store/acks.py",
+        "        return found[wanted - 1] if 0 < wanted <= len(found) else -1\n",
+        "        return found[0] if found else -1\n",
+        (f"{_FEEDS}::test_a_wait_ends_when_enough_followers_are_there",),
+        "An ACK ends a WAIT for several followers when all of them have the write.",
+    ),
+    Mutant(
         "acks/another-history-counts",
         "store/acks.py",
         "            if link.history == history\n",

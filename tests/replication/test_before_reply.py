@@ -111,8 +111,9 @@ def test_a_follower_does_not_wait_for_its_own_followers(pair: Pair) -> None:
     assert server is not None
     client = pair.client(port)
     until(lambda: client.info("replication")["master_link_status"] == "up")
-    pair.client().set("a", 1)
-    pair.client().wait(1, 30_000)
+    writer = pair.client()
+    writer.set("a", 1)
+    assert writer.wait(1, 30_000) == 1
     assert client.get("a") == b"1"
     client.execute_command("REPLICAOF", "NO", "ONE")
     with closing(connect(port)) as raw:

@@ -169,6 +169,9 @@ def test_a_wait_ends_when_enough_followers_are_there(feeds: Feeds) -> None:
     acknowledged(feeds, one, 3, 3)
     acknowledged(feeds, two, 5, 3)
     assert not told
+    assert acks.begin(Awaited(log, 3, 2, False, lambda: told.append("at once")))
+    later = Awaited(log, 4, 2, False, lambda: told.append("later"))
+    assert not acks.begin(later) and acks.forget(later)
     acknowledged(feeds, one, 4, 3)
     assert told == ["written"]
     acknowledged(feeds, two, 5, 4)

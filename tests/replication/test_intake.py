@@ -137,15 +137,18 @@ def test_acknowledgements_are_frequent_only_while_they_say_something() -> None:
     intake = Intake(UUID, 0, 0, 0.0)
     steps = [
         (0.0, 3, 1, Ack(3, 1)),  # the first, at once
-        (0.0005, 4, 1, None),  # too early
-        (0.0012, 4, 1, Ack(4, 1)),
+        (0.005, 4, 1, None),  # too early
+        (0.0102, 4, 1, Ack(4, 1)),
         (0.5, 4, 1, None),  # nothing new
         (0.9, 4, 4, Ack(4, 4)),
-        (1.8, 4, 4, None),
-        (2.0, 4, 4, Ack(4, 4)),  # a sign of life
+        (0.9005, 5, 5, None),
+        (0.9015, 5, 5, Ack(5, 5)),  # more is on the disk
+        (1.9, 5, 5, None),
+        (2.0, 5, 5, Ack(5, 5)),  # a sign of life
         (2.1, 6, 9, Ack(6, 6)),  # fsynced, but not applied yet
     ]
     for at, written, fsynced, ack in steps:
+        assert (intake.ack_in(written, fsynced, at) > 0) == (ack is None), at
         assert intake.ack(written, fsynced, at) == (b"" if ack is None else ack.pack()), at
 
 
@@ -155,8 +158,22 @@ def test_a_beat_is_answered_at_once() -> None:
     assert intake.ack(1, 0, 10.0)
     assert not intake.ack(2, 0, 10.0001)
     intake.receive(beat(log).pack(), 10.0002)
+    assert intake.ack_in(2, 0, 10.0002) == 0
     assert intake.ack(2, 0, 10.0002) == Ack(2, 0).pack()
     assert not intake.ack(2, 1, 10.0003)
+
+
+def test_what_a_beat_has_asked_for_is_acknowledged_soon_after_it_has_come() -> None:
+    log = Shipped([1, 1, 1])
+    intake = Intake(UUID, 0, 0, 10.0)
+    intake.receive(beat(log).pack(), 10.0)
+    assert intake.ack(1, 0, 10.0) == Ack(1, 0).pack()  # the rest is still under way
+    assert not intake.ack(2, 0, 10.0005)
+    assert 0 < intake.ack_in(2, 0, 10.0005) < 0.001
+    assert intake.ack(2, 0, 10.0012) == Ack(2, 0).pack()
+    assert intake.ack(3, 0, 10.0024) == Ack(3, 0).pack()
+    assert not intake.ack(4, 0, 10.0036)  # nobody has asked for this one
+    assert intake.ack(4, 0, 10.0126) == Ack(4, 0).pack()
 
 
 def test_it_is_full_while_frames_wait() -> None:
