@@ -148,6 +148,35 @@ class Orders:
         self.by_id.append(run, n)
         self.n += n
 
+    def fill(self, run: Chunk, nacked: Sequence[int], wide: bool) -> None:
+        """Add the entries of a whole group to orders that have owners and no entries. Takes over the columns.
+
+        run      (IDs, times, owners, delivery counts), ascending by ID. Times are 0 or more
+        nacked   IDs of the entries without owner, in the order of their release; they get times of the NACK zone
+        wide     the IDs are IDs, not keys
+        """
+        if wide:
+            self.widen()
+        ids, times, owners, _ = run
+        n = len(ids)
+        for key in nacked:
+            times[bisect_left(ids, key)] = self._nack_time
+            self._nack_time += 1
+        aged = sorted(range(n), key=times.__getitem__)
+        columns = (
+            self.by_id.new(map(ids.__getitem__, aged)),
+            new_column(map(times.__getitem__, aged)),
+        )
+        self.by_time.append(columns, n)
+        held = [self.by_id.new(()) for _ in self._owned]
+        for key, owner in zip(ids, owners):
+            held[owner].append(key)
+        for owned, column in zip(self._owned, held):
+            if owned is not None and column:
+                owned.add(column, len(column))
+        self.by_id.append(run, n)
+        self.n = n
+
     def deliver(self, want: Column, owner: int, time: int, counts: int | Sequence[int]) -> None:
         """Make each key pending for `owner`, whether it was pending before or not. See `Pending.deliver`."""
         n = len(want)

@@ -113,6 +113,12 @@ class Pending:
             self.orders.deliver(want, owner, time, counts)
             self._find_max()
 
+    def fill(self, run: Chunk, nacked: Sequence[int], wide: bool) -> None:
+        """Add the entries of a whole group, from another system's dump. Nothing may be pending. See `Orders.fill`."""
+        if len(run[0]):
+            self.orders.fill(run, nacked, wide)
+            self._find_max()
+
     def remove(self, ids: IdList) -> None:
         """Remove pending entries. IDs that are not pending are ignored."""
         if len(ids) == 8 and ids.__class__ is bytes:

@@ -404,6 +404,14 @@ class Stream:
         self.restore_tail(ids, rows, deleted)
         self._tidy()
 
+    def load_node(self, ids: list[int], rows: list[EntryRow], deleted: int) -> None:
+        """Add a sealed node with these slots behind all others, from another system's dump. The counters stay, except
+        the length. The stream must have no tail.
+        """
+        self.blocks.append(Block(encode(ids, rows), len(ids), ids[-1], deleted))
+        self.firsts.append(ids[0])
+        self.length += len(ids) - deleted.bit_count()
+
     def restore_tail(
         self, ids: list[int], rows: list[EntryRow], deleted: int, void: bool = False
     ) -> None:
