@@ -58,15 +58,17 @@ class Start(NamedTuple):
 
 
 def beginning(
-    disk: Disk, directory: Path, uuid: bytes, start: Start
+    disk: Disk, directory: Path, uuid: bytes, start: Start, listed: list[Segment] | None = None
 ) -> tuple[list[Segment], Position | None]:
     """The segments to read after `start`, and the position to start at in the first one (None: at its first frame).
+
+    listed   the segments from the one on that holds `start`, for a caller that lists them itself
 
     Raises DoesNotFit; CorruptFrame; Vanished if a writer released a segment meanwhile; the errors of
     `reader.segments`, except that a missing directory is DoesNotFit.
     """
     try:
-        found = segments(disk, directory, uuid, after=start.lsn)
+        found = segments(disk, directory, uuid, start.lsn) if listed is None else listed
     except MissingSegment as error:  # the directory is missing
         raise DoesNotFit(directory, 0, error.what) from None
     try:

@@ -311,7 +311,7 @@ def test_an_old_redis_takes_what_commands_of_8_left_in_the_log(
 ) -> None:
     root = tmp_path / "data"
     with tidelog.open(root, fsync="no") as db:
-        ids = [db.xadd("s", {"n": n}) or b"" for n in range(20)]
+        ids: list[Any] = [db.xadd("s", {"n": n}) for n in range(20)]
         db.execute_command("XCFGSET", "s", "IDMP-DURATION", 60)
         db.execute_command("XADD", "s", "IDMP", "producer", "one", "*", "n", "20")
         db.execute_command("XADD", "s", "IDMP", "producer", "one", "*", "n", "20")

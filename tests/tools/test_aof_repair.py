@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tools.conftest import Run, expect
 from tests.tools.damaged import header, missing_last, promised_frame, store_file
-from tests.tools.made import Made
+from tests.tools.made import Made, orders
 
 import tidelog
 from tidelog.tools import exits
@@ -78,6 +78,19 @@ def test_a_torn_tail_is_nothing_to_repair(run: Run, made: Made, tmp_path: Path) 
     done = run("aof", "repair", made.root, "--to", tmp_path / "copy")
     assert (done.code, "nothing to repair" in done.out) == (0, True)
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_checkpoint_that_is_garbage_beside_a_whole_log(
+    run: Run, made: Made, tmp_path: Path
+) -> None:
+    (made.root / "checkpoint").mkdir()
+    (made.root / "checkpoint/data.mdb").write_bytes(b"garbage " * 1024)
+    shown = run("aof", "repair", made.root)
+    assert shown.code == exits.DAMAGED
+    assert "checkpoint/data.mdb" in shown.out and "Can be kept: LSN 1 to 13, " in shown.out
+    copy = tmp_path / "copy"
+    assert run("aof", "repair", made.root, "--to", copy).code == 0
+    assert run("digest", copy).out == run("digest", orders(tmp_path / "same").root).out
 
 
 def test_nothing_can_be_kept(run: Run, made: Made, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`tidelog aof repair`: show what can be kept of a damaged log, and write a repaired copy.
 
 The damaged store itself is never changed. The copy keeps everything before the first damage, a prefix of whole units.
+If the log begins at LSN 1 the copy is that part of the log, else the checkpoint or a snapshot with the log behind it.
 Readable records after the damage are listed, because only a person may decide to lose them. A torn tail is not damage:
 the next open removes it.
 """
@@ -26,6 +27,7 @@ from tidelog.store.errors import TidelogError
 from tidelog.tools import console, exits
 from tidelog.tools.aof.records import records_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.repair import cut
 from tidelog.tools.replay import contents
 from tidelog.tools.snapshot.facts import progress
 from tidelog.tools.text import argument, examples, time_text
@@ -142,12 +144,16 @@ def command(path: Path, target: Path | None) -> int:
     files, broken_store = open_files(path)
     layout.check(files.disk, files.root)
     found = plan(files)
-    if broken_store is None and found.damage is None:
+    broken_checkpoint = checkpoint_fault(files)
+    if broken_store is None and found.damage is None and broken_checkpoint is None:
         click.echo(f"{files.root} is not damaged; there is nothing to repair")
         return exits.OK
     for damage in filter(None, (broken_store, found.damage)):
         click.echo(f"damage: {damage.path}, byte {damage.offset}: {damage.reason}")
-    if files.has_checkpoint:
+    if broken_checkpoint is not None:
+        click.echo(f"damage: {broken_checkpoint}")
+        click.echo("The checkpoint is not part of the repaired copy.")
+    elif files.has_checkpoint:
         whole = opens_through(files)
         if whole is not None:
             click.echo(
@@ -161,19 +167,9 @@ def command(path: Path, target: Path | None) -> int:
             "The checkpoint is not part of the repaired copy, although it may contain more records."
         )
     first = int(found.kept[0].path.stem) if found.kept else 1
-    if found.last_lsn < first:
-        click.echo("Nothing before the damage can be kept.")
-        return exits.DAMAGED
+    if first > 1 or found.last_lsn < first:
+        return repair_over_a_base(files, found, target)
     kept = f"LSN {first} to {found.last_lsn}, up to {time_text(found.now)}."
-    if first > 1:
-        click.echo(
-            f"Intact: {kept} The log does not contain earlier records. To restore them from a snapshot:"
-        )
-        bound = f"--aof {files.root} --until-lsn {found.last_lsn}"
-        click.echo(f"  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY {bound}")
-        show_lost(files, found)
-        click.echo("Nothing was written.")
-        return exits.DAMAGED
     click.echo(f"Can be kept: {kept}")
     show_lost(files, found)
     if target is None:
@@ -186,11 +182,39 @@ def command(path: Path, target: Path | None) -> int:
     return exits.OK
 
 
-def opens_through(files: LogFiles) -> int | None:
-    """The last LSN of the store if it opens despite the damage in its log and every row can be read; else None."""
+def checkpoint_fault(files: LogFiles) -> str | None:
+    """The first finding in the checkpoint; None if it is sound, or if there is none."""
+    if not files.has_checkpoint:
+        return None
     try:
-        if any(walk(files.disk, files.checkpoint.parent, progress)):
-            return None
+        finding = next(iter(walk(files.disk, files.checkpoint.parent, progress)), None)
+    except FileNotFoundError:
+        return None  # nothing was committed to it yet
+    return None if finding is None else finding.text
+
+
+def repair_over_a_base(files: LogFiles, found: Plan, target: Path | None) -> int:
+    """Repair a log that does not begin at LSN 1: over the checkpoint, or a snapshot."""
+    over = cut.plan(files)
+    if over is None or not over.lsn:
+        click.echo("Nothing before the damage can be kept.")
+        return exits.DAMAGED
+    now = time_text(over.reach.start.now)
+    click.echo(f"Can be kept: LSN 1 to {over.lsn}, up to {now}, over {over.base.name}.")
+    show_lost(files, found._replace(last_lsn=over.lsn))
+    if target is None:
+        click.echo(
+            "Nothing was written. To write a repaired copy, repeat the command with --to NEW-DIRECTORY"
+        )
+        return exits.DAMAGED
+    cut.write(files, over, target)
+    click.echo(f"Wrote the repaired copy to {target}; {files.root} was not changed.")
+    return exits.OK
+
+
+def opens_through(files: LogFiles) -> int | None:
+    """The last LSN of the store if it opens despite the damage in its log; else None. Its checkpoint is sound."""
+    try:
         with contents(files) as held:
             return held.last_lsn
     except (AofError, TidelogError, CorruptBlock):
