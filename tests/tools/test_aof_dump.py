@@ -6,13 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgpack
 import pytest
 from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, UUID, Made
 
 import tidelog
 from tidelog.engine.effects import effect as e
-from tidelog.tools import exits
+from tidelog.tools import cli, exits
+from tidelog.tools.aof import backwards
+from tidelog.tools.aof.fields import NAMES
+from tidelog.tools.aof.record_check import FIELDS
 
 
 def lsns(text: str) -> list[int]:
@@ -52,6 +56,23 @@ def test_json(run: Run, made: Made) -> None:
     (["--since", "1s"], []),
     (["--limit", "3"], [1, 2, 3]),
     (["--key", "orders", "--limit", "2"], [2, 3]),
+    (["--group", "packers"], [6, 7, 11]),
+    (["--group", "pack*", "--command", "XACK"], [11]),
+    (["--group", "none"], []),
+    (["--consumer", "anna"], [7]),
+    (["--consumer", "a*"], [7]),
+    (["--id", f"{T0 + 1}-0"], [2, 7, 11]),
+    (["--id", f"{T0 + 1}"], [2, 7, 11]),
+    (["--id", f"{T0 + 2}-0..{T0 + 3000}-1"], [3, 7, 12]),
+    (["--id", f"{T0 + 3000}-2"], [12]),
+    (["--id", f"{T0 + 3000}-3"], []),
+    (["--id", f"..{T0 + 1}"], [2, 7, 11]),
+    (["--id", f"{T0 + 1}-0", "--command", "XACK", "--unit"], [9, 10, 11]),
+    (["--key", "orders", "--unit", "--from-lsn", "11"], [9, 10, 11]),
+    (["--reverse"], [*range(13, 0, -1)]),
+    (["--reverse", "--limit", "3"], [13, 12, 11]),
+    (["--reverse", "--key", "orders"], [11, 7, 6, 3, 2]),
+    (["--reverse", "--to-lsn", "9", "--from-lsn", "5"], [9, 8, 7, 6, 5]),
 ])
 # fmt: on
 def test_filters(run: Run, made: Made, filters: list[str], expected: list[int]) -> None:
@@ -143,3 +164,98 @@ def test_follow_beside_a_running_writer(tmp_path: Path) -> None:
     follower.stdout.close()
     assert [int(line["commands"][0][4]) for line in lines] == list(range(total))
     assert len({line["segment"] for line in lines}) == 2
+
+
+# --- forms
+
+
+def test_json_with_fields(run: Run, made: Made) -> None:
+    done = run("aof", "dump", made.root, "--format", "json")
+    expect("dump-fields.json", done.out, made.root)
+
+
+def test_frames_and_bytes(run: Run, made: Made) -> None:
+    done = run("aof", "dump", made.root, "--frames", "--hex")
+    expect("dump-frames.txt", done.out, made.root)
+
+
+def test_text_is_the_usual_form(run: Run, made: Made) -> None:
+    assert run("aof", "dump", made.root, "--format", "text") == run("aof", "dump", made.root)
+
+
+def test_resp(run: Run, made: Made) -> None:
+    done = run("aof", "dump", made.root, "--format", "resp", "--key", "balance", "--key", "orders")
+    words = [line for line in done.out.split("\r\n") if line and line[0] not in "*$"]
+    assert words[:6] == ["SELECT", "0", "XADD", "orders", f"{T0 + 1}-0", "item"]
+    assert words[-7:] == ["7", "SELECT", "0", "XACK", "orders", "packers", f"{T0 + 1}-0"]
+
+
+def test_msgpack(run: Run, made: Made, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert cli.run(["aof", "dump", str(made.root), "--format", "msgpack", "--limit", "3"]) == 0
+    unpack = msgpack.Unpacker(raw=False, unicode_errors="surrogateescape")
+    unpack.feed(capsysbinary.readouterr().out)
+    found = list(unpack)
+    assert [row["lsn"] for row in found] == [1, 2, 3]
+    assert found[1]["fields"]["id"] == f"{T0 + 1}-0".encode()
+    assert found[1]["fields"]["row"] == [b"item", b"tea", b"n", b"2"]
+
+
+def test_every_kind_of_record_has_names_for_its_fields() -> None:
+    assert NAMES.keys() == FIELDS.keys()
+    for opcode, kinds in FIELDS.items():
+        assert len(NAMES[opcode]) == max(map(len, kinds)), opcode
+
+
+@pytest.mark.parametrize("flags", [
+    ["--reverse", "--follow"], ["--reverse", "--past-damage"], ["--json", "--format", "text"],
+    ["--hex", "--json"], ["--frames", "--format", "resp"], ["--id", "x"], ["--id", "1-2-3"],
+])  # fmt: skip
+def test_flags_that_contradict_each_other(run: Run, made: Made, flags: list[str]) -> None:
+    done = run("aof", "dump", made.root, *flags)
+    assert (done.code, done.out) == (exits.USAGE, "")
+
+
+# --- from the end
+
+
+def test_backwards_through_many_windows(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values contain whole frames of the same store, which are no frames there."""
+    monkeypatch.setattr(backwards, "STRETCH_BYTES", 512)
+    root = tmp_path / "data"
+    with tidelog.open(root, fsync="no", segment_bytes=16384) as db:
+        for n in range(100):
+            db.xadd("s", {"n": n, "pad": "x" * (n * 7)})
+        piece = max((root / "aof").glob("*.aof")).read_bytes().rstrip(b"\0")[-300:]
+        for n in range(20):
+            db.xadd("s", {"n": n, "piece": piece[n:]})
+    forward = run("aof", "dump", root).out.splitlines()
+    assert run("aof", "dump", root, "--reverse").out.splitlines() == forward[::-1]
+
+
+def test_backwards_over_a_frame_that_ends_with_zeros(run: Run, made: Made) -> None:
+    made.unit(T0 + 5000, (e.SET, 0, b"k", bytes(300), -1))
+    made.write(zeros=4096)
+    assert lsns(run("aof", "dump", made.root, "--json", "--reverse", "--limit", "2").out) == [14, 13]
+
+
+def test_backwards_from_a_torn_tail(run: Run, made: Made) -> None:
+    made.cut(made.offsets[-1] + 30)
+    done = run("aof", "dump", made.root, "--json", "--reverse")
+    assert (done.code, lsns(done.out)) == (0, [*range(12, 0, -1)])
+
+
+def test_backwards_stops_at_damage(run: Run, made: Made) -> None:
+    made.flip(220, number=0)
+    done = run("aof", "dump", made.root, "--json", "--reverse")
+    assert done.code == exits.DAMAGED
+    assert lsns(done.out) == [*range(13, 3, -1)]
+    assert f"{made.path(0)}, byte 215: " in done.err
+
+
+def test_backwards_notices_promised_frames_that_are_missing(run: Run, made: Made) -> None:
+    made.cut(made.offsets[-1])
+    made.promise(made.lsn - 1, incarnation=0xB2)
+    done = run("aof", "dump", made.root, "--json", "--reverse")
+    assert (done.code, done.out) == (exits.DAMAGED, "")

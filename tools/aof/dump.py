@@ -14,25 +14,39 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import click
+import msgpack
 
 from tidelog.aof.errors import Damage
-from tidelog.aof.frame import Frame
-from tidelog.engine.effects.as_commands import commands, database, keys
+from tidelog.aof.frame import HEADER_BYTES, Frame
+from tidelog.aof.reading.reader import unpacker
+from tidelog.engine.effects.as_commands import commands, database
 from tidelog.engine.effects.effect import EPOCH, OPCODE
-from tidelog.engine.glob import matcher
 from tidelog.tools import exits, names
-from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record, records_of
+from tidelog.tools.aof.backwards import frames_backwards
+from tidelog.tools.aof.fields import fields_of
+from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record
+from tidelog.tools.aof.wanted import Wanted, id_range, name_filter
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
-from tidelog.tools.text import command_line, examples, json_value, parse_time, time_text
+from tidelog.tools.text import command_line, examples, json_value, parse_time, resp, time_text
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
 POLL_SECONDS: Final = 0.1
+VERSION: Final = (
+    1  # of the JSON and msgpack forms that --format names; raised when a field changes its meaning
+)
+
+TEXT: Final = "text"
+JSON: Final = "json"
+RESP: Final = "resp"
+MSGPACK: Final = "msgpack"
+FORMATS: Final = (TEXT, JSON, RESP, MSGPACK)
+HEX_BYTES: Final = 32  # in a line of --hex
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -49,6 +63,8 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     epilog=examples(
         "tidelog aof dump orders-data --key orders --limit 3",
         "tidelog aof dump orders-data --command XACK --since 15m",
+        "tidelog aof dump orders-data --key 'orders:*' --id 1700000000001-0 --unit",
+        "tidelog aof dump orders-data --reverse --limit 10",
         "tidelog aof dump orders-data --json --follow | jq -c .commands",
     ),
 )
@@ -66,6 +82,27 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     multiple=True,
     help='Print only this command, such as "XADD" or "XGROUP SETID"; may be repeated.',
 )
+@click.option(
+    "--group",
+    "wanted_groups",
+    multiple=True,
+    shell_complete=names.groups,
+    help="Print only records of this group, or of groups that match this glob; may be repeated.",
+)
+@click.option(
+    "--consumer",
+    "wanted_consumers",
+    multiple=True,
+    help="Print only records that name this consumer, or match this glob; may be repeated.",
+)
+@click.option(
+    "--id",
+    "wanted_ids",
+    metavar="ID|FROM..TO",
+    callback=id_range,
+    help="Print only records about entries with these IDs, also inside ID lists and batches.",
+)
+@click.option("--unit", "whole_units", is_flag=True, help="Print the whole unit of each hit.")
 @click.option("--from-lsn", type=int, help="Start at this LSN.")
 @click.option("--to-lsn", type=int, help="Stop after this LSN.")
 @click.option(
@@ -73,7 +110,16 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 )
 @click.option("--until", callback=moment, help="Stop after this time.")
 @click.option("--limit", type=click.IntRange(1), help="Print at most this many records.")
+@click.option("--reverse", is_flag=True, help="Print the newest record first.")
+@click.option("--frames", "with_frames", is_flag=True, help="Print the header of each frame too.")
+@click.option("--hex", "with_hex", is_flag=True, help="Print the bytes of each record too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and record.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Print text; JSON with a version and the fields of the record; RESP; or msgpack.",
+)
 @click.option("--follow", is_flag=True, help="Continue to print as the log grows, until Ctrl-C.")
 @click.option(
     "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
@@ -82,75 +128,73 @@ def command(
     paths: tuple[Path, ...],
     wanted_keys: tuple[str, ...],
     wanted_commands: tuple[str, ...],
+    wanted_groups: tuple[str, ...],
+    wanted_consumers: tuple[str, ...],
+    wanted_ids: tuple[int, int] | None,
+    whole_units: bool,
     from_lsn: int | None,
     to_lsn: int | None,
     since: int | None,
     until: int | None,
     limit: int | None,
+    reverse: bool,
+    with_frames: bool,
+    with_hex: bool,
     as_json: bool,
+    form: str | None,
     follow: bool,
     past_damage: bool,
 ) -> int:
     if follow and past_damage:
         raise click.UsageError("--follow and --past-damage cannot be used together")
+    if reverse and (follow or past_damage):
+        raise click.UsageError("--reverse cannot be used with --follow or --past-damage")
+    if as_json and form is not None:
+        raise click.UsageError("--json and --format cannot be used together")
+    if (with_frames or with_hex) and (as_json or form in (JSON, RESP, MSGPACK)):
+        raise click.UsageError("--frames and --hex belong to the text form")
     wanted = Wanted(
-        key_filter([key.encode("utf-8", "surrogateescape") for key in wanted_keys]),
-        [tuple(name.upper().encode().split()) for name in wanted_commands],
-        from_lsn or 0,
-        math.inf if to_lsn is None else to_lsn,
-        since or 0,
-        math.inf if until is None else until,
+        key=name_filter(wanted_keys),
+        names=tuple(tuple(name.upper().encode().split()) for name in wanted_commands),
+        lsn_min=from_lsn or 0,
+        lsn_max=math.inf if to_lsn is None else to_lsn,
+        time_min=since or 0,
+        time_max=math.inf if until is None else until,
+        group=name_filter(wanted_groups),
+        consumer=name_filter(wanted_consumers),
+        ids=wanted_ids,
+        whole_units=whole_units,
     )
     found: list[Damage] = []
     files = look_at(paths)
-    records = read(files, wanted, found, follow=follow, past_damage=past_damage)
-    show = as_object if as_json else as_lines
-    for record in islice(records, limit):
+    if reverse:
+        pairs = newest_first(files, wanted)
+    else:
+        pairs = read(files, wanted, found, follow=follow, past_damage=past_damage)
+    if form in (RESP, MSGPACK):
+        encode = Resp().encoded if form == RESP else as_msgpack
+        for _, record in islice(pairs, limit):
+            sys.stdout.buffer.write(encode(record))
+            if follow:
+                sys.stdout.buffer.flush()
+        return exits.DAMAGED if found else exits.OK
+    show = as_object if as_json else as_full_object if form == JSON else as_lines
+    before: Frame | None = None
+    for frame, record in islice(pairs, limit):
+        if with_frames and frame is not before:
+            sys.stdout.write(frame_line(record, frame))
+            before = frame
         sys.stdout.write(show(record))
+        if with_hex:
+            sys.stdout.write(hex_lines(frame, record))
         if follow:
             sys.stdout.flush()
     return exits.DAMAGED if found else exits.OK
 
 
-class Wanted(NamedTuple):
-    """The records to print. LSNs and times (unix ms) include both ends; no filter or names means all."""
-
-    key: Callable[[bytes], object] | None
-    names: list[tuple[bytes, ...]]
-    lsn_min: int
-    lsn_max: float
-    time_min: int
-    time_max: float
-
-    def skips(self, frame: Frame) -> bool:
-        """Whether a frame surely has no wanted record. Does not decode it."""
-        too_early = frame.lsn + frame.count <= self.lsn_min or frame.now < self.time_min
-        return too_early or self.ended(frame)
-
-    def ended(self, frame: Frame) -> bool:
-        """Whether this frame and all later ones surely have no wanted record."""
-        return frame.lsn > self.lsn_max or frame.now > self.time_max
-
-    def has(self, record: Record) -> bool:
-        return (
-            self.lsn_min <= record.lsn <= self.lsn_max
-            and (self.key is None or any(map(self.key, keys(record.effect))))
-            and (not self.names or is_one_of(record, self.names))
-        )
-
-
-def key_filter(patterns: list[bytes]) -> Callable[[bytes], object] | None:
-    """A function that is true for keys that are one of the patterns or match one, as KEYS matches; None without any."""
-    if not patterns:
-        return None
-    names = frozenset(patterns)
-    match = [matcher(pattern) for pattern in patterns]
-    return lambda key: key in names or any(matches(key) for matches in match)
-
-
 def read(
     files: LogFiles, wanted: Wanted, found: list[Damage], *, follow: bool, past_damage: bool
-) -> Iterator[Record]:
+) -> Iterator[tuple[Frame, Record]]:
     """Yield the wanted records. Skipped damage is added to `found` and printed to standard error."""
     while True:
         items: Iterable[tuple[Path, Frame | Damage]] = (
@@ -161,7 +205,8 @@ def read(
                 found.append(item)
                 click.echo(f"tidelog: {item}", err=True)
             elif not wanted.skips(item):
-                yield from filter(wanted.has, records_of(path, item))
+                for record in wanted.records(path, item):
+                    yield item, record
             elif wanted.ended(item) and not past_damage:
                 return
         if not follow or files.snapshot is not None:
@@ -169,13 +214,14 @@ def read(
         time.sleep(POLL_SECONDS)
 
 
-def is_one_of(record: Record, names: list[tuple[bytes, ...]]) -> bool:
-    """Whether one of the record's commands begins with one of the names."""
-    return any(
-        tuple(word.upper() for word in command[: len(name)]) == name
-        for command in commands(record.effect)
-        for name in names
-    )
+def newest_first(files: LogFiles, wanted: Wanted) -> Iterator[tuple[Frame, Record]]:
+    """Yield the wanted records, the newest first."""
+    for path, frame in frames_backwards(files):
+        if not wanted.skips(frame):
+            for record in reversed(list(wanted.records(path, frame))):
+                yield frame, record
+        elif wanted.begun(frame):
+            return
 
 
 def as_lines(record: Record) -> str:
@@ -213,4 +259,77 @@ def as_object(record: Record) -> str:
             }
         )
         + "\n"
+    )
+
+
+def as_full_object(record: Record) -> str:
+    """The JSON form with a version, the fields of the record by name, and its commands."""
+    found = facts(record) | {
+        "fields": {name: json_field(value) for name, value in fields_of(record.effect).items()},
+        "commands": [[json_value(arg) for arg in c] for c in commands(record.effect)],
+    }
+    return json.dumps(found) + "\n"
+
+
+def as_msgpack(record: Record) -> bytes:
+    """One map for each record, with bytes as they are."""
+    packed: bytes = msgpack.packb(facts(record) | {"fields": fields_of(record.effect)})
+    return packed
+
+
+def facts(record: Record) -> dict[str, Any]:
+    return {
+        "v": VERSION,
+        "lsn": record.lsn,
+        "time_ms": record.now,
+        "segment": record.segment,
+        "offset": record.offset,
+        "unit": record.unit,
+        "record": record.name,
+    }
+
+
+def json_field(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return json_value(value)
+    return [json_field(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+class Resp:
+    """The commands as RESP, with a SELECT where the database changes."""
+
+    def __init__(self) -> None:
+        self._selected: int | None = None
+
+    def encoded(self, record: Record) -> bytes:
+        lines = commands(record.effect)
+        db = database(record.effect)
+        if lines and db is not None and db != self._selected:
+            self._selected = db
+            lines = [[b"SELECT", b"%d" % db], *lines]
+        return b"".join(map(resp, lines))
+
+
+def frame_line(record: Record, frame: Frame) -> str:
+    """The header of a frame, as a comment."""
+    last = frame.lsn + frame.count - 1
+    return (
+        f"# frame {record.segment}@{frame.offset}: LSN {frame.lsn} to {last}, {len(frame.body)} bytes, "
+        f"{time_text(frame.now)}, on the disk up to {frame.synced}, checksum {frame.crc:08x}\n"
+    )
+
+
+def hex_lines(frame: Frame, record: Record) -> str:
+    """The bytes of one record, as comments: offset in the segment, then bytes."""
+    unpack = unpacker()
+    unpack.feed(frame.body)
+    for _ in range(record.lsn - frame.lsn):
+        unpack.skip()
+    begin = unpack.tell()
+    unpack.skip()
+    data = frame.body[begin : unpack.tell()]
+    place = frame.offset + HEADER_BYTES + begin
+    return "".join(
+        f"#   {place + at:08x}  {data[at : at + HEX_BYTES].hex(' ')}\n"
+        for at in range(0, len(data), HEX_BYTES)
     )

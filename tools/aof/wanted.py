@@ -1,0 +1,141 @@
+"""Wanted: which records of the log a command shows. Filters work on effects, before anything is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from tidelog.aof.errors import NewerRecord
+from tidelog.aof.frame import Frame
+from tidelog.aof.reading import reader
+from tidelog.engine.effects.apply import is_known
+from tidelog.engine.effects.as_commands import commands, keys
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.glob import matcher
+from tidelog.engine.ids import parse_end, parse_start
+from tidelog.tools.aof.fields import consumer_of, group_of, names_id
+from tidelog.tools.aof.records import Record, records_of
+
+Match = Callable[[bytes], object]
+
+
+class Wanted(NamedTuple):
+    """The records to show. LSNs, times (unix ms) and IDs include both ends; None or no names means all.
+
+    whole_units   show every record of a unit that has a wanted one
+    """
+
+    key: Match | None = None
+    names: tuple[tuple[bytes, ...], ...] = ()
+    lsn_min: int = 0
+    lsn_max: float = math.inf
+    time_min: int = 0
+    time_max: float = math.inf
+    group: Match | None = None
+    consumer: Match | None = None
+    ids: tuple[int, int] | None = None
+    whole_units: bool = False
+
+    def skips(self, frame: Frame) -> bool:
+        """Whether a frame surely has no wanted record. Does not decode it."""
+        too_early = frame.lsn + frame.count <= self.lsn_min or frame.now < self.time_min
+        return too_early or self.ended(frame)
+
+    def ended(self, frame: Frame) -> bool:
+        """Whether this frame and all later ones surely have no wanted record."""
+        return frame.lsn > self.lsn_max or frame.now > self.time_max
+
+    def begun(self, frame: Frame) -> bool:
+        """Whether this frame and all earlier ones surely have no wanted record."""
+        return frame.lsn + frame.count <= self.lsn_min or frame.now < self.time_min
+
+    def records(self, path: Path, frame: Frame) -> Iterator[Record]:
+        """The wanted records of a frame. Raises CorruptFrame, NewerRecord."""
+        if not self._selects:
+            for record in records_of(path, frame):
+                if self.lsn_min <= record.lsn <= self.lsn_max:
+                    yield record
+            return
+        effects = reader.records_of(path, frame)
+        hits = self._hits(path, frame, effects)
+        if hits:
+            for record in records_of(path, frame):
+                if record.lsn in hits:
+                    yield record
+
+    @property
+    def _selects(self) -> bool:
+        return bool(self.key or self.names or self.group or self.consumer or self.ids)
+
+    def _hits(self, path: Path, frame: Frame, effects: list[Effect]) -> set[int]:
+        """The LSNs of the wanted records."""
+        hits: set[int] = set()
+        begun = frame.lsn  # of the unit
+        hit = False
+        for lsn, effect in enumerate(effects, frame.lsn):
+            if not is_known(effect[0]):
+                raise NewerRecord(path, frame.offset, lsn, effect[0])
+            if self.lsn_min <= lsn <= self.lsn_max and self.has(effect):
+                hits.add(lsn)
+                hit = True
+            if effect[0] & END:
+                if hit and self.whole_units:
+                    hits.update(range(begun, lsn + 1))
+                begun, hit = lsn + 1, False
+        return hits
+
+    def has(self, effect: Effect) -> bool:
+        """Whether an effect passes the filters."""
+        if self.ids is not None and not names_id(effect, *self.ids):
+            return False
+        if self.key is not None and not any(map(self.key, keys(effect))):
+            return False
+        if self.group is not None:
+            group = group_of(effect)
+            if group is None or not self.group(group):
+                return False
+        if self.consumer is not None:
+            consumer = consumer_of(effect)
+            if consumer is None or not self.consumer(consumer):
+                return False
+        return not self.names or is_one_of(effect, self.names)
+
+
+def name_filter(patterns: tuple[str, ...]) -> Match | None:
+    """A function that is true for names that are one of the patterns or match one as in KEYS; None without any."""
+    if not patterns:
+        return None
+    given = [pattern.encode("utf-8", "surrogateescape") for pattern in patterns]
+    names = frozenset(given)
+    match = [matcher(pattern) for pattern in given]
+    return lambda name: name in names or any(matches(name) for matches in match)
+
+
+def is_one_of(effect: Effect, names: tuple[tuple[bytes, ...], ...]) -> bool:
+    """Whether one of the effect's commands begins with one of the names."""
+    return any(
+        tuple(word.upper() for word in command[: len(name)]) == name
+        for command in commands(effect)
+        for name in names
+    )
+
+
+def id_range(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    """The value of --id: ID or FROM..TO, whose ends may be incomplete, as in XRANGE."""
+    if value is None:
+        return None
+    first, dots, last = value.partition("..")
+    try:
+        if not dots:
+            return parse_start(first.encode()), parse_end(first.encode())
+        return parse_start((first or "-").encode()), parse_end((last or "+").encode())
+    except (CommandError, ValueError):
+        hint = f"{value!r} is no ID; give 1700000000000-0, 1700000000000, or FROM..TO"
+        raise click.BadParameter(hint) from None
