@@ -34,6 +34,7 @@ TOP = {
     "export":   ("tidelog.tools.export",
                  "Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
+    "state":    ("tidelog.tools.state", "Show streams, groups and pending entries as of any moment."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "replica":  ("tidelog.tools.replica.group", "Inspect leaders and their followers."),

@@ -8,7 +8,7 @@ import click
 
 from tidelog.engine.effects.digest import digest
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
-from tidelog.tools.replay import contents
+from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import examples
 
 
@@ -16,9 +16,11 @@ from tidelog.tools.text import examples
     help="Print the digest of a store's whole state.",
     epilog=examples(
         "tidelog digest orders-data",
+        "tidelog digest orders-data --at-lsn 4711",
     ),
 )
 @click.argument("path", type=STORE_PATH)
-def command(path: Path) -> None:
-    with contents(LogFiles(path, snapshots=True)) as found:
+@at_options
+def command(path: Path, at_lsn: int | None, at_time: int | None) -> None:
+    with contents_at(LogFiles(path, snapshots=True), at_lsn, at_time) as found:
         click.echo(digest(found.state))

@@ -16,7 +16,7 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
-from tidelog.tools.replay import contents
+from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, examples, json_value, size_text, time_text
 
 
@@ -29,14 +29,15 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
     ),
 )
 @click.argument("path", type=STORE_PATH)
+@at_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(path: Path, as_json: bool) -> None:
+def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) -> None:
     files = LogFiles(path, snapshots=True)
     promises, segments = files.survey()
     marks, unusable = (
         bookmarks(files.disk, files.root, files.uuid) if files.snapshot is None else ([], [])
     )
-    with contents(files) as found:
+    with contents_at(files, at_lsn, at_time) as found:
         state = found.state
         first_lsn = segments[0].header.first_lsn if segments else 1
         if files.snapshot is not None:

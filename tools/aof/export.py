@@ -4,6 +4,8 @@ The form is that of Redis's propagation (spec 11): SELECT when the database chan
 several commands, so that the receiver also gets all of a unit or nothing. Only whole units are written, even if the
 log ends in damage.
 
+With `--at-lsn` or `--at-time` it is the state of that moment, in the form of a rewrite, and no log.
+
 If the first part of the log was released, the export begins with the state of the checkpoint, written as Redis
 rewrites its own log (engine/commands/rewrite.py). The command lists everything that this form cannot carry on standard
 error at the end.
@@ -31,6 +33,7 @@ from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import console
 from tidelog.tools.aof.records import LAST, ONLY, Record, records_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, columns, examples, json_value, resp
 
 KEYS_SHOWN: Final = 3  # of each kind of loss
@@ -49,6 +52,13 @@ class Base(NamedTuple):
     state: State | None
     frames: Iterator[tuple[Path, Frame]]
     size: int
+
+
+@contextmanager
+def moment_of(path: Path, at_lsn: int | None, at_time: int | None) -> Iterator[Base]:
+    """The state of a moment, without any log behind it."""
+    with contents_at(LogFiles(path, snapshots=True), at_lsn, at_time) as found:
+        yield Base(found.last_lsn, found.state, iter(()), 0)
 
 
 @contextmanager
@@ -92,6 +102,7 @@ def base_of(path: Path) -> Iterator[Base]:
 @click.option(
     "--to-lsn", type=click.IntRange(0), help="Stop after the unit that contains this LSN."
 )
+@at_options
 @click.option(
     "--target",
     type=click.Choice([target.value for target in Target]),
@@ -103,11 +114,21 @@ def base_of(path: Path) -> Iterator[Base]:
     "--json", "as_json", is_flag=True, help="Print what cannot be exported as one JSON object."
 )
 def command(
-    path: Path, as_resp: bool, output: Path | None, to_lsn: int | None, target: str, as_json: bool
+    path: Path,
+    as_resp: bool,
+    output: Path | None,
+    to_lsn: int | None,
+    at_lsn: int | None,
+    at_time: int | None,
+    target: str,
+    as_json: bool,
 ) -> None:
+    moment = at_lsn is not None or at_time is not None
+    if moment and to_lsn is not None:
+        raise click.UsageError("--to-lsn cannot be used with --at-lsn or --at-time")
     lost = Lost()
     with ExitStack() as stack:
-        base = stack.enter_context(base_of(path))
+        base = stack.enter_context(moment_of(path, at_lsn, at_time) if moment else base_of(path))
         if to_lsn is not None and to_lsn < base.lsn:
             raise click.UsageError(
                 f"the records up to LSN {base.lsn} are only in the checkpoint, so --to-lsn must be {base.lsn} or more"
