@@ -13,7 +13,10 @@ from zlib import crc32
 
 import pytest
 from hypothesis import settings
+from tests import walks
 from xdist.scheduler import LoadScopeScheduling
+
+from tidelog.snapshot import walk
 
 if TYPE_CHECKING:
     from tests.snapshot.buckets import Bucket
@@ -69,6 +72,16 @@ def uses_spark(file: str) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneSparkSession(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_walks() -> Iterator[None]:
+    """Walks are forked, not started: see tests/walks.py."""
+    server = walks.Server()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "start_child", server.start_child)
+        yield
+    server.close()
 
 
 @pytest.fixture(scope="module")

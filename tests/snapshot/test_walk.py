@@ -13,8 +13,15 @@ from tests.snapshot.world import DISK, without_sums
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine import rowkeys
 from tidelog.snapshot import walk as module
+from tidelog.snapshot.child import start_child
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.walk import WalkFinding, walk
+
+
+@pytest.fixture(autouse=True)
+def real_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walks are processes that are started, as users have them. Other files of tests fork them (tests/walks.py)."""
+    monkeypatch.setattr(module, "start_child", start_child)
 
 
 def made(folder: Path, seed: int = 1) -> None:

@@ -13,6 +13,8 @@ import redis
 from tests.server.clients.real import free_port
 
 import tidelog
+from tidelog.snapshot import walk
+from tidelog.snapshot.child import start_child
 
 
 class Limit:
@@ -124,7 +126,10 @@ def test_a_worker_gets_and_finishes_its_jobs(
             assert "tidelog-leases" in {thread.name for thread in threading.enumerate()}
 
 
-def test_what_is_made_beside_fails_with_its_own_error(limit: Limit, tmp_path: Path) -> None:
+def test_what_is_made_beside_fails_with_its_own_error(
+    limit: Limit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "start_child", start_child)  # the walk is a process of its own
     with tidelog.open(tmp_path / "s") as db:
         limit.reached = True
         with pytest.raises(tidelog.CheckpointFailed, match="refused to start a thread"):
