@@ -83,7 +83,7 @@ def test_the_first_segment_is_missing(made: Made) -> None:
 def test_a_reader_beside_a_busy_writer_sees_no_damage(tmp_path: Path) -> None:
     """The writer rolls segments and syncs all the time; the reader must never take that for damage."""
     root = tmp_path / "data"
-    with tidelog.open(root, fsync="always", checkpoint_bytes=1 << 40) as db:
+    with tidelog.open(root, fsync="always", checkpoint_bytes=1 << 40, segment_bytes=4 << 20) as db:
         db.set("k", "v")
         stop = threading.Event()
 

@@ -56,7 +56,7 @@ def test_an_interrupt_while_modules_are_imported(how: str, tmp_path: Path) -> No
     assert whole.returncode == exits.NOT_A_STORE
     looked = int(whole.stderr.rpartition("\n")[2])
     assert looked > 50
-    for at in sorted({1, 2, 3, *range(10, looked, looked // 8), looked}):
+    for at in sorted({1, 2, 3, *range(10, looked, looked // 4), looked}):
         done = started(how, at, *args)
         assert done.returncode == exits.INTERRUPTED, (at, done.stderr)
         assert done.stdout == "" and done.stderr == "interrupted\n", (at, done.stderr)

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 
 from tidelog.tools.bench.baselines.bare import LINE, Bare
 from tidelog.tools.bench.baselines.huey_queue import HueyQueue
@@ -23,7 +24,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield run
 
 
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("durable", rest_slow([True, False], 1))
 def test_every_peer_takes_part_in_every_race(bench: Bench, durable: bool) -> None:
     with bench.peers(SMALL, durable=durable) as peers:
         names = {peer.name for peer in peers}
@@ -40,7 +41,7 @@ def test_every_peer_takes_part_in_every_race(bench: Bench, durable: bool) -> Non
     assert not bench.missing
 
 
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("durable", rest_slow([False, True], 1))
 def test_every_queue_takes_part_in_every_race(bench: Bench, durable: bool) -> None:
     with bench.queues(TEXT, durable=durable) as queues:
         for sides in (

@@ -133,8 +133,17 @@ def test_first_calls_do_something_and_leave_an_empty_tail(bench: Bench) -> None:
         assert db.xpending(STREAM, GROUP)["pending"] == 2_000
 
 
-@pytest.mark.parametrize("what", ["entries", "pending", "streams"])
-@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize(
+    ("busy", "what"),
+    [
+        (True, "entries"),
+        (False, "pending"),
+        (True, "streams"),
+        pytest.param(False, "entries", marks=pytest.mark.slow),
+        pytest.param(True, "pending", marks=pytest.mark.slow),
+        pytest.param(False, "streams", marks=pytest.mark.slow),
+    ],
+)
 def test_a_writer_beside_a_checkpoint(tmp_path: Path, what: str, busy: bool) -> None:
     with closing(Pauses(str(tmp_path / "store"))) as pauses:
         count = 100 if what == "streams" else 2_000
