@@ -11,14 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 from faststream.redis import RedisBroker
+from tests.rounds import rest_slow
 from tests.server.conftest import Start
 from walrus import Database  # type: ignore[import-untyped]
 
 HERE = Path(__file__).parent
 JOBS = 60
 WAIT_SECONDS = 40.0
+both = pytest.mark.parametrize("port", rest_slow(["tidelog", "redis-server"], 1), indirect=True)
 
 
 @contextmanager
@@ -58,6 +61,7 @@ def check(client: Any) -> None:
     assert len(set(workers)) > 1
 
 
+@both
 def test_faststream(port: int) -> None:
     faststream_app(port, "autoclaim")
 
@@ -88,6 +92,7 @@ def faststream_app(port: int, way: str) -> None:
         check(client)
 
 
+@both
 def test_walrus(port: int) -> None:
     database: Any = Database(port=port, protocol=2, script_dir=False)
     jobs = database.Stream("jobs")

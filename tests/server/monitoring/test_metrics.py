@@ -429,7 +429,7 @@ def crowded(start: Start) -> Iterator[Watched]:
             db.xgroup_create(name, f"g{group}", 0)
             db.xreadgroup(f"g{group}", "c", {name: ">"}, count=1000)
         db.xdel(name, db.xrange(name, count=1)[0][0])
-    for number in range(30_000):
+    for number in range(5_000):
         db.set(f"key{number}", "x")
     yield watched
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle.wire import encode
+from tests.rounds import more, some_and_all
 
 from tidelog.server.wire import requests as module
 from tidelog.server.wire.inline import split_words
@@ -246,8 +247,9 @@ def test_what_is_expected_need_not_be_what_was_sent() -> None:
     ] == [True, True]
 
 
-def test_random_inputs() -> None:
-    run(1_500)
+@pytest.mark.parametrize("count", some_and_all(500, 3_000))
+def test_random_inputs(count: int) -> None:
+    run(count)
 
 
 @pytest.mark.soak
@@ -266,7 +268,7 @@ pieces_of_input = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_inputs_of_hypothesis(data: st.DataObject) -> None:
     sent = b"".join(data.draw(st.lists(pieces_of_input, max_size=8)))
@@ -274,7 +276,10 @@ def test_inputs_of_hypothesis(data: st.DataObject) -> None:
     check(sent, places, data.draw(st.sampled_from((TIGHT, WIDE))))
 
 
-@settings(max_examples=300, deadline=None)
+test_inputs_of_hypothesis_more = more(test_inputs_of_hypothesis, 500)
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_before_authentication(data: st.DataObject) -> None:
     """Bytes that are held back until the commands before them have run give the same result, wherever they were cut."""
@@ -296,3 +301,6 @@ def test_before_authentication(data: st.DataObject) -> None:
             line = error.line
         outcomes.append(Outcome(commands, line, requests.pending if line is None else 0))
     assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+test_before_authentication_more = more(test_before_authentication, 500)

@@ -21,6 +21,7 @@ import pytest
 from tests import inside
 from tests.oracle.grammar import Grammar8
 from tests.oracle.wire import decode, encode
+from tests.rounds import some_and_all
 
 import tidelog
 import tidelog.testing
@@ -586,8 +587,9 @@ def fuzz(root: Path, seed: int, sessions: int, commands: int, complaints: Compla
     print(f"{done} sessions, {ran} commands")
 
 
-def test_pieces_change_nothing(tmp_path: Path, complaints: Complaints) -> None:
-    fuzz(tmp_path, random.randrange(1 << 32), 200, 0, complaints)
+@pytest.mark.parametrize("sessions", some_and_all(80, 400))
+def test_pieces_change_nothing(tmp_path: Path, complaints: Complaints, sessions: int) -> None:
+    fuzz(tmp_path, random.randrange(1 << 32), sessions, 0, complaints)
 
 
 @pytest.mark.soak
@@ -802,9 +804,10 @@ def crowds(seed: int, rounds: int, failing: bool, complaints: Complaints) -> Non
     run(work, complaints)
 
 
+@pytest.mark.parametrize("rounds", some_and_all(10, 50))
 @pytest.mark.parametrize("failing", [False, True])
-def test_crowds(complaints: Complaints, failing: bool) -> None:
-    crowds(random.randrange(1 << 32), 25, failing, complaints)
+def test_crowds(complaints: Complaints, failing: bool, rounds: int) -> None:
+    crowds(random.randrange(1 << 32), rounds, failing, complaints)
 
 
 @pytest.mark.soak
