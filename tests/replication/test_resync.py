@@ -416,7 +416,7 @@ def filled(node: Node, count: int) -> None:
         for at in range(0, count, 1000):
             with client.pipeline(transaction=False) as pipe:
                 for number in range(at, min(at + 1000, count)):
-                    pipe.xadd(f"s{number % 7}", {"n": number, "text": random.randbytes(100)})
+                    pipe.xadd(f"s{number % 7}", {"n": number, "text": random.randbytes(300)})
                 pipe.execute()
         client.save()
 
@@ -429,7 +429,7 @@ def test_sigkill_of_either_side_in_every_phase(tmp_path: Path, first: bool) -> N
     seen = set()
     with ended(leader, follower):
         leader.start()
-        filled(leader, 30_000)
+        filled(leader, 10_000)
         follower.start()
         follower.follow(leader.port)
         for number, phase in enumerate((WAITING, FETCHING, CHECKING, SWAPPING)):
