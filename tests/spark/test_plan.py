@@ -25,10 +25,10 @@ def planned(path: Path, **options: str) -> Read:
     return read(parsed, resolve(parsed.paths, parsed.snapshot), columns_of(parsed))
 
 
-@pytest.fixture
-def mixed(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Long streams, short ones, and numbers that no stream has any more; in two databases."""
-    path = tmp_path / "s"
+    path = tmp_path_factory.mktemp("mixed") / "s"
     with tidelog.open(path, **OPTIONS) as db:
         for number in range(60):
             view = db.db(1) if number % 7 == 3 else db

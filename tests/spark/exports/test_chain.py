@@ -78,7 +78,7 @@ def state(exports: list[str]) -> list[dict[str, Any]]:
     return [row for batch in combined(exports) for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("seed", rest_slow(range(40), 2))
+@pytest.mark.parametrize("seed", rest_slow(range(40), 1))
 def test_a_chain_is_the_store(tmp_path: Path, seed: int) -> None:
     print("seed", seed)
     life = Life(tmp_path / "store", seed)
