@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 from tests.oracle.server import RedisServer
+from tests.rounds import some_and_all
 from tests.server.clients.calls import Calls
 from tests.server.clients.faces import MODES, Call, Embedded, Face, Failed, Mode, call, typed
 from tests.server.clients.known import Sides
@@ -26,9 +27,10 @@ from tests.server.conftest import Start
 
 import tidelog
 
-CALLS = 160  # of each of the 16 modes: 2,560
 SEED = 20_240_607
 every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
+# in each of the 16 modes; all of them are 2,560
+some_calls = pytest.mark.parametrize("calls", some_and_all(60, 160))
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +77,14 @@ def apart(each: Call) -> bool:
 
 
 @every_mode
-def test_stream_methods(start: Start, oracle: tuple[RedisServer, Clocks], mode: Mode) -> None:
+@some_calls
+def test_stream_methods(
+    start: Start, oracle: tuple[RedisServer, Clocks], mode: Mode, calls: int
+) -> None:
     ours, theirs = faces(start, oracle, mode)
     with ours, theirs:
         seed = SEED + MODES.index(mode)
-        differential(Sides(ours, theirs), oracle[1], seed, CALLS)
+        differential(Sides(ours, theirs), oracle[1], seed, calls)
 
 
 @pytest.mark.soak
@@ -141,11 +146,12 @@ def newer_differential(
 
 
 @every_mode
+@some_calls
 def test_newer_stream_methods(
-    start: Start, oracle: tuple[RedisServer, Clocks], tmp_path: Path, mode: Mode
+    start: Start, oracle: tuple[RedisServer, Clocks], tmp_path: Path, mode: Mode, calls: int
 ) -> None:
     seed = SEED + 100 + MODES.index(mode)
-    newer_differential(start, oracle[1], tmp_path, mode, seed, CALLS)
+    newer_differential(start, oracle[1], tmp_path, mode, seed, calls)
 
 
 @pytest.mark.soak

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests.rounds import rest_slow
 from tests.server.conftest import Running, Start
 from tests.server.durability.faulty_disk import Gate, full, simulated
 from tests.server.ports import free_port
@@ -130,6 +131,7 @@ def test_one_unit_that_was_too_much(simulated_disk: tuple[Watched, Gate]) -> Non
         assert watched.says_ok()
 
 
+@pytest.mark.parametrize("simulated_disk", rest_slow(POLICIES, 1), indirect=True)
 def test_a_unit_larger_than_any_is_no_full_disk(simulated_disk: tuple[Watched, Gate]) -> None:
     watched, _ = simulated_disk
     large = 129 << 20
