@@ -502,6 +502,11 @@ class Log:
             nbytes = self._base + self.offset - self._bases[at] - segment.HEADER_BYTES
         return nbytes + self._gathered_bytes(), self.next_lsn - 1 - position.lsn
 
+    @property
+    def frames_bytes(self) -> int:
+        """[lock] The bytes of all frames that were read or written since the open, gathered units left out."""
+        return self._base + self.offset
+
     # --- exposure and policy
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.replication.errors import FaultFound, ProtocolError
@@ -69,8 +70,14 @@ class Feed:
         history: int = 0,
         *,
         compress: bool = False,
+        log_bytes: Callable[[], int] = lambda: 0,
+        begin: tuple[int, int] = (0, 0),
     ) -> None:
-        """`last` is the leader's last LSN, as its reply to the handshake said it. `compress`: both sides want it."""
+        """`last` is the leader's last LSN, as its reply to the handshake said it. `compress`: both sides want it.
+
+        log_bytes   how many bytes of frames the leader's log has, counted from anywhere
+        begin       the follower's LSN at the handshake, and where that is in these bytes
+        """
         self.history = history
         self._message = packed if compress else message
         self._bytes_max = PACK_BYTES_MAX if compress else SEND_BYTES_MAX
@@ -83,8 +90,10 @@ class Feed:
         self._messages = Messages(FROM_FOLLOWER)
         self._last = last  # as of the newest `send`: a follower cannot have more
         self._beat_at = now  # when the next BEAT is due
-        # time and last LSN of BEATs that are not reached yet
-        self._marks: deque[tuple[float, int]] = deque()
+        # time, last LSN and bytes of the log at BEATs that are not reached yet
+        self._marks: deque[tuple[float, int, int]] = deque()
+        self._log_bytes = log_bytes
+        self._reached = begin  # LSN and bytes of a place that the follower has reached
 
     def send(
         self,
@@ -113,6 +122,8 @@ class Feed:
             room -= BEAT_BYTES
             if last[0] > self.acked_lsn:
                 self._mark(now, last[0])
+            else:
+                self._reached = last[0], self._log_bytes()
         nbytes = min(_log_bytes(room), self._bytes_max)
         if nbytes >= _PIECE_BYTES_MIN and self.promote is None:
             # One read for all messages: beside a busy thread each system call can wait 5 ms for the interpreter.
@@ -173,7 +184,7 @@ class Feed:
             )
         self.acked_lsn, self.fsynced_lsn = ack
         while self._marks and self._marks[0][1] <= self.acked_lsn:
-            self._marks.popleft()
+            self._reached = self._marks.popleft()[1:]
 
     def lag_seconds(self, now: float) -> float:
         """How long ago the leader had what the follower lacks, within BEAT_SECONDS; 0 if it lacked nothing then.
@@ -185,11 +196,26 @@ class Feed:
         except IndexError:
             return 0.0
 
+    def lag_bytes(self, last: int) -> int:
+        """About how many bytes of frames the follower lacks of a log that ends with LSN `last`; 0 if it lacks none.
+
+        Records between two BEATs count as equally long. From any thread.
+        """
+        if self.acked_lsn >= last:
+            return 0
+        end, (lsn, nbytes) = self._log_bytes(), self._reached
+        try:
+            _, lsn_above, nbytes_above = self._marks[0]
+        except IndexError:
+            lsn_above, nbytes_above = last, end
+        part = (max(self.acked_lsn, lsn) - lsn) / max(lsn_above - lsn, 1)
+        return max(round(end - nbytes - part * (nbytes_above - nbytes)), 0)
+
     def _mark(self, now: float, lsn: int) -> None:
         marks = self._marks
         if len(marks) >= _MARKS_MAX:  # it is far behind: every second one tells as much
             self._marks = marks = deque(itertools.islice(marks, 0, None, 2))
-        marks.append((now, lsn))
+        marks.append((now, lsn, self._log_bytes()))
 
 
 def _log_bytes(room: int) -> int:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from tidelog.aof import identity
 from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError, Released, Vanished
-from tidelog.aof.log import FSYNCED
+from tidelog.aof.log import FSYNCED, WRITTEN
 from tidelog.aof.seek import Good, Source, position_after
 from tidelog.aof.segment import Position
 from tidelog.replication.errors import ReplicationError
@@ -221,9 +221,19 @@ class Feeds:
         )
         if not isinstance(reply, Continue):
             return reply.line(), None
-        source = through(Source(roles.disk, directory, roles.uuid, found[follow.lsn]))
-        shipped = _UntilRewound(source, roles, rewinds, directory)
-        return reply.line(), Feed(shipped, last, now, rewinds, compress=follow.compress)
+        behind = Source(roles.disk, directory, roles.uuid, found[follow.lsn])
+        begin = self._log_bytes() - behind.lag_bytes(log.good(WRITTEN))
+        shipped = _UntilRewound(through(behind), roles, rewinds, directory)
+        return reply.line(), Feed(
+            *(shipped, last, now, rewinds),
+            compress=follow.compress,
+            log_bytes=self._log_bytes,
+            begin=(follow.lsn, begin),
+        )
+
+    def _log_bytes(self) -> int:
+        with self._core.lock:
+            return self._core.log.frames_bytes
 
     def supersede(self, name: str, found: int) -> None:
         """A copy of this store with a higher generation, `found`, was refused: its history is the one to follow."""
@@ -367,6 +377,14 @@ class Feeds:
         for link in self:
             if link.feed.overdue(now, timeout_s):
                 self.drop(link, f"it was silent for {timeout_s:g} s")
+
+    def kept(self, now: float, ttl_s: float) -> list[tuple[str, int]]:
+        """As `needed`, for a look that changes nothing."""
+        return [
+            (seen.name, seen.lsn)
+            for id_, seen in list(self._seen.items())
+            if id_ in self._links or now - seen.at <= ttl_s
+        ]
 
     def needed(self, now: float, ttl_s: float) -> list[tuple[str, int]]:
         """(name, LSN) of all followers that were here less than `ttl_s` ago: each needs the log behind its LSN.

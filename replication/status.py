@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.aof import epochs, identity
 from tidelog.aof.errors import AofError
@@ -35,6 +35,19 @@ from tidelog.store.commit.core import Core
 from tidelog.store.role import Role
 
 Facts = dict[str, Any]
+
+
+class Kept(NamedTuple):
+    """Figures of what replication keeps on the disk.
+
+    retained_bytes    of the segments that followers need, also those that are away
+    surpluses         directories in quarantine/ with records that were given up, or with a whole store
+    surplus_records   in them, as their reports say
+    """
+
+    retained_bytes: int = 0
+    surpluses: int = 0
+    surplus_records: int = 0
 
 
 def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:
@@ -64,11 +77,13 @@ def of_files(disk: Disk, root: Path) -> Facts:
     return {
         "first_lsn": int(paths[0].stem) if paths else 1,
         "log_bytes": nbytes,
-        "surpluses": _surpluses(disk, root / identity.QUARANTINE),
+        "surpluses": surpluses(disk, root),
     }
 
 
-def _surpluses(disk: Disk, quarantine: Path) -> list[Facts]:
+def surpluses(disk: Disk, root: Path) -> list[Facts]:
+    """Return what was set aside in quarantine/. Raises OSError."""
+    quarantine = root / identity.QUARANTINE
     found: list[Facts] = []
     for name in sorted(disk.listdir(quarantine)) if disk.exists(quarantine) else ():
         if name.startswith("store."):

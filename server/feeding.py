@@ -23,7 +23,9 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.aof.seek import Source
 from tidelog.replication.feeds import Downstream, End, Feeds
+from tidelog.replication.status import Kept
 from tidelog.server.host import Host
+from tidelog.server.monitoring.kept import Looking
 from tidelog.server.offering import Offerings
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
@@ -64,6 +66,7 @@ class Feeding:
         self.feeds = Feeds(server.core)
         self.shaking = Shaking()
         self.offerings = Offerings(server.core, self._end_now, self._expect, self.shaking)
+        self._looking = Looking(server, self.feeds)
         self.active = False
         self.counted: Callable[[], object] = lambda: None
         self.heard: Callable[[], object] = lambda: None
@@ -158,6 +161,12 @@ class Feeding:
             self.pump()
             self.counted()
         self.heard()
+        self._looking.tick()
+
+    @property
+    def kept(self) -> Kept:
+        """The log that is kept for followers, and the records that were set aside, as of about a second ago."""
+        return self._looking.now
 
     @property
     def ahead_bytes(self) -> int:

@@ -14,6 +14,7 @@ from tidelog.engine.api import Command
 from tidelog.replication.feeds import Downstream, Feeds, Sink
 from tidelog.replication.handover import State
 from tidelog.replication.handshake import Follow
+from tidelog.replication.status import Kept
 from tidelog.server.acl.users import Acl
 from tidelog.server.config.config import Config
 from tidelog.server.monitoring.stats import Stats
@@ -91,6 +92,10 @@ class Links(Protocol):
 
     active: bool
     asked: bool
+
+    @property
+    def kept(self) -> Kept:
+        """The log that is kept for followers, and the records that were set aside, as of about a second ago."""
 
     @property
     def ahead_bytes(self) -> int:

@@ -78,6 +78,17 @@ def void(disk: Disk, root: Path, found: list[Keeper]) -> dict[Keeper, str]:
     return beyond
 
 
+def kept_bytes(disk: Disk, root: Path, found: list[Keeper]) -> int:
+    """Bytes of the segments that these need; those that are void need none. Raises MissingSegment, OSError."""
+    beyond = void(disk, root, found)
+    least = min((each.lsn for each in found if each not in beyond), default=None)
+    if least is None:
+        return 0
+    paths = segment_paths(disk, root / identity.AOF)
+    begun = sum(int(path.stem) <= least + 1 for path in paths)
+    return sum(recipe.size(disk, path) for path in paths[max(begun - 1, 0) :])
+
+
 def lacking(disk: Disk, root: Path) -> int:
     """Bytes that are missing until a tenth of the disk is free; 0 or less: none. Raises OSError."""
     return disk.capacity(root) // SPARE - disk.free(root)

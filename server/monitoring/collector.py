@@ -145,13 +145,32 @@ class Collector:
             "Seconds for which the leader has had a record that a follower lacks; 0 if it lacks none.",
             labels=["follower"],
         )
-        now = self._server.loop.time()
+        behind = GaugeMetricFamily(
+            "tidelog_follower_lag_bytes",
+            "About how many bytes of the log a follower lacks.",
+            labels=["follower"],
+        )
+        now, last = self._server.loop.time(), self._core.log.next_lsn - 1
         for link in feeds:
+            behind.add_metric([str(link)], link.feed.lag_bytes(last))
             reached.add_metric([str(link), "written"], link.feed.acked_lsn)
             reached.add_metric([str(link), "fsynced"], link.feed.fsynced_lsn)
             late.add_metric([str(link)], link.feed.lag_seconds(now))
         yield reached
         yield late
+        yield behind
+        kept = self._server.replicating.feeding.kept
+        yield _gauge(
+            "replication_retained_bytes",
+            "Bytes of the log that followers need, also those that are away.",
+            kept.retained_bytes,
+        )
+        yield _gauge("replication_surpluses", "Sets of records in quarantine/.", kept.surpluses)
+        yield _gauge(
+            "replication_surplus_records",
+            "Records that were set aside in quarantine/ because the leader does not have them.",
+            kept.surplus_records,
+        )
 
     def _of_link(self) -> Iterator[Metric]:
         link, log = self._core.link, self._core.log

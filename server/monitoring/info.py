@@ -203,7 +203,7 @@ def _replication(server: Host[Session]) -> Rows:
             f"slave{number}",
             f"ip={link.host},port={link.port},state=online,offset={feed.acked_lsn},"
             f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn},"
-            f"behind={feed.lag_seconds(now):.1f}",
+            f"behind={feed.lag_seconds(now):.1f},behind_bytes={feed.lag_bytes(log.next_lsn - 1)}",
         )
     newer = replicating.feeding.feeds.superseded
     if newer is not None:
@@ -214,10 +214,13 @@ def _replication(server: Host[Session]) -> Rows:
     yield "master_replid2", "0" * 40
     yield "master_repl_offset", log.next_lsn - 1
     yield "second_repl_offset", -1
+    kept = replicating.feeding.kept
+    yield "surpluses", kept.surpluses
+    yield "surplus_records", kept.surplus_records
     yield "repl_backlog_active", int(bool(feeds))
     yield "repl_backlog_size", server.config["repl-backlog-size"]
     yield "repl_backlog_first_byte_offset", 0
-    yield "repl_backlog_histlen", 0
+    yield "repl_backlog_histlen", kept.retained_bytes
 
 
 def _upstream(server: Host[Session]) -> Rows:

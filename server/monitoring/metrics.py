@@ -76,6 +76,7 @@ class Metrics:
         nbytes, age = log.exposed()
         replicating, link = self._server.replicating, core.link
         told: dict[str, Any] = {"role": "master", "followers": len(replicating.feeding.feeds)}
+        told |= self._replicated()
         newer = replicating.feeding.feeds.superseded
         if newer is not None:
             told["superseded_by"] = str(newer)
@@ -98,6 +99,21 @@ class Metrics:
             "exposed_seconds": round(age, 3),
             "written_lsn": log.written_lsn,
             "synced_lsn": log.synced_lsn,
+        }
+
+    def _replicated(self) -> dict[str, Any]:
+        """How far the last follower is behind, and what the disk keeps because of replication."""
+        feeding, now = self._server.replicating.feeding, self._server.loop.time()
+        feeds, last = [link.feed for link in feeding.feeds], self._server.core.log.next_lsn - 1
+        kept = feeding.kept
+        return {
+            "followers_lag_bytes": max((feed.lag_bytes(last) for feed in feeds), default=0),
+            "followers_lag_seconds": round(
+                max((f.lag_seconds(now) for f in feeds), default=0.0), 3
+            ),
+            "retained_bytes": kept.retained_bytes,
+            "surpluses": kept.surpluses,
+            "surplus_records": kept.surplus_records,
         }
 
     def _reason(self) -> str | None:

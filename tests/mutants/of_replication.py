@@ -515,7 +515,7 @@ MUTANTS: Final = (
     Mutant(
         "status/lag-forgotten",
         "replication/feed.py",
-        "            self._marks.popleft()\n\n    def lag_seconds",
+        "            self._reached = self._marks.popleft()[1:]\n\n    def lag_seconds",
         "            self._marks.clear()\n\n    def lag_seconds",
         (
             "tests/replication/test_status.py::"
