@@ -12,9 +12,11 @@ from tidelog.tools.bench.processes.served import Served
 
 PATIENCE_S = 300.0
 POLLED_S = 0.002
-POLLED_SHARE = (
-    0.02  # of the time waited so far: a follower that is asked every 2 ms is a tenth slower
-)
+# A follower that is asked every 2 ms is a tenth slower. So it is asked again after this share of the time that it will
+# still need at its rate so far, but at most this share of the time waited, since the first rates are guesses.
+SHARE_OF_REST = 0.5
+SHARE_WAITED = 0.25
+SHARE_WAITED_BLINDLY = 0.02  # if it tells no rate
 
 Kind = Callable[[Path, str], Served]
 
@@ -74,17 +76,34 @@ def offset(leader: Served) -> int:
 
 def reached(follower: Served, end: int) -> bool:
     """Whether a follower is connected and has everything through this offset."""
+    return _is_there(_come_to(follower), end)
+
+
+def _come_to(follower: Served) -> int | None:
+    """The end of what a follower has; None while it is not connected."""
     told = replication(follower)
-    return told.get("master_link_status") == "up" and int(told["slave_repl_offset"]) >= end
+    return int(told["slave_repl_offset"]) if told.get("master_link_status") == "up" else None
+
+
+def _is_there(at: int | None, end: int) -> bool:
+    return at is not None and at >= end
 
 
 def wait_for(follower: Served, end: int) -> float:
     """Wait until a follower has everything through this offset. Returns the seconds. Raises TimeoutError."""
     start = time.perf_counter()
-    while not reached(follower, end):
-        if time.perf_counter() - start > PATIENCE_S:
+    first: tuple[float, int] | None = None  # when it was seen under way first, and where
+    while not _is_there(at := _come_to(follower), end):
+        waited = time.perf_counter() - start
+        if waited > PATIENCE_S:
             raise TimeoutError(f"{follower.name}: the follower has not reached offset {end}")
-        time.sleep(max(POLLED_S, POLLED_SHARE * (time.perf_counter() - start)))
+        pause = SHARE_WAITED_BLINDLY * waited
+        if at:
+            first = first or (waited, at)
+            if at > first[1]:
+                rate = (at - first[1]) / (waited - first[0])
+                pause = min(SHARE_OF_REST * (end - at) / rate, SHARE_WAITED * waited)
+        time.sleep(max(POLLED_S, pause))
     return time.perf_counter() - start
 
 
