@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.keys.frozen_keys import FrozenKeys
@@ -45,6 +45,8 @@ class Frozen:
     __slots__ = (
         "generation",
         "_streams",
+        "_order",
+        "_left",
         "_taken",
         "_undo",
         "_plain",
@@ -59,8 +61,13 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        # Never insert into this dict: it is hidden from the garbage collector, and an insert would end that.
-        self._streams = untracked(changes.streams)
+        # By number; None for a stream that is copied. Never insert a key into this dict: it is hidden from the garbage
+        # collector, and an insert would end that.
+        self._streams = cast(dict[int, Stream | None], untracked(changes.streams))
+        # Take the streams in the order in which they changed. For new streams it is that of their rows, and LMDB fills
+        # pages from rows in order; of rows in reverse order it leaves half to three quarters of each page empty.
+        self._order = iter(self._streams.items())
+        self._left = len(self._streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number
         self._plain: deque[bytes | Plain] = deque()  # bytes: packed, since copied early
@@ -70,10 +77,12 @@ class Frozen:
 
     def take(self, stream: Stream) -> None:
         """[lock] Copy a stream that is about to change, if this checkpoint has to write it and has no copy yet."""
-        if self._streams.pop(stream.number, None) is not None:
+        if self._streams.get(stream.number) is not None:
             self._copy(stream, waits=True)
 
     def _copy(self, stream: Stream, *, waits: bool) -> None:
+        self._streams[stream.number] = None
+        self._left -= 1
         self._taken.append(stream)
         plain = copy_plain(stream, self.generation, self._committed)
         if plain is not None:
@@ -89,11 +98,12 @@ class Frozen:
 
         A stream costs O(tail + new nodes + chunks of pending entries).
         """
-        streams = self._streams
-        while streams and limit > 0:
-            self._copy(streams.popitem()[1], waits=False)
+        while self._left and limit > 0:
+            _, stream = next(self._order)
+            if stream is not None:
+                self._copy(stream, waits=False)
             limit -= 1
-        return len(streams) + self._keys.take_some(limit)
+        return self._left + self._keys.take_some(limit)
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
         """The operations on rows for everything copied since the last call, to be applied in this order.
@@ -122,7 +132,7 @@ class Frozen:
         changes = state.changes
         ended = set(changes.ended)
         changes.ended = self._ended + changes.ended
-        changed = dict(self._streams)
+        changed = {number: stream for number, stream in self._streams.items() if stream is not None}
         for stream in self._taken:
             if stream.number not in ended:
                 take_back(stream, changes.committed, self._undo.get(stream.number))

@@ -25,6 +25,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import text
 from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.rowkeys import STREAM, stream_row
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 
@@ -335,3 +336,29 @@ def test_a_state_over_a_checkpoint_is_like_any_other(
 test_more_a_state_over_a_checkpoint_is_like_any_other = more(
     test_a_state_over_a_checkpoint_is_like_any_other, 200
 )
+
+
+def test_new_streams_are_put_in_the_order_of_their_rows() -> None:
+    """LMDB fills its pages only from rows in order. A stream that changes before its turn is put before the others."""
+    side = Side(5)
+
+    def add(number: int) -> None:
+        for effect in side.decide(1_000_000, [b"XADD", b"s%d" % number, b"*", b"f", b"v"])[1]:
+            apply(side.state, effect)
+
+    for number in range(50):
+        add(number)
+    numbers = list(side.state.changes.streams)
+    frozen = freeze(side.state)
+    left, found = frozen.take_some(7), []
+    add(20)
+    while left:
+        found += [op[1] for op in frozen.rows(RowsInMemory()) if op[1][:1] == STREAM]
+        left = frozen.take_some(7)
+    found += [op[1] for op in frozen.rows(RowsInMemory()) if op[1][:1] == STREAM]
+    early = found.pop(7)
+    assert early == stream_row(numbers[20])
+    assert found == [stream_row(number) for number in numbers if number != numbers[20]]
+    assert found == sorted(found)
+    thaw(side.state, frozen)
+    assert sorted(side.state.changes.streams) == numbers
