@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.crash.commits import commits_noted
 from tidelog.crash.damage import Damage
+from tidelog.crash.injector import Trouble
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import Stage, contents_of, open_on, serve
@@ -68,6 +69,7 @@ class Finding(NamedTuple):
     state   the state, as crash/states.py numbers it
     power   the power was cut; if not, only the process ended
     damage  done to the files after that; None for none
+    trouble of the disk, in a workload that is run anew; None for none
     """
 
     layer: str
@@ -78,6 +80,7 @@ class Finding(NamedTuple):
     kind: str
     words: str
     damage: Damage | None = None
+    trouble: Trouble | None = None
 
 
 class Effort(NamedTuple):

@@ -82,7 +82,8 @@ class Forked(Generic[Q, A]):
 
     def _serve(self, ours: Connection, pipe: Connection) -> None:
         """In the forked process: answer until the asker is gone."""
-        ours.close()  # else this process would never read the end of the pipe
+        # With this end open here, this process would never read the end of the pipe.
+        ours.close()
         # Ctrl-C ends the asker, and that ends this process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:

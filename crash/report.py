@@ -13,6 +13,7 @@ from typing import Any, Final
 from tidelog.crash.damage import Damage, possible
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.explore import Finding, Report
+from tidelog.crash.injector import CODES, HOW, SHORT, Trouble
 from tidelog.crash.states import Cut, cut_at
 from tidelog.crash.trace import Operation, Trace, Write, unpack
 from tidelog.disk import recipe
@@ -81,6 +82,7 @@ def load(disk: Disk, directory: Path) -> Finding:
             kind=str(about["kind"]),
             words=str(about["words"]),
             damage=None if about["damage"] is None else _damage(*about["damage"]),
+            trouble=None if about["trouble"] is None else _trouble(*about["trouble"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise BadFinding(f"{path} is not a finding of tidelog crash: {error!r}") from error
@@ -102,6 +104,12 @@ def _damage(kind: str, path: str, place: int, other: str, other_place: int) -> D
     return Damage(str(kind), str(path), int(place), str(other), int(other_place))
 
 
+def _trouble(files: bool, how: str, at: int, code: int) -> Trouble:
+    if how not in HOW or (how == SHORT) != (code == 0) or code and int(code) not in CODES:
+        raise ValueError(f"no disk fails like {how} {code}")
+    return Trouble(bool(files), how, int(at), int(code))
+
+
 def describe(finding: Finding) -> list[str]:
     """A finding in lines of words."""
     trace = unpack(finding.trace, "the trace of the finding")
@@ -109,9 +117,11 @@ def describe(finding: Finding) -> list[str]:
     event = "the power was cut" if finding.power else "the process ended"
     damage = [] if finding.damage is None else [f"  {finding.damage.words()}"]
     about = ", ".join(f"{key} {value}" for key, value in trace.about.items() if key != "steps")
+    head = [f"{finding.kind}: {finding.words}", f"layer {finding.layer}, {about}"]
+    if finding.trouble is not None:
+        return [*head, f"  {finding.trouble.words()}", *_steps(trace)]
     return [
-        f"{finding.kind}: {finding.words}",
-        f"layer {finding.layer}, {about}",
+        *head,
         f"after operation {finding.time} of {len(trace.operations)}, "
         f"{_operation(cut, trace.operations[finding.time - 1])}, {event}",
         f"acknowledged by then: {cut.promised.fsynced} units as fsynced, {cut.promised.written} as written",

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Effort, Explorer, Report
+from tidelog.crash.injected import ERRORS, Scene, inject
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.trace import Tree, Unit
@@ -30,9 +31,11 @@ STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
 POWER: Final = (STORE, CHECKPOINTS, DOUBLE)  # the layers in which power is lost
-LAYERS: Final = (*POWER, ROT)
+LAYERS: Final = (*POWER, ROT, ERRORS)
 
 LONG_STEPS: Final = 20
+INJECTED_STEPS: Final = 10
+INJECTED: Final = 100  # errors of a workload
 LIVES_MAX: Final = 3
 
 
@@ -69,6 +72,8 @@ def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) 
     rng = random.Random(f"{task.seed}/{task.layer}/{task.policy}")
     if task.layer == ROT:
         return _rot(task, scratch, rng, stopping)
+    if task.layer == ERRORS:
+        return _inject(task, scratch, rng, stopping)
     return _explore(task, scratch, rng, stopping)
 
 
@@ -88,6 +93,15 @@ def _rot(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], b
     finally:
         rotter.close()
     return rotter.report
+
+
+def _inject(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Fail the disk of a workload, by turns in memory and on files with checkpoints."""
+    files = task.number % 2 == 1
+    steps = long(rng, INJECTED_STEPS, checkpoints=files)
+    first = rng.randrange(1, len(steps))
+    scene = Scene(task.policy, (steps[:first], steps[first:]), task.seed)
+    return inject(scene, files, scratch, rng, INJECTED, stopping)
 
 
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:

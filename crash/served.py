@@ -7,6 +7,8 @@ operating system, where LMDB opens its file. A directory on tmpfs is best, since
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,6 +19,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import NotPlain
 from tidelog.disk.real import RealDisk
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.faces.sync import Store
 from tidelog.store.opening import open_store
 
@@ -72,7 +75,21 @@ class Files:
             raise OSError(str(error)) from error
 
 
-def open_on(disk: Disk, root: Path, policy: str) -> Store:
+class Still:
+    """A clock whose wall time stands still, so that a workload gets the same IDs in each run."""
+
+    ms: Final = 1_700_000_000_000
+    manual = False
+    monotonic = staticmethod(time.monotonic)
+
+    def time_ns(self) -> int:
+        return self.ms * 1_000_000
+
+    def ticked(self, callback: Callable[[], object]) -> None:
+        """Do nothing: the clock is never moved."""
+
+
+def open_on(disk: Disk, root: Path, policy: str, clock: Clock = SYSTEM) -> Store:
     """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment."""
     return open_store(
         root / STORE,
@@ -82,6 +99,7 @@ def open_on(disk: Disk, root: Path, policy: str) -> Store:
         save=(),
         retain_bytes=0,
         disk=disk,
+        clock=clock,
     )
 
 

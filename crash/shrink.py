@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
-from tidelog.crash import rot
+from tidelog.crash import injected, rot
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
 from tidelog.crash.oracle import Fault
@@ -39,6 +39,8 @@ def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
     """The fault of a finding, tried again. `scratch` is an existing empty directory."""
     if finding.damage is not None:
         return rot.try_again(scratch, trace, finding)
+    if finding.trouble is not None:
+        return injected.try_again(scratch, trace, finding)
     stage = stage_for(trace, scratch)
     try:
         return try_again(stage, trace, finding)[0]
@@ -51,8 +53,8 @@ def shrink(finding: Finding, scratch: Path, seconds: float) -> Finding:
 
     scratch   an existing empty directory
     """
-    if finding.damage is not None:
-        return finding  # it is one damage of one image already
+    if finding.damage is not None or finding.trouble is not None:
+        return finding  # it is one damage or error already
     end = time.monotonic() + seconds
     stopping = lambda: time.monotonic() >= end  # noqa: E731
     trace = unpack(finding.trace, "the trace of the finding")

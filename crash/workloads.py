@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.crash.commits import commits_noted
 from tidelog.crash.errors import BenchError
-from tidelog.crash.oracle import Contents, Model, WrongId, difference
+from tidelog.crash.oracle import Contents, Model, WrongId, difference, number, unit_text
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.served import Stage, contents_of, open_on
+from tidelog.crash.served import Stage, Still, contents_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit, versions
 from tidelog.store.faces.sync import Store
 
@@ -89,32 +90,38 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
 
 
 class Life:
-    """One recorded life of a store. `run` takes a step, `end` closes the store and gives the trace.
+    """A store that takes the steps of a workload.
 
-    base       the disk at the beginning, with a store that holds the units `before`, or nothing
+    units      what the store was asked to do and has done
+    unknown    the unit of the call that is under way; None for none, or if the IDs cannot be told in advance
     snapshots  how many units each snapshot has, by its name
+    promise    called with each promise: units fsynced, written and issued
+    predicts   the clock of the store stands still, so the IDs of entries can be told before they are added
+    beside     the recorder, which runs the second thread of the step `meanwhile`; None for no second thread
     """
 
     def __init__(
-        self, stage: Stage, policy: str, base: Tree | None = None, before: list[Unit] | None = None
+        self,
+        db: Store,
+        policy: str,
+        promise: Callable[[int, int, int], object],
+        before: list[Unit] | None = None,
+        *,
+        predicts: bool = False,
+        beside: RecordingDisk | None = None,
     ) -> None:
-        self.units: list[Unit] = list(before or [])
+        self.db = db
         self.policy = policy
+        self.promise = promise
+        self.units: list[Unit] = list(before or [])
+        self.unknown: Unit | None = None
         self.snapshots: dict[str, int] = {}
+        self.fsynced = self.written = len(self.units)
+        self._predicts = predicts
+        self._beside = beside
         self._model = Model()
         for unit in self.units:
             self._model.apply(unit)
-        self._fsynced = self._written = len(self.units)
-        inner, root = stage.lay(base or {})
-        self.disk = RecordingDisk(inner, root)
-        self.disk.promise(self._fsynced, self._written, len(self.units))
-        self._noted = commits_noted()
-        self._noted.__enter__()
-        try:
-            self.db = open_on(self.disk, root, policy)
-        except BaseException:
-            self._noted.__exit__(None, None, None)
-            raise
 
     def run(self, step: Step) -> None:
         """Take one step, and compare the store with the model. Raises BenchError."""
@@ -128,48 +135,43 @@ class Life:
         except WrongId as error:
             raise BenchError(f"without any crash, in the step {step}: {error}") from error
 
+    def check(self, when: str) -> None:
+        """Compare the store with the model. Raises BenchError."""
+        self._same(contents_of(self.db), when)
+
     def _same(self, found: Contents, when: str) -> None:
         expected = self._model.contents()
         if found != expected:
             raise BenchError(f"without any crash, {when}: {difference(found, expected)}")
 
-    def end(self, about: dict[str, Any]) -> Trace:
+    def end(self) -> None:
         """Close the store."""
-        try:
-            units = len(self.units)
-            self.db.close()
-            self._fsynced = self._written = units
-            self._promise(units)
-        finally:
-            self._noted.__exit__(None, None, None)
-        if self.snapshots:
-            about = {**about, "snapshots": self.snapshots}
-        return self.disk.trace({**about, "policy": self.policy, **versions()}, self.units)
-
-    def abandon(self) -> None:
-        """Close the store after an error, whatever that does."""
-        try:
-            self.db.close()
-        except Exception:
-            pass  # the error that ended the life is the one to be told
-        finally:
-            self._noted.__exit__(None, None, None)
+        self.db.close()
+        self.fsynced = self.written = len(self.units)
+        self._promise(len(self.units))
 
     # --- promises
 
     def _promise(self, issued: int) -> None:
-        self.disk.promise(self._fsynced, self._written, issued)
+        self.promise(self.fsynced, self.written, issued)
 
-    def _begin(self) -> None:
+    def _begin(self, unit: Unit | None) -> None:
+        """A call begins that is this unit, if it can be told in advance."""
+        self.unknown = unit
         self._promise(len(self.units) + 1)
 
     def _done(self, unit: Unit, *, fsynced: bool = False) -> None:
         """A call returned that was this unit."""
+        if self.unknown is not None and unit != self.unknown:
+            raise BenchError(
+                f"without any crash, {unit_text(unit)}, and not {unit_text(self.unknown)}"
+            )
+        self.unknown = None
         self._model.apply(unit)
         self.units.append(unit)
-        self._written = len(self.units)
+        self.written = len(self.units)
         if fsynced or self.policy == "always":
-            self._fsynced = len(self.units)
+            self.fsynced = len(self.units)
         self._promise(len(self.units))
 
     # --- steps
@@ -180,65 +182,89 @@ class Life:
     def _fields(self, nbytes: int) -> dict[bytes, bytes]:
         return {b"unit": b"%d" % len(self.units), b"pad": PAD[:nbytes]}
 
+    def _ids(self, key: bytes, count: int) -> list[bytes] | None:
+        """The IDs that a stream gives to its next entries; None if they depend on the time."""
+        if not self._predicts:
+            return None
+        ms, sequence = Still.ms, -1
+        if key in self._model.streams:
+            ms, sequence = max((ms, sequence), number(self._model.streams[key].last))
+        return [b"%d-%d" % (ms, sequence + n) for n in range(1, count + 1)]
+
     def _add(self, stream: int, nbytes: int, db: Store | None = None) -> None:
         key, fields = self._key(stream), self._fields(nbytes)
-        self._begin()
-        entry_id = (db or self.db).xadd(key, fields)
-        self._done([["add", key, entry_id, _flat(fields)]])
+
+        def unit(ids: Any) -> Unit:
+            return [["add", key, ids[0], _flat(fields)]]
+
+        ids = self._ids(key, 1)
+        self._begin(None if ids is None else unit(ids))
+        self._done(unit([(db or self.db).xadd(key, fields)]))
 
     def _many(self, stream: int, count: int) -> None:
         key = self._key(stream)
         rows = [{**self._fields(40), b"n": b"%d" % n} for n in range(count)]
-        self._begin()
-        ids = self.db.xadd_many(key, rows)
-        self._done([["add", key, i, _flat(row)] for i, row in zip(ids, rows, strict=True)])
+
+        def unit(ids: Any) -> Unit:
+            return [["add", key, i, _flat(row)] for i, row in zip(ids, rows, strict=True)]
+
+        ids = self._ids(key, count)
+        self._begin(None if ids is None else unit(ids))
+        self._done(unit(self.db.xadd_many(key, rows)))
 
     def _both(self, stream: int, maxlen: int) -> None:
         key, fields = self._key(stream), self._fields(30)
-        self._begin()
-        with self.db.pipeline(transaction=True) as unit:
-            unit.xadd(key, fields).set(b"cursor", fields[b"unit"])
-            unit.xtrim(key, maxlen=maxlen, approximate=False)
-            entry_id = unit.execute()[0]
-        self._done(
-            [
-                ["add", key, entry_id, _flat(fields)],
+
+        def unit(ids: Any) -> Unit:
+            return [
+                ["add", key, ids[0], _flat(fields)],
                 ["set", b"cursor", fields[b"unit"]],
                 ["trim", key, maxlen],
             ]
-        )
+
+        ids = self._ids(key, 1)
+        self._begin(None if ids is None else unit(ids))
+        with self.db.pipeline(transaction=True) as call:
+            call.xadd(key, fields).set(b"cursor", fields[b"unit"])
+            call.xtrim(key, maxlen=maxlen, approximate=False)
+            entry_id = call.execute()[0]
+        self._done(unit([entry_id]))
 
     def _trim(self, stream: int, maxlen: int) -> None:
         key = self._key(stream)
         if key in self._model.streams:
-            self._begin()
+            unit: Unit = [["trim", key, maxlen]]
+            self._begin(unit)
             self.db.xtrim(key, maxlen=maxlen, approximate=False)
-            self._done([["trim", key, maxlen]])
+            self._done(unit)
 
     def _delete(self, stream: int, count: int) -> None:
         key = self._key(stream)
         if key in self._model.streams:
             ids = list(self._model.streams[key].entries)[1 : 1 + count]
             if ids:
-                self._begin()
+                unit: Unit = [["delete", key, ids]]
+                self._begin(unit)
                 self.db.xdel(key, *ids)
-                self._done([["delete", key, ids]])
+                self._done(unit)
 
     def _group(self, stream: int) -> bytes:
         """Have a group. Returns the stream."""
         key = self._key(stream)
         if key not in self._model.streams or GROUP not in self._model.streams[key].groups:
-            self._begin()
+            unit: Unit = [["group", key, GROUP]]
+            self._begin(unit)
             self.db.xgroup_create(key, GROUP, id="0", mkstream=True)
-            self._done([["group", key, GROUP]])
+            self._done(unit)
         return key
 
     def _read(self, stream: int, count: int) -> None:
         key = self._group(stream)
         expected = self._model.unread(key, GROUP)[:count]
-        self._begin()
+        unit: Unit = [["read", key, GROUP, ANN.encode(), count]]
+        self._begin(unit)
         found = self.db.xreadgroup(GROUP.decode(), ANN, {key: ">"}, count=count)
-        self._done([["read", key, GROUP, ANN.encode(), count]])
+        self._done(unit)
         delivered = [entry_id for _, entries in found for entry_id, _ in entries]
         if delivered != expected:
             raise BenchError(f"{key!r} delivered {delivered} and not {expected}")
@@ -247,38 +273,42 @@ class Life:
         key = self._group(stream)
         ids = self._pending(key)[:count]
         if ids:
-            self._begin()
+            unit: Unit = [["claim", key, GROUP, BOB.encode(), ids]]
+            self._begin(unit)
             self.db.xclaim(key, GROUP, BOB, 0, [*ids])
-            self._done([["claim", key, GROUP, BOB.encode(), ids]])
+            self._done(unit)
 
     def _ack(self, stream: int, count: int) -> None:
         key = self._group(stream)
         ids = self._pending(key)[:count]
         if ids:
-            self._begin()
+            unit: Unit = [["ack", key, GROUP, ids]]
+            self._begin(unit)
             self.db.xack(key, GROUP, *ids)
-            self._done([["ack", key, GROUP, ids]])
+            self._done(unit)
 
     def _pending(self, key: bytes) -> list[bytes]:
         return list(self._model.streams[key].groups[GROUP].pending)
 
     def _set(self, number: int, nbytes: int) -> None:
         key, value = b"string%d" % number, b"%d " % len(self.units) + PAD[:nbytes]
-        self._begin()
+        unit: Unit = [["set", key, value]]
+        self._begin(unit)
         self.db.set(key, value)
-        self._done([["set", key, value]])
+        self._done(unit)
 
     def _drop(self, stream: int) -> None:
         key = self._key(stream)
         if key in self._model.streams:
-            self._begin()
+            unit: Unit = [["drop", key]]
+            self._begin(unit)
             self.db.delete(key)
-            self._done([["drop", key]])
+            self._done(unit)
 
     def _sync(self) -> None:
         units = len(self.units)
         self.db.barrier("fsynced")
-        self._fsynced = max(self._fsynced, units)
+        self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
     def _meanwhile(self, stream: int, count: int) -> None:
@@ -301,28 +331,30 @@ class Life:
                 # If the write needs a new segment, it waits for this sync. Then go on.
                 threads[0].join(BESIDE_S)
 
-        if self.policy != "always":
-            self.disk.meanwhile = meanwhile
+        beside = self._beside
+        if beside is not None and self.policy != "always":
+            beside.meanwhile = meanwhile
         try:
             self.db.barrier("fsynced")
         finally:
-            self.disk.meanwhile = None
+            if beside is not None:
+                beside.meanwhile = None
             for thread in threads:
                 thread.join()
-        self._fsynced = max(self._fsynced, units)
+        self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
     def _checkpoint(self) -> None:
         units = len(self.units)
         self.db.checkpoint()
-        self._fsynced = max(self._fsynced, units)
+        self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
     def _snapshot(self) -> None:
         """A snapshot. It is not among the random steps of `long`, since it takes a quarter of a second."""
         units = len(self.units)
         self.snapshots[self.db.snapshot().path.name] = units
-        self._fsynced = max(self._fsynced, units)
+        self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
 
@@ -339,11 +371,22 @@ def record(
     before: list[Unit] | None = None,
 ) -> Trace:
     """Run a workload and record it. Raises BenchError if the store is wrong without any crash."""
-    life = Life(stage, policy, base, before)
-    try:
-        for step in steps:
-            life.run(step)
-    except BaseException:
-        life.abandon()
-        raise
-    return life.end({**about, "steps": steps})
+    units = before or []
+    inner, root = stage.lay(base or {})
+    disk = RecordingDisk(inner, root)
+    disk.promise(len(units), len(units), len(units))
+    with commits_noted():
+        life = Life(open_on(disk, root, policy), policy, disk.promise, units, beside=disk)
+        try:
+            for step in steps:
+                life.run(step)
+            life.end()
+        except BaseException:
+            # The error that ended the life is the one to be told.
+            with suppress(Exception):
+                life.db.close()
+            raise
+    about = {**about, "steps": steps, "policy": policy, **versions()}
+    if life.snapshots:
+        about["snapshots"] = life.snapshots
+    return disk.trace(about, life.units)

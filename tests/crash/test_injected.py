@@ -1,0 +1,142 @@
+"""A disk that fails at any operation: the store says so, keeps what it acknowledged, and hangs nowhere."""
+
+from __future__ import annotations
+
+import errno
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.aof.log import Log
+from tidelog.crash import injected
+from tidelog.crash import report as reports
+from tidelog.crash.errors import BadFinding
+from tidelog.crash.explore import Report
+from tidelog.crash.injected import ERRORS, Scene, inject, suffer
+from tidelog.crash.injector import CODES, ONCE, ONWARDS, SHORT, Trouble
+from tidelog.crash.oracle import Kind
+from tidelog.crash.shrink import shrink, tried_again
+from tidelog.crash.trace import unpack
+from tidelog.crash.workloads import POLICIES, Step
+from tidelog.disk.real import RealDisk
+from tidelog.disk.simulated import SimulatedFile
+
+FIRST: list[Step] = [["add", 0, 700], ["read", 0, 1], ["both", 0, 3], ["sync"]]
+SECOND: list[Step] = [["add", 0, 3000], ["many", 1, 30], ["ack", 0, 1], ["set", 0, 20]]
+CHECKPOINT: list[Step] = [["checkpoint"]]
+
+
+def scene(policy: str = "always", files: bool = False) -> Scene:
+    more = CHECKPOINT if files else []
+    return Scene(policy, ([*FIRST, *more], [*SECOND, *more]), "1")
+
+
+def tried(scratch: Path, policy: str, *, files: bool, drawn: int) -> Report:
+    return inject(scene(policy, files), files, scratch, random.Random(1), drawn)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_errors_in_memory(policy: str, tmp_path: Path) -> None:
+    report = tried(tmp_path, policy, files=False, drawn=20)
+    assert [finding.words for finding in report.findings] == []
+    counts = report.of(ERRORS)
+    assert counts.there > 200
+    assert counts.tried == counts.distinct == 20
+    assert counts.told > 10
+
+
+def test_errors_on_files_with_checkpoints(tmp_path: Path) -> None:
+    report = tried(tmp_path, "always", files=True, drawn=12)
+    assert [finding.words for finding in report.findings] == []
+    assert report.of(ERRORS).distinct == 12
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_error(policy: str, files: bool, tmp_path: Path) -> None:
+    report = tried(tmp_path, policy, files=files, drawn=10_000)
+    assert [finding.words for finding in report.findings] == []
+    assert report.of(ERRORS).tried == report.of(ERRORS).there
+
+
+def test_a_short_write_is_no_error(tmp_path: Path) -> None:
+    found = [suffer(scene(files=True), Trouble(True, SHORT, at), tmp_path) for at in (1, 3, 8)]
+    assert [(each.fault, each.told) for each in found] == [(None, 0)] * 3
+    assert all(each.struck for each in found)
+
+
+def test_a_log_that_tries_a_failed_sync_again_is_found_kept_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second sync succeeds, and the pages are gone."""
+    real = SimulatedFile.fdatasync
+
+    def again(self: SimulatedFile) -> None:
+        try:
+            real(self)
+        except OSError:
+            real(self)
+
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedFile, "fdatasync", again)
+        patch.setattr(injected, "CODES", {errno.EIO: ()})
+        (finding,) = tried(scratch, "always", files=False, drawn=10_000).findings
+        assert finding.kind in (Kind.LOST.value, Kind.REFUSED.value)
+        assert finding.trouble is not None
+        assert finding.trouble.how == ONCE
+        assert shrink(finding, scratch, 60) == finding
+        reports.save(RealDisk(), tmp_path / "found", finding)
+        loaded = reports.load(RealDisk(), tmp_path / "found")
+        assert loaded == finding
+        words = "\n".join(reports.describe(loaded))
+        assert finding.trouble.words() in words and "sync of" in words
+        fault = tried_again(loaded, unpack(loaded.trace, "x"), scratch)
+        assert fault is not None and fault.words == finding.words
+    assert tried_again(loaded, unpack(loaded.trace, "x"), scratch) is None
+
+    about = tmp_path / "found" / reports.FINDING
+    about.write_text(about.read_text().replace('"once"', '"never"'))
+    with pytest.raises(BadFinding, match="no disk fails like never"):
+        reports.load(RealDisk(), tmp_path / "found")
+
+
+def test_an_error_that_is_not_tidelogs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Log, *args: Any) -> None:
+        raise KeyError("a bare error")
+
+    monkeypatch.setattr(Log, "wait", broken)
+    trouble = Trouble(False, ONCE, 10_000, errno.EIO)
+    found = suffer(scene(), trouble, tmp_path)
+    assert found.fault is not None and found.fault.kind is Kind.DIED
+    assert "not tidelog's: KeyError" in found.fault.words
+
+
+def test_a_call_that_hangs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(injected, "HUNG_S", 0.5)
+    real = SimulatedFile.fdatasync
+
+    def hang(self: SimulatedFile) -> None:
+        try:
+            real(self)
+        except OSError:
+            threading.Event().wait()
+
+    monkeypatch.setattr(SimulatedFile, "fdatasync", hang)
+    (finding,) = tried(tmp_path, "always", files=False, drawn=10_000).findings
+    assert finding.kind == Kind.DIED.value and "hung" in finding.words
+
+
+def test_words_of_trouble() -> None:
+    assert Trouble(True, SHORT, 3).words() == "write 3 was short"
+    for code in CODES:
+        words = Trouble(False, ONWARDS, 2, code).words()
+        assert words.startswith(errno.errorcode[code]) and words.endswith("from then on")
