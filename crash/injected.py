@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import PROBE, Counts, Finding, Report
@@ -44,6 +44,21 @@ class Scene(NamedTuple):
     policy: str
     lives: tuple[list[Step], list[Step]]
     seed: str
+
+    def about(self) -> dict[str, Any]:
+        """For the trace of a finding."""
+        first, second = self.lives
+        return {
+            "seed": self.seed,
+            "policy": self.policy,
+            "steps": [*first, *second],
+            "first": len(first),
+        }
+
+    @classmethod
+    def of(cls, about: dict[str, Any]) -> Scene:
+        steps, first = about["steps"], about["first"]
+        return cls(about["policy"], (steps[:first], steps[first:]), about["seed"])
 
 
 class Suffered(NamedTuple):
@@ -268,14 +283,7 @@ def _finding(scene: Scene, trouble: Trouble, found: Suffered | Died) -> Finding:
     units, promised, struck = [], Promised(0, 0, 0), "not known"
     if isinstance(found, Suffered):
         units, promised, struck = found.units, found.promised, found.struck
-    about = {
-        "seed": scene.seed,
-        "policy": scene.policy,
-        "steps": [step for steps in scene.lives for step in steps],
-        "first": len(scene.lives[0]),
-        "struck": struck,
-        **versions(),
-    }
+    about = {**scene.about(), "struck": struck, **versions()}
     trace = Trace(about, {}, units, [promised])
     return Finding(
         ERRORS, pack(trace), 1, (), False, fault.kind.value, fault.words, trouble=trouble
@@ -285,8 +293,7 @@ def _finding(scene: Scene, trouble: Trouble, found: Suffered | Died) -> Finding:
 def try_again(scratch: Path, trace: Trace, finding: Finding) -> Fault | None:
     """The fault of one trouble again."""
     assert finding.trouble is not None
-    steps, first = trace.about["steps"], trace.about["first"]
-    scene = Scene(trace.about["policy"], (steps[:first], steps[first:]), trace.about["seed"])
+    scene = Scene.of(trace.about)
     trouble = finding.trouble
     forked: Forked[Trouble, Suffered] = Forked(lambda each: suffer(scene, each, scratch), HUNG_S)
     try:

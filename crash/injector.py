@@ -13,7 +13,11 @@ from tidelog.disk import real
 ONCE: Final = "once"
 ONWARDS: Final = "onwards"
 SHORT: Final = "short"
-HOW: Final = (ONCE, ONWARDS, SHORT)
+BEFORE: Final = "before"
+INSIDE: Final = "inside"
+AFTER: Final = "after"
+KILLS: Final = (BEFORE, INSIDE, AFTER)
+HOW: Final = (ONCE, ONWARDS, SHORT, *KILLS)
 SYNCS: Final = ("fsync", "fdatasync")
 WRITES: Final = ("write", "append", "fill")
 
@@ -27,22 +31,29 @@ CODES: Final[dict[int, tuple[str, ...]]] = {
 
 
 class Trouble(NamedTuple):
-    """How a disk fails.
+    """How a disk fails, or a process is killed at it.
 
     files  on files with checkpoints; if not, in memory
-    how    ONCE, ONWARDS: an error. SHORT: one system call writes less than it was given, and says so
+    how    ONCE, ONWARDS: an error. SHORT: one system call writes less than it was given, and says so. KILLS: the
+           process is killed before or after an operation, or inside a write
     at     the number of the operation, among those that can fail in this way; of SHORT, of the system call
-    code   the error; 0 for SHORT
+    code   the error; 0 for none
+    again  the recovery from the kill is killed too, before this operation of its; 0 for not
     """
 
     files: bool
     how: str
     at: int
     code: int = 0
+    again: int = 0
 
     def words(self) -> str:
         if self.how == SHORT:
             return f"write {self.at} was short"
+        if self.how in KILLS:
+            kind = "write" if self.how == INSIDE else "operation"
+            again = f", and its recovery before operation {self.again}" if self.again else ""
+            return f"killed {self.how} {kind} {self.at}{again}"
         since = "from then on" if self.how == ONWARDS else "once"
         return f"{errno.errorcode[self.code]} at operation {self.at} of those that can raise it, {since}"
 

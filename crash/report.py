@@ -13,7 +13,7 @@ from typing import Any, Final
 from tidelog.crash.damage import Damage, possible
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.explore import Finding, Report
-from tidelog.crash.injector import CODES, HOW, SHORT, Trouble
+from tidelog.crash.injector import CODES, HOW, ONCE, ONWARDS, Trouble
 from tidelog.crash.states import Cut, cut_at
 from tidelog.crash.trace import Operation, Trace, Write, unpack
 from tidelog.disk import recipe
@@ -104,10 +104,10 @@ def _damage(kind: str, path: str, place: int, other: str, other_place: int) -> D
     return Damage(str(kind), str(path), int(place), str(other), int(other_place))
 
 
-def _trouble(files: bool, how: str, at: int, code: int) -> Trouble:
-    if how not in HOW or (how == SHORT) != (code == 0) or code and int(code) not in CODES:
+def _trouble(files: bool, how: str, at: int, code: int, again: int) -> Trouble:
+    if how not in HOW or (how not in (ONCE, ONWARDS)) != (code == 0) or code and code not in CODES:
         raise ValueError(f"no disk fails like {how} {code}")
-    return Trouble(bool(files), how, int(at), int(code))
+    return Trouble(bool(files), how, int(at), int(code), int(again))
 
 
 def describe(finding: Finding) -> list[str]:

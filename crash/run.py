@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Effort, Explorer, Report
 from tidelog.crash.injected import ERRORS, Scene, inject
+from tidelog.crash.killed import KILL, kill
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.trace import Tree, Unit
@@ -31,7 +32,8 @@ STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
 POWER: Final = (STORE, CHECKPOINTS, DOUBLE)  # the layers in which power is lost
-LAYERS: Final = (*POWER, ROT, ERRORS)
+FILES: Final = (ROT, ERRORS, KILL)  # the layers that may work on the disk of the user
+LAYERS: Final = (*POWER, ROT, ERRORS, KILL)
 
 LONG_STEPS: Final = 20
 INJECTED_STEPS: Final = 10
@@ -74,6 +76,8 @@ def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) 
         return _rot(task, scratch, rng, stopping)
     if task.layer == ERRORS:
         return _inject(task, scratch, rng, stopping)
+    if task.layer == KILL:
+        return _kill(task, scratch, rng, stopping)
     return _explore(task, scratch, rng, stopping)
 
 
@@ -104,6 +108,14 @@ def _inject(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[]
     return inject(scene, files, scratch, rng, INJECTED, stopping)
 
 
+def _kill(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Kill the process of a workload on files with checkpoints."""
+    steps = long(rng, INJECTED_STEPS, checkpoints=True)
+    first = rng.randrange(1, len(steps))
+    scene = Scene(task.policy, (steps[:first], steps[first:]), task.seed)
+    return kill(scene, scratch, rng, stopping=stopping)
+
+
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     checkpoints = task.layer == CHECKPOINTS
     stage: Stage = Files(scratch) if checkpoints else Memory()
@@ -130,25 +142,28 @@ def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[
     return explorer.report
 
 
-def _work(pipe: Connection, scratch: Path) -> None:
-    """The worker process: do tasks until there are no more."""
+def _work(pipe: Connection, scratch: Path, files: Path) -> None:
+    """The worker process: do tasks until there are no more. `files` is the scratch directory of the layers FILES."""
     be_quiet()
     disk = RealDisk()
-    disk.mkdir(scratch)
+    places = {scratch, files}
+    for place in places:
+        disk.mkdir(place)
     try:
         while True:
             task = pipe.recv()
             if task is None:
                 return
             try:
-                pipe.send(do(task, scratch, pipe.poll))
+                pipe.send(do(task, files if task.layer in FILES else scratch, pipe.poll))
             except Exception as error:
                 pipe.send(error)
                 raise
     except (EOFError, ConnectionError):
         pass  # the parent is gone
     finally:
-        recipe.remove_tree(disk, scratch)
+        for place in places:
+            recipe.remove_tree(disk, place)
 
 
 class _Worker(NamedTuple):
@@ -162,11 +177,13 @@ def run(
     jobs: int,
     seconds: float,
     tell: Callable[[Report], object] = lambda report: None,
+    files: Path | None = None,
 ) -> Report:
     """Do tasks in `jobs` processes until `seconds` are over, none is left, or something was found.
 
     scratch   an existing directory for stores with checkpoints, best on tmpfs
     tell      called with the report so far, after each task
+    files     an existing directory for the stores of the layers FILES, on the disk to be tried; None for `scratch`
 
     A KeyboardInterrupt is passed on when all workers have ended. Raises what a task raised.
     """
@@ -180,7 +197,9 @@ def run(
         for number in range(jobs):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_work, args=(theirs, scratch / str(number)), name=f"tidelog-crash-{number}"
+                target=_work,
+                args=(theirs, scratch / str(number), (files or scratch) / str(number)),
+                name=f"tidelog-crash-{number}",
             )
             # The process inherits that Ctrl-C is blocked. The parent gets it, and ends the processes.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
-from tidelog.crash import injected, rot
+from tidelog.crash import injected, killed, rot
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
+from tidelog.crash.injector import KILLS
 from tidelog.crash.oracle import Fault
 from tidelog.crash.served import STORE, Files, Memory, Stage
 from tidelog.crash.states import cut_at
@@ -40,6 +41,8 @@ def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
     if finding.damage is not None:
         return rot.try_again(scratch, trace, finding)
     if finding.trouble is not None:
+        if finding.trouble.how in KILLS:
+            return killed.try_again(scratch, trace, finding)
         return injected.try_again(scratch, trace, finding)
     stage = stage_for(trace, scratch)
     try:

@@ -42,7 +42,7 @@ TOP = {
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
     "crash":    ("tidelog.tools.crash.command",
-                 "Lose power at every operation of a store, and see whether it keeps its promises."),
+                 "Crash stores at every operation, and see whether they keep their promises."),
     "completion": ("tidelog.tools.completion",
                    "Print the script that lets a shell complete commands, options and names."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),

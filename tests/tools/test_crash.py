@@ -87,7 +87,10 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--layers", "L7"), "'L7' is not one of L0, all, store, checkpoints, double, rot, errors"),
+        (
+            ("--layers", "L7"),
+            "'L7' is not one of L0, all, store, checkpoints, double, rot, errors, kill",
+        ),
         (("--policy", "never"), "'never' is not one of"),
         (("--minutes", "-1"), "-1"),
         (("replay", "missing"), "missing/finding.json"),

@@ -1,4 +1,4 @@
-"""`tidelog crash`: record stores, take their power at every operation, and see whether they keep their promises."""
+"""`tidelog crash`: crash stores at every operation, and see whether they keep their promises."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,14 @@ import click
 from tidelog.crash import report as reports
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Finding, Report
-from tidelog.crash.run import LAYERS, POWER, run, tasks
+from tidelog.crash.run import FILES, LAYERS, POWER, run, tasks
 from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
 from tidelog.tools import console, exits
+from tidelog.tools.crash.place import words_of
 from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.queue.stats import a_number
@@ -57,6 +59,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     epilog=examples(
         "tidelog crash",
         "tidelog crash --minutes 10 --policy no --seed 7",
+        "tidelog crash --layers kill --dir .",
         "tidelog crash replay crash-findings/lost-1",
     ),
 )
@@ -97,6 +100,12 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     type=click.Path(path_type=Path),
     help="Write findings into this directory. It is created with the first one.",
 )
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
+    help="Run rot, errors and kill in this directory, on the disk that you want to try. Nothing is left in it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(
@@ -107,9 +116,10 @@ def command(
     seed: str | None,
     jobs: int | None,
     keep: Path,
+    directory: Path | None,
     as_json: bool,
 ) -> int:
-    """Lose power at every operation of a store, and see whether it keeps its promises."""
+    """Crash stores at every operation, and see whether they keep their promises."""
     if ctx.invoked_subcommand is not None:
         return exits.OK
     be_quiet()
@@ -135,15 +145,24 @@ def command(
             )
 
     kept: list[Path] = []
-    with scratch(say) as place:
+    with ExitStack() as held:
+        place = held.enter_context(scratch(say))
+        files = place
+        if directory is not None:
+            if not layers & set(FILES):
+                raise click.UsageError(f"--dir is for the layers {', '.join(FILES)}")
+            files = held.enter_context(scratch(say, directory))
+            say(f"directory {directory}: {words_of(files)}")
         try:
             work = tasks(layers, list(policies or POLICIES), seed)
-            run(work, place, jobs, minutes * 60, tell)
+            run(work, place, jobs, minutes * 60, tell, files)
             kept = [keep_finding(each, keep, place) for each in report.findings]
         except KeyboardInterrupt:
             interrupted = True
         except CrashError as error:
             raise click.ClickException(f"{error} (seed {seed})") from error
+        except OSError as error:
+            raise click.ClickException(f"the bench itself failed: {error}") from error
     if sys.stderr.isatty():
         click.echo(err=True)
     show(report, order, seed, time.monotonic() - started, kept, as_json)

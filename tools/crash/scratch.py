@@ -17,10 +17,12 @@ LOCK: Final = "LOCK"
 
 
 @contextmanager
-def scratch(tell: Callable[[str], object]) -> Iterator[Path]:
-    """A new directory, on tmpfs where there is one. Removed at the end, with those of runs that were killed."""
+def scratch(tell: Callable[[str], object], parent: Path | None = None) -> Iterator[Path]:
+    """A new directory in `parent`, which is tmpfs where there is one. Removed at the end, with those of killed runs."""
     disk = RealDisk()
-    parent = TMPFS if disk.exists(TMPFS) and disk.writable(TMPFS) else Path(tempfile.gettempdir())
+    if parent is None:
+        tmpfs = disk.exists(TMPFS) and disk.writable(TMPFS)
+        parent = TMPFS if tmpfs else Path(tempfile.gettempdir())
     _clear(disk, parent, tell)
     place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     lock = disk.lock(place / LOCK)
