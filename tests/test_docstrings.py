@@ -97,7 +97,7 @@ def documented(name: str, thing: Any) -> Iterator[Documented]:
             found = getattr(found, "fget", found)
             if is_ours(found) and not part.startswith("_"):
                 yield Documented(f"{name}.{part}", found.__doc__, thing, found)
-    elif name.startswith("tidelog.testing.fixtures."):  # pytest calls it
+    elif name.startswith("tidelog.testing.plugin."):  # pytest calls it
         yield Documented(name, thing.__doc__)
     elif callable(thing):
         code: Any = inspect.unwrap(thing)

@@ -6,9 +6,57 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+PLUGIN = "tidelog.testing.plugin"
+
+
+def run_pytest(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    # An environment that was made before the plugin was declared does not load it.
+    known = {each.value for each in entry_points(group="pytest11")}
+    plugin = () if PLUGIN in known else ("-p", PLUGIN)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", *plugin, *args],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )  # fmt: skip
+
+
+def test_pytest_loads_the_plugin() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"tidelog": PLUGIN}
+
+
+def test_an_acknowledgement_before_the_work_is_found(tmp_path: Path) -> None:
+    """The example of the guide with its two lines exchanged fails as the guide says."""
+    text = (ROOT / "docs/guides/testing.md").read_text()
+    blocks = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", text, re.M | re.S))
+    work, told = "            shop.place_order(db, number)\n", r"            told\(number\).*\n"
+    wrong, changed = re.subn(f"{re.escape(work)}({told})", rf"\1{work}", blocks["test_shop.py"])
+    assert changed == 1
+    (tmp_path / "shop.py").write_text(blocks["shop.py"])
+    (tmp_path / "test_shop.py").write_text(wrong)
+    done = run_pytest(tmp_path, "--crash-seed", "5")
+    assert re.search("^1 failed in", done.stdout, re.M), done.stdout + done.stderr
+    (line,) = [n for n, each in enumerate(wrong.splitlines(), 1) if "told(number)" in each]
+    assert f"after test_shop.py:{line}: told(number)" in done.stdout
+    assert "told by then: 0\n" in done.stdout
+    assert "--crash-seed 5" in done.stdout
+
+
+@pytest.mark.parametrize("states", ["0", "x"])
+def test_bad_options(states: str, tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--crash-states", states)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--crash-states" in done.stderr
 
 
 def test_the_examples_pass(tmp_path: Path) -> None:
@@ -18,13 +66,5 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     for name, source in blocks:
         (tmp_path / name).write_text(source)
     tests = sum(source.count("def test_") for _, source in blocks)
-    path = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_pytest(tmp_path)
     assert re.search(rf"^{tests} passed in", done.stdout, re.M), done.stdout + done.stderr

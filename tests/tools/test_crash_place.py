@@ -22,7 +22,7 @@ broken line
 @pytest.mark.parametrize(
     ("path", "kind", "source"),
     [
-        ("/home/ann", "ext4", "/dev/vda1"),
+        ("/srv/ann", "ext4", "/dev/vda1"),
         ("/data/x", "btrfs", "/dev/vdc"),  # mounted over the earlier one
         ("/database", "ext4", "/dev/vda1"),
         ("/my disk/x", "tmpfs", "none"),

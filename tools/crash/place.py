@@ -48,7 +48,7 @@ def mount_of(path: Path, text: str) -> Mount | None:
 
 
 def words_of(directory: Path) -> str:
-    """What there is to say about the disk of an existing directory, which is written to. Raises OSError."""
+    """The disk of an existing directory, in words. Writes a file to it and removes that. Raises OSError."""
     mount = mount_of(directory.absolute(), _read(MOUNTS))
     growing, prepared = sync_costs(directory)
     parts = ["unknown file system"]
