@@ -106,6 +106,9 @@ class HookedDisk:
     def free(self, path: Path) -> int:
         return self._inner.free(path)
 
+    def capacity(self, path: Path) -> int:
+        return self._inner.capacity(path)
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         found = self._inner.beneath(path)
         return None if found is None or found[1] != path else (self, path)

@@ -22,6 +22,8 @@ from tidelog.disk.interface import Disk
 FORMAT: Final = 2
 FINDING: Final = "finding.json"
 TRACE: Final = "trace"
+# Of what a trace says about itself, these are not in the second line of a description.
+LONG: Final = ("steps", "first", "snapshots")
 BYTES_MAX: Final = 1 << 24  # of finding.json
 HEAD: Final = (
     "layer",
@@ -116,7 +118,7 @@ def describe(finding: Finding) -> list[str]:
     cut = cut_at(trace, finding.time)
     event = "the power was cut" if finding.power else "the process ended"
     damage = [] if finding.damage is None else [f"  {finding.damage.words()}"]
-    about = ", ".join(f"{key} {value}" for key, value in trace.about.items() if key != "steps")
+    about = ", ".join(f"{key} {value}" for key, value in trace.about.items() if key not in LONG)
     head = [f"{finding.kind}: {finding.words}", f"layer {finding.layer}, {about}"]
     if finding.trouble is not None:
         return [*head, f"  {finding.trouble.words()}", *_steps(trace)]
@@ -140,5 +142,12 @@ def _operation(cut: Cut, operation: Operation) -> str:
 
 
 def _steps(trace: Trace) -> list[str]:
-    steps = trace.about.get("steps")
-    return [] if steps is None else [f"steps: {json.dumps(steps)}"]
+    steps, first = trace.about.get("steps"), trace.about.get("first")
+    if steps is None:
+        return []
+    if first is None:
+        return [f"steps: {json.dumps(steps)}"]
+    return [
+        f"steps of the first life: {json.dumps(steps[:first])}",
+        f"of the second: {json.dumps(steps[first:])}",
+    ]

@@ -256,10 +256,14 @@ def examined(
 ) -> tuple[Fault | None, bool]:
     """The fault that a damage brings, and whether the store told of the damage by an error."""
     units: dict[str, int] = trace.about.get("snapshots", {})
-    name = next((part for part in damage.path.split("/")[2:3] if part in units), "")
-    name = name if damage.path.startswith(SNAPSHOTS) else ""
+    hurt = [
+        name
+        for name in units
+        for path in {damage.path, damage.other}
+        if path.startswith(f"{SNAPSHOTS}/{name}/") or path == f"{SNAPSHOTS}/{name}"
+    ]
     told = False
-    for snapshot in (name, "") if name else ("",):
+    for snapshot in (*hurt, ""):
         answers = examiner.ask(Question(image, snapshot))
         fault = judge(oracle, promised, answers, units[snapshot] if snapshot else None)
         if fault is not None:

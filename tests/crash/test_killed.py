@@ -29,14 +29,15 @@ def scene(policy: str) -> Scene:
 
 @pytest.mark.parametrize(
     ("policy", "drawn"),
-    [("always", 15), *(pytest.param(each, 10_000, marks=pytest.mark.slow) for each in POLICIES)],
+    [("always", 8), *(pytest.param(each, 10_000, marks=pytest.mark.slow) for each in POLICIES)],
 )
 def test_a_killed_process_takes_nothing_with_it(policy: str, drawn: int, tmp_path: Path) -> None:
     report = kill(scene(policy), tmp_path, random.Random(1), Effort(drawn))
     assert [finding.words for finding in report.findings] == []
     counts = report.of(KILL)
     assert counts.there > 200
-    assert counts.tried == counts.distinct == min(drawn, counts.there)
+    assert counts.tried == min(drawn, counts.there)
+    assert counts.distinct > 0.8 * counts.tried
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,7 +80,7 @@ def test_a_recovery_is_killed_too(tmp_path: Path) -> None:
     runs = Runs(scene("no"), tmp_path)
     writes = [each for each in runs.all if each.how == INSIDE]
     assert {each.how for each in runs.all} == set(KILLS)
-    for again in (1, 5, 9):
+    for again in (1, 9):
         fault, promised, killed = runs.kill(writes[-2]._replace(again=again))
         assert (fault, killed) == (None, True)
         assert promised.written >= 4

@@ -52,9 +52,9 @@ def failure(crash: Crashes, *programs: Any, **options: Any) -> str:
 
 
 def test_a_program_that_is_right() -> None:
-    crashes = Crashes(1, 60)
+    crashes = Crashes(1, 30)
     crashes(place_and_tell, all_told_are_there)
-    assert crashes.there > crashes.tried >= 60
+    assert crashes.there > crashes.tried >= 30
 
 
 @pytest.mark.parametrize("kind", ["kill", "power"])
@@ -69,13 +69,17 @@ def test_an_acknowledgement_before_the_work_is_found_by_its_line(kind: str) -> N
 
 
 def test_what_a_policy_does_not_promise_is_lost() -> None:
-    crashes = Crashes(1, 200)
+    crashes = Crashes(1, 1000)
     crashes(place_and_tell, all_told_are_there, fsync="no", crashes=("kill",), double=False)
     text = failure(crashes, place_and_tell, all_told_are_there, fsync="no", crashes=("power",))
     assert "the power is cut after" in text and "told by then: 0\n" in text
 
 
-def test_a_check_that_tells_before_it_works_is_found_by_a_second_crash() -> None:
+def test_a_check_that_tells_before_it_works_is_found_by_a_second_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog.testing.crashes.AGAIN", 1.0)
+
     def after(db: tidelog.Store, told: Told) -> None:
         all_told_are_there(db, told)
         if 7 not in told:
@@ -85,7 +89,7 @@ def test_a_check_that_tells_before_it_works_is_found_by_a_second_crash() -> None
     text = failure(Crashes(1, 500), place_and_tell, after, crashes=("kill",))
     assert "then the check runs, and the process is killed after" in text
     assert line_of(after, "told(7)") in text
-    Crashes(1, 30)(place_and_tell, after, crashes=("kill",), double=False)
+    Crashes(1, 10)(place_and_tell, after, crashes=("kill",), double=False)
 
 
 def test_a_check_that_fails_without_any_crash() -> None:
@@ -124,7 +128,7 @@ def test_threads_and_a_queue() -> None:
     def after(db: tidelog.Store, told: Told) -> None:
         assert len(db.queue("jobs")) >= told.count
 
-    Crashes(1, 40)(life, after)
+    Crashes(1, 20)(life, after)
 
 
 def test_coroutines() -> None:
@@ -152,7 +156,7 @@ def test_a_checkpoint_in_the_life() -> None:
         db.xadd("orders", {"n": 3})
         told(3)
 
-    Crashes(1, 60)(life, all_told_are_there)
+    Crashes(1, 20)(life, all_told_are_there)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setattr("tidelog.testing.crashes.TMPFS", str(tmp_path))
     threads = threading.active_count()
     Crashes(1, 10)(place_and_tell, all_told_are_there)
-    failure(Crashes(1, 200), tell_and_place, all_told_are_there)
+    failure(Crashes(1, 60), tell_and_place, all_told_are_there)
     assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == threads
 
