@@ -43,7 +43,9 @@ CHECKPOINTS: list[Step] = [
     ["ack", 0, 1],
     *([["add", 1, 3000]] * 3),
 ]
-EFFORT = Effort(drawn=4, exhaustive=8, double=0.01, killed=0, double_drawn=2)
+# Enough for each mutant that names these tests (tests/mutants/of_crash.py).
+MOST = Effort(drawn=4, exhaustive=8, double=0.01, killed=0, double_drawn=2)
+EFFORT = Effort(drawn=2, exhaustive=4, double=0.01, killed=0, double_drawn=2)
 KILLED = Effort(drawn=1, exhaustive=0, double=0, killed=1, double_drawn=2)
 
 
@@ -58,22 +60,22 @@ def explored(
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_store_keeps_its_promises_around_a_sync(policy: str) -> None:
-    report = explored(Memory(), policy, AROUND_A_SYNC)
+    report = explored(Memory(), policy, AROUND_A_SYNC, MOST)
     assert [finding.words for finding in report.findings] == []
     counts = report.of(STORE)
     assert counts.there > counts.tried > counts.distinct > 50
     assert counts.faults == 0
 
 
-@pytest.mark.parametrize("policy", ["no", pytest.param("always", marks=pytest.mark.slow)])
-def test_checkpoint_segments_and_names_lose_power_together(policy: str, tmp_path: Path) -> None:
-    report = explored(Files(tmp_path), policy, CHECKPOINTS, EFFORT._replace(drawn=2))
+@pytest.mark.slow
+def test_checkpoint_segments_and_names_lose_power_together(tmp_path: Path) -> None:
+    report = explored(Files(tmp_path), "no", CHECKPOINTS, EFFORT)
     assert [finding.words for finding in report.findings] == []
     assert report.of(STORE).distinct > 50
 
 
 def test_a_recovery_loses_power_too() -> None:
-    report = explored(Memory(), "no", AROUND_A_SYNC, EFFORT._replace(drawn=2, double=0.1))
+    report = explored(Memory(), "no", AROUND_A_SYNC, EFFORT._replace(drawn=1, double=0.5))
     assert [finding.words for finding in report.findings] == []
     assert report.of(DOUBLE).distinct > 20
 
@@ -101,6 +103,7 @@ def test_a_tail_that_is_served_before_it_was_fsynced_is_found(
     assert {finding.layer for finding in report.findings} == {DOUBLE}
 
 
+@pytest.mark.slow
 def test_lmdb_without_syncs_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """LMDB's own writes and syncs are in the trace: a checkpoint that is not on the disk has released its log."""
 
@@ -113,7 +116,7 @@ def test_lmdb_without_syncs_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     with monkeypatch.context() as patch:
         patch.setattr(environment, "_open_lmdb", without_syncs)
         steps = [*CHECKPOINTS, ["checkpoint"]]
-        report = explored(Files(tmp_path), "always", steps, EFFORT._replace(double=0))
+        report = explored(Files(tmp_path), "always", steps, Effort(2, 0, 0, 0, 0))
     assert report.findings
 
 

@@ -58,6 +58,7 @@ def rotter(tmp_path: Path) -> Iterator[Callable[[int], Rotter]]:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_damage_is_never_silent(trace: Trace, rotter: Callable[[int], Rotter]) -> None:
     found = rotter(20)
     found.rot(trace, len(trace.operations))
@@ -132,7 +133,7 @@ def test_every_kind_of_damage_is_drawn_and_can_be_made_again(trace: Trace) -> No
     damages = Damages(trace, cut.image(cut.whole), time)
     rng = random.Random(1)
     seen = set()
-    for _ in range(150):
+    for _ in range(80):
         damage, image = damages.draw(rng)
         seen.add(damage.kind)
         assert image != damages.image

@@ -37,10 +37,11 @@ def test_small_workloads_are_all_sequences_around_a_sync() -> None:
     assert len(shapes) == sum((n + 1) * twelve**n for n in range(1, SMALL_MAX + 1))
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_task_is_several_lives_of_a_long_workload_or_a_small_one(
-    number: int, tmp_path: Path
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(running, "LONG_STEPS", 6)
     report = do(Task(STORE, "no", "s", number, False), tmp_path)
     assert report.findings == []
     assert report.of(STORE).distinct > 10

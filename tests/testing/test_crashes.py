@@ -52,9 +52,9 @@ def failure(crash: Crashes, *programs: Any, **options: Any) -> str:
 
 
 def test_a_program_that_is_right() -> None:
-    crashes = Crashes(1, 30)
+    crashes = Crashes(1, 20)
     crashes(place_and_tell, all_told_are_there)
-    assert crashes.there > crashes.tried >= 30
+    assert crashes.there > crashes.tried >= 20
 
 
 @pytest.mark.parametrize("kind", ["kill", "power"])
@@ -89,7 +89,7 @@ def test_a_check_that_tells_before_it_works_is_found_by_a_second_crash(
     text = failure(Crashes(1, 500), place_and_tell, after, crashes=("kill",))
     assert "then the check runs, and the process is killed after" in text
     assert line_of(after, "told(7)") in text
-    Crashes(1, 10)(place_and_tell, after, crashes=("kill",), double=False)
+    Crashes(1, 5)(place_and_tell, after, crashes=("kill",), double=False)
 
 
 def test_a_check_that_fails_without_any_crash() -> None:
@@ -128,7 +128,7 @@ def test_threads_and_a_queue() -> None:
     def after(db: tidelog.Store, told: Told) -> None:
         assert len(db.queue("jobs")) >= told.count
 
-    Crashes(1, 20)(life, after)
+    Crashes(1, 8)(life, after)
 
 
 def test_coroutines() -> None:
@@ -145,7 +145,7 @@ def test_coroutines() -> None:
         told(0)  # the mistake
         await db.xadd("orders", {"n": 0})
 
-    Crashes(1, 20)(life, after)
+    Crashes(1, 8)(life, after)
     assert line_of(hasty, "# the mistake") in failure(Crashes(1, 100), hasty, after)
 
 
@@ -156,7 +156,7 @@ def test_a_checkpoint_in_the_life() -> None:
         db.xadd("orders", {"n": 3})
         told(3)
 
-    Crashes(1, 20)(life, all_told_are_there)
+    Crashes(1, 8)(life, all_told_are_there)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_bad_arguments(options: dict[str, Any], words: str) -> None:
 def test_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tidelog.testing.crashes.TMPFS", str(tmp_path))
     threads = threading.active_count()
-    Crashes(1, 10)(place_and_tell, all_told_are_there)
+    Crashes(1, 5)(place_and_tell, all_told_are_there)
     failure(Crashes(1, 60), tell_and_place, all_told_are_there)
     assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == threads

@@ -31,6 +31,7 @@ def crash(*args: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_planted_fault_is_found_kept_and_replayed(tmp_path: Path) -> None:
     (mutant,) = [each for each in MUTANTS if each.name == "crash/log-no-fdatasync"]
     change = {"file": mutant.file, "anchor": mutant.anchor, "replacement": mutant.replacement}
