@@ -59,6 +59,8 @@ class Files:
     def lay(self, tree: Tree) -> tuple[Disk, Path]:
         self.clear()
         self._number += 1
+        # A disk remembers the directories that it guards, and compares each path with all of them.
+        self._disk = RealDisk()
         root = self._root
         self._disk.mkdir(root)
         lay(self._disk, root, tree)
