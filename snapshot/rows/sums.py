@@ -113,6 +113,7 @@ def sums_in(meta: bytes | None) -> bytes | None:
     try:
         fields: Any = msgpack.unpackb(meta or b"", strict_map_key=False)
         packed = fields.get("sums")
-    except (ValueError, AttributeError, msgpack.UnpackException):
+    except (ValueError, TypeError, AttributeError, msgpack.UnpackException):
+        # A TypeError says that a flipped bit has made the key of a map a list.
         return None
     return packed if isinstance(packed, bytes) and len(packed) == _PACKED.size else None
