@@ -113,17 +113,18 @@ class _Sufferer:
             self._tell(error)
             return False
         life = Life(db, self.scene.policy, lambda *counts: None, self.units, predicts=True)
+        whole = self._take(life, steps)
         try:
-            return self._take(life, steps)
-        finally:
-            try:
-                db.close()
-                if life.unknown is None and self.injector.struck is None:
-                    life.fsynced = life.written = len(life.units)
-            except Exception as error:
-                self._tell(error)
-            self.units, self.unknown = life.units, life.unknown
-            self.fsynced, self.written = life.fsynced, life.written
+            db.close()
+            if life.unknown is None and self.injector.struck is None:
+                life.fsynced = life.written = len(life.units)
+        except Exception as error:
+            # If the last sync failed, units that were only written may be gone. A failed checkpoint takes none.
+            self._tell(error)
+            whole = whole and isinstance(error, CheckpointFailed)
+        self.units, self.unknown = life.units, life.unknown
+        self.fsynced, self.written = life.fsynced, life.written
+        return whole
 
     def _take(self, life: Life, steps: list[Step]) -> bool:
         for step in steps:
