@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tidelog.aof.reading import reader
 from tidelog.crash import report as reports
-from tidelog.crash.damage import KINDS, Damage, Damages, damaged_in
+from tidelog.crash.damage import KINDS, PROOF, Damage, Damages, damaged_in
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.forked import Died
 from tidelog.crash.oracle import Contents, Fault, Kind, Oracle
-from tidelog.crash.rot import ROT, Answers, Effort, Rotter, deletion, judge
+from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, deletion, judge
 from tidelog.crash.served import Files
 from tidelog.crash.shrink import shrink, tried_again
-from tidelog.crash.states import cut_at
+from tidelog.crash.states import SECTOR, cut_at
 from tidelog.crash.trace import Promised, Trace, Tree, unpack
 from tidelog.crash.workloads import Step, record
 from tidelog.disk.real import RealDisk
@@ -125,6 +126,50 @@ def test_rows_whose_checksum_is_not_looked_at_are_found(
     rotten.rot(trace, len(trace.operations))
     (finding,) = rotten.report.findings
     assert finding.damage is not None and finding.damage.path.endswith("data.mdb")
+
+
+def test_half_of_an_exchange_with_durable_costs_nothing_without_an_error(tmp_path: Path) -> None:
+    """A sector of DURABLE exchanged with one of the log is two faults: the proof is gone, and what it proves.
+
+    No store can tell that from a torn tail, so the bench does not draw it. Each of the two alone is told or harmless.
+    """
+    (tmp_path / "recorded").mkdir()
+    steps: list[Step] = [["add", 0, 300], ["set", 0, 600], ["add", 0, 700], ["set", 0, 20]]
+    trace = record(Files(tmp_path / "recorded"), "always", steps, {"seed": "1"})
+    # The process is killed after the last step, so nothing but DURABLE proves the last frame.
+    time = next(n for n, each in enumerate(trace.operations) if each == Promised(4, 4, 4))
+    cut = cut_at(trace, time + 1)
+    image = cut.image(cut.whole)
+    log, proof = image[LOG], image[PROOF]
+    assert log is not None and proof is not None
+
+    def sectors(content: bytes) -> list[int]:
+        found = range(0, len(content), SECTOR)
+        return [at for at in found if content[at : at + SECTOR].strip(b"\0")]
+
+    def exchanged(path: str, at: int, sector: bytes) -> Tree:
+        content = image[path] or b""
+        return {**image, path: content[:at] + sector + content[at + SECTOR :]}
+
+    examiner = Examiner(tmp_path)
+    outcomes = set()
+    try:
+        for ours, theirs in product(sectors(proof), sectors(log)):
+            slot, frames = proof[ours : ours + SECTOR], log[theirs : theirs + SECTOR]
+            for path, rotten in (
+                (PROOF, exchanged(PROOF, ours, frames)),
+                (LOG, exchanged(LOG, theirs, slot)),
+            ):
+                answers = examiner.ask(Question(rotten, ""))
+                assert judge(Oracle(trace.units), cut.promised, answers, None) is None, (
+                    path,
+                    theirs,
+                )
+                assert isinstance(answers, Answers)
+                outcomes.add((path, bool(answers.told)))
+    finally:
+        examiner.close()
+    assert outcomes == {(PROOF, False), (LOG, True)}
 
 
 def test_every_kind_of_damage_is_drawn_and_can_be_made_again(trace: Trace) -> None:
