@@ -132,7 +132,8 @@ def deletion(before: Tree, after: Tree, opened: bool) -> str:
     ]
     for path, content in before.items():
         now = after.get(path)
-        if not content or now == content or path.endswith(FREE):
+        # A file of zeros holds no data. A blank data.mdb is made anew, as after a power cut during its creation.
+        if not content or not content.strip(b"\0") or now == content or path.endswith(FREE):
             continue
         if not opened:
             return f"the open failed, and {'changed' if path in after else 'removed'} {path}"

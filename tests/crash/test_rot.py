@@ -187,7 +187,14 @@ def test_every_kind_of_damage_is_drawn_and_can_be_made_again(trace: Trace) -> No
     assert seen == set(KINDS)
 
 
-BEFORE: Tree = {"store": None, "store/STORE": b"s", LOG: b"one two\0\0", "store/LOCK": b"1"}
+BLANK = "store/checkpoint/data.mdb"
+BEFORE: Tree = {
+    "store": None,
+    BLANK: bytes(8192),
+    "store/STORE": b"s",
+    LOG: b"one two\0\0",
+    "store/LOCK": b"1",
+}
 
 
 @pytest.mark.parametrize(
@@ -195,6 +202,7 @@ BEFORE: Tree = {"store": None, "store/STORE": b"s", LOG: b"one two\0\0", "store/
     [
         (BEFORE | {"store/LOCK": b"2"}, False, ""),
         (BEFORE | {LOG: b"one two\0\0three"}, True, ""),
+        (BEFORE | {BLANK: b"made anew"}, True, ""),
         (BEFORE | {LOG: b"one"}, False, "the open failed, and changed"),
         (BEFORE | {LOG: b"one"}, True, f"{LOG} was changed"),
         (BEFORE | {LOG: b"one", "store/quarantine/1": b" two"}, True, ""),
