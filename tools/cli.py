@@ -35,6 +35,8 @@ TOP = {
                  "Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "state":    ("tidelog.tools.state", "Show streams, groups and pending entries as of any moment."),
+    "why":      ("tidelog.tools.why",
+                 "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "replica":  ("tidelog.tools.replica.group", "Inspect leaders and their followers."),

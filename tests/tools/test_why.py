@@ -1,0 +1,327 @@
+"""tidelog why: the life of every message of random histories, against a ledger that knows nothing of the log."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import T0, Made
+
+import tidelog
+from tidelog.tools import exits
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.why import story
+
+Told = tuple[str, str, int]  # kind, a part of the text, LSN of the unit's end
+
+
+def test_output(run: Run, made: Made) -> None:
+    expect("why.txt", run("why", made.root, "orders", f"{T0 + 1}-0").out, made.root)
+    expect("why-trimmed.txt", run("why", made.root, "lines", f"{T0 + 3000}-0").out, made.root)
+
+
+def test_json(run: Run, made: Made) -> None:
+    expect("why.json", run("why", made.root, "orders", f"{T0 + 1}-0", "--json").out, made.root)
+
+
+def test_an_id_that_nothing_knows(run: Run, made: Made) -> None:
+    done = run("why", made.root, "orders", f"{T0 + 3}-0")
+    assert (done.code, done.out) == (exits.NOT_A_STORE, "")
+    assert done.err == (
+        f"tidelog: the whole log knows no entry {T0 + 3}-0 of 'orders'; the nearest IDs there now: "
+        f"{T0 + 1}-0, {T0 + 2}-0\n"
+    )
+
+
+def test_an_id_that_is_none(run: Run, made: Made) -> None:
+    assert run("why", made.root, "orders", "yesterday").code == exits.USAGE
+
+
+def test_a_job_in_the_words_of_the_queue(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    with tidelog.open(root) as db:
+        queue = db.queue("mails", max_deliveries=2)
+        other = db.queue("sent")
+        first = queue.put({"to": "anna"})
+        for _ in range(2):
+            job = queue.get("w", block=60)
+            assert job is not None and job.id == first
+            job.nack(RuntimeError("no such address"), delay=0)
+        second = queue.put({"to": "ben"})
+        job = queue.get("w", block=60)
+        assert job is not None and job.id == second
+        job.done_and(other.new({"mail": 2}))
+        assert queue.dead.redrive() == 1
+        new = queue.peek()[0].id
+    kinds = [
+        json.loads(line) for line in run("why", root, "mails", first, "--json").out.splitlines()
+    ]
+    assert [row["event"] for row in kinds if row["event"] != "paused"] == [
+        *(
+            "added",
+            "delivered",
+            "failed",
+            "nacked",
+            "delivered",
+            "failed",
+            "dead",
+            "acked",
+            "redriven",
+        ),
+    ]
+    text = run("why", root, "mails", first).out
+    assert "put by XADD" in text and "RuntimeError: no such address" in text
+    assert f"redriven as {new}" in text
+    assert "XADD sent" in run("why", root, "mails", second).out
+    assert f"redriven from the dead job {first}" in run("why", root, "mails", new).out
+
+
+# --- the ledger
+
+
+class Stream:
+    """A stream as the commands' replies tell of it: its entries, its pending entries, and what happened to each ID."""
+
+    def __init__(self, places: list[str]) -> None:
+        self.places = places
+        self.ids: list[str] = []
+        self.pending: dict[str, dict[str, tuple[str, int]]] = {}
+        self.told: dict[str, list[Told]] = {}
+        self.begun: dict[str, int] = {}  # how many places came before the entry did
+
+    def was_at(self, key: str, entry: str) -> bool:
+        """Whether the stream was at the key since it had the entry."""
+        return entry in self.told and key in self.places[self.begun[entry] :]
+
+
+class Ledger:
+    """Random commands to a store, and what they did according to their replies."""
+
+    def __init__(self, seed: int) -> None:
+        self.pick = random.Random(seed)
+        self.here: dict[str, Stream] = {}
+        self.all: list[Stream] = []
+        self.next = 1
+        self.lsn = 0
+        self.waiting: list[tuple[Stream, str, str, str]] = []
+
+    def tell(self, stream: Stream, entry: str, kind: str, text: str = "") -> None:
+        self.waiting.append((stream, entry, kind, text))
+
+    def settle(self, db: Any) -> None:
+        """The LSN is known when the command has run."""
+        self.lsn = int(db.info()["next_lsn"]) - 1
+        for stream, entry, kind, text in self.waiting:
+            stream.told.setdefault(entry, []).append((kind, text, self.lsn))
+            stream.begun.setdefault(entry, len(stream.places) - 1)
+        self.waiting.clear()
+
+    def step(self, db: Any) -> None:
+        key = self.pick.choice("ab")
+        if key not in self.here:
+            db.xgroup_create(key, "g", id="0", mkstream=True)
+            db.xgroup_create(key, "h", id="0")
+            stream = Stream([key])
+            stream.pending = {"g": {}, "h": {}}
+            self.here[key] = stream
+            self.all.append(stream)
+        self.act(db, key, self.here[key])
+        self.settle(db)
+
+    def concerned(self, stream: Stream) -> set[str]:
+        return set(stream.ids).union(*stream.pending.values())
+
+    def act(self, db: Any, key: str, stream: Stream) -> None:
+        pick = self.pick
+        group = pick.choice("gh")
+        held = stream.pending[group]
+        consumer = pick.choice("xyz")
+        some = pick.choice(sorted(held)) if held else None
+        match pick.randrange(22):
+            case 0 | 1 | 2 | 3 | 4:
+                entry = f"{self.next}-1"
+                self.next += 1
+                db.xadd(key, {"n": pick.random()}, id=entry)
+                stream.ids.append(entry)
+                self.tell(stream, entry, "added")
+            case 5 | 6:
+                first = self.next
+                count = pick.randrange(1, 150)
+                made = db.xadd_many(key, [{"n": n} for n in range(count)])
+                self.next = max(self.next, int(made[-1].partition(b"-")[0]) + 1)
+                assert first <= self.next
+                for entry in made:
+                    stream.ids.append(entry.decode())
+                    self.tell(stream, entry.decode(), "added")
+            case 7 | 8 | 9 | 10:
+                for _, entries in db.xreadgroup(
+                    group, consumer, {key: ">"}, count=pick.randrange(1, 40)
+                ):
+                    for entry, _ in entries:
+                        held[entry.decode()] = consumer, 1
+                        text = f"to {consumer} of group {group}, delivery 1"
+                        self.tell(stream, entry.decode(), "delivered", text)
+            case 11 | 12 if some:
+                assert db.xack(key, group, some) == 1
+                self.tell(stream, some, "acked", f"group {group}")
+                del held[some]
+            case 13 if some:
+                owner, count = held[some]
+                if db.xclaim(key, group, consumer, 0, [some], justid=False):
+                    kind = "delivered" if not owner else "claimed"
+                    held[some] = consumer, count + 1
+                    text = f"to {consumer} of group {group}, delivery {count + 1}"
+                    self.tell(stream, some, kind, text)
+                else:  # the entry is gone, so XCLAIM removes it
+                    self.tell(stream, some, "acked", f"group {group}")
+                    del held[some]
+            case 14 if some:
+                db.execute_command("XNACK", key, group, "FAIL", "IDS", 1, some)
+                held[some] = "", held[some][1]
+                self.tell(stream, some, "nacked", f"group {group}")
+            case 15 if stream.ids:
+                entry = pick.choice(stream.ids)
+                assert db.xdel(key, entry) == 1
+                stream.ids.remove(entry)
+                self.tell(stream, entry, "deleted")
+            case 16:
+                length = pick.randrange(60)
+                db.xtrim(key, maxlen=length, approximate=False)
+                gone = stream.ids[: max(0, len(stream.ids) - length)]
+                del stream.ids[: len(gone)]
+                for entry in gone:
+                    self.tell(stream, entry, "trimmed")
+            case 17:
+                target = "b" if key == "a" else "a"
+                self.overwrite(target)
+                db.rename(key, target)
+                self.here[target] = self.here.pop(key)
+                stream.places.append(target)
+                for entry in self.concerned(stream):
+                    self.tell(stream, entry, "moved", f"renamed to {target}")
+            case 18:
+                target = "b" if key == "a" else "a"
+                self.overwrite(target)
+                db.copy(key, target, replace=True)
+                self.copied(stream, target)
+            case 19 if pick.random() < 0.3:
+                self.overwrite(key)
+                db.delete(key)
+            case 20 if pick.random() < 0.2:
+                db.swapdb(0, 5)
+                db.swapdb(5, 0)
+                for name, other in self.here.items():
+                    for entry in self.concerned(other):
+                        self.tell(other, entry, "moved", "to database 5")
+                        self.tell(other, entry, "moved", "to database 0")
+                    other.places.append(name)
+            case 21 if held:
+                db.xgroup_delconsumer(key, group, consumer)
+                for entry, (owner, _) in list(held.items()):
+                    if owner == consumer:
+                        self.tell(stream, entry, "dropped", f"consumer {consumer}")
+                        del held[entry]
+            case _:
+                pass
+
+    def overwrite(self, key: str) -> None:
+        stream = self.here.pop(key, None)
+        if stream is not None:
+            for entry in self.concerned(stream):
+                self.tell(stream, entry, "gone")
+
+    def copied(self, source: Stream, key: str) -> None:
+        stream = self.here[key] = Stream([key])
+        self.all.append(stream)
+        stream.ids = list(source.ids)
+        stream.pending = {name: dict(held) for name, held in source.pending.items()}
+        for entry in self.concerned(source):
+            stream.told[entry] = list(source.told.get(entry, []))
+            self.tell(stream, entry, "copied")
+
+
+def history(root: Path, seed: int, *, release: bool) -> Ledger:
+    """A store of three lives, and its ledger."""
+    ledger = Ledger(seed)
+    for life in range(3):
+        retain = 0 if release and life else 1 << 40
+        with tidelog.open(root, fsync="no", save=(), checkpoint_bytes=0, retain_bytes=retain) as db:
+            for step in range(30):
+                ledger.step(db)
+                if step == 10:
+                    db.checkpoint()
+    return ledger
+
+
+def wrong(root: Path, ledger: Ledger, most: int | None = None) -> tuple[int, list[str]]:
+    """(number of messages, what `why` tells otherwise than the ledger) of all messages or `most` of them."""
+    files = LogFiles(root)
+    messages = sorted({entry for stream in ledger.all for entry in stream.told})
+    if most is not None:
+        messages = ledger.pick.sample(messages, min(most, len(messages)))
+    differences = []
+    for entry in messages:
+        ms, _, seq = entry.partition("-")
+        keys = [key for key in "ab" if any(stream.was_at(key, entry) for stream in ledger.all)]
+        key = ledger.pick.choice(keys)
+        found = story(files, key.encode(), int(ms) << 64 | int(seq))
+        begun = found.base.start.lsn
+        expected = [
+            [told for told in stream.told[entry] if told[2] > begun]
+            for stream in ledger.all
+            if stream.was_at(key, entry)
+        ]
+        told = [
+            [(event.kind, event.text, event.lsn) for event in life.story() if event.lsn > begun]
+            for life in found.lives
+        ]
+        if not same([each for each in expected if each], [each for each in told if each]):
+            differences.append(f"{key} {entry}: expected {expected}, told {told}")
+    return len(messages), differences
+
+
+def same(expected: list[list[Told]], told: list[list[Told]]) -> bool:
+    if len(expected) != len(told):
+        return False
+    left = list(told)
+    for life in expected:
+        hit = next((each for each in left if agrees(life, each)), None)
+        if hit is None:
+            return False
+        left.remove(hit)
+    return True
+
+
+def agrees(expected: list[Told], told: list[Told]) -> bool:
+    return len(expected) == len(told) and all(
+        kind == found[0] and text in found[1] and found[2] <= lsn
+        for (kind, text, lsn), found in zip(expected, told, strict=True)
+    )
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_a_short_history_against_the_ledger(tmp_path: Path, release: bool) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    root = tmp_path / "db"
+    ledger = history(root, seed, release=release)
+    count, differences = wrong(root, ledger, 30)
+    assert count and not differences, differences[:3]
+
+
+@pytest.mark.slow
+def test_two_thousand_messages_against_the_ledger(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    total = number = 0
+    while total < 2000:
+        root = tmp_path / str(number)
+        ledger = history(root, seed + number, release=number % 3 == 0)
+        count, differences = wrong(root, ledger)
+        assert not differences, (number, differences[:3])
+        total += count
+        number += 1

@@ -1,0 +1,224 @@
+"""`tidelog why`: the life of one entry, from the log: added, delivered, claimed, acknowledged, trimmed, deleted.
+
+The log is replayed in memory from the oldest base that it continues, since a trim does not name what it removes: only
+a state knows. For a job of a queue the records of the queue's helper streams are told in the queue's own words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from tidelog.aof import durable
+from tidelog.aof.reading.reader import Scan, records_of
+from tidelog.aof.start import beginning
+from tidelog.engine.effects.as_commands import commands
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.ids import MAX, parse
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams import reading
+from tidelog.engine.streams.stream import Stream
+from tidelog.tools import console, exits, names
+from tidelog.tools.bases import Base, bases, state_of
+from tidelog.tools.failed import Failed
+from tidelog.tools.life import Event, Life, Watch
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.moment import first_lsn
+from tidelog.tools.text import argument, command_line, examples, time_text
+
+VERSION: Final = 1
+UNIT_SHOWN: Final = 5  # commands of a unit
+COMMAND_CHARS: Final = 160
+NEAREST: Final = 3
+
+
+class Unknown(Failed):
+    """Nothing knows the ID."""
+
+    exit_code = exits.NOT_A_STORE
+
+
+class Unit(NamedTuple):
+    """The unit of an event: its LSNs and its commands."""
+
+    first: int
+    last: int
+    commands: list[str]
+
+
+class Found(NamedTuple):
+    """The lives of the entry in the streams that were at the key, and where the replay began.
+
+    units     of the events, by LSN
+    nearest   IDs of the key's stream that are near, if there is no life
+    """
+
+    base: Base
+    lives: list[Life]
+    notes: list[Event]
+    units: dict[int, Unit]
+    nearest: list[bytes]
+
+
+@click.command(
+    help="Tell the life of one entry or job: added, delivered, acknowledged, trimmed.",
+    epilog=examples(
+        "tidelog why orders-data orders 1700000000001-0",
+        "tidelog why orders-data mails 1700003664000-0 --json | jq -r .text",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("key", shell_complete=names.queues)
+@click.argument("entry_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and event.")
+def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
+    try:
+        wanted = parse(entry_id.encode())
+    except CommandError:
+        raise click.BadParameter(
+            f"{entry_id!r} is no ID; give 1700000000001-0", param_hint="ID"
+        ) from None
+    name = key.encode("utf-8", "surrogateescape")
+    files = LogFiles(path, snapshots=True)
+    found = story(files, name, wanted)
+    if not found.lives:
+        raise Unknown(refusal(key, entry_id, found))
+    for number, life in enumerate(found.lives):
+        events = sorted(
+            [*life.story(), *(found.notes if not number else [])], key=lambda ev: ev.lsn
+        )
+        before: int | None = None
+        shown: Unit | None = None
+        if len(found.lives) > 1 and not as_json:
+            click.echo(
+                f"in the stream that was at {' and '.join(map(place_text, dict.fromkeys(life.places)))}:"
+            )
+        for event in events:
+            unit = found.units.get(event.lsn)
+            passed = None if before is None else event.now - before
+            before = event.now
+            if as_json:
+                click.echo(json.dumps(as_object(event, unit, passed, number)))
+            else:
+                click.echo(as_text(event, unit, passed, again=unit == shown), nl=False)
+                shown = unit
+
+
+def story(files: LogFiles, key: bytes, wanted: int) -> Found:
+    """Replay the log and watch the entry. Raises Unknown without a base; Damage, CorruptBlock, OSError."""
+    first = first_lsn(files)
+    usable = [base for base in bases(files) if base.start.lsn + 1 >= first]
+    if not usable:
+        raise Unknown("neither a checkpoint nor a snapshot is there that the log continues")
+    base = usable[0]
+    units: dict[int, Unit] = {}
+    with state_of(files, base) as (state, start):
+        watch = Watch(state, wanted, key)
+        if base.folder is not None:
+            watch.begin(base.name, start.lsn, start.now)
+        if files.snapshot is None:
+            with console.progress("replaying", files.size(), size=True) as advance:
+                for path_lsn, now, effects in _frames(files, start):
+                    seen = sum(len(life.events) for life in watch.lives) + len(watch.notes)
+                    watch.run(effects, path_lsn, now)
+                    if sum(len(life.events) for life in watch.lives) + len(watch.notes) != seen:
+                        units.update(_units(effects, path_lsn))
+                    advance(len(effects))
+        lives = [life for life in watch.lives if any(place[1] == key for place in life.places)]
+        return Found(base, lives, watch.notes, units, nearest(state, key, wanted))
+
+
+def _frames(files: LogFiles, start: Any) -> Iterator[tuple[int, int, list[Effect]]]:
+    """(first LSN, time, records) of the frames behind `start`. Raises Damage."""
+    promises = durable.read(files.disk, files.directory, files.uuid)
+    found, at = beginning(files.disk, files.directory, files.uuid, start)
+    for info in found:
+        scan = Scan(files.disk, info, promises, live=True, start=at)
+        at = None
+        for frame in scan.frames():
+            yield frame.lsn, frame.now, records_of(info.path, frame)
+        error = scan.error()
+        if error is not None:
+            raise error
+
+
+def _units(effects: list[Effect], lsn: int) -> Iterator[tuple[int, Unit]]:
+    """(LSN, unit) of every record of a frame."""
+    begun = lsn
+    lines: list[str] = []
+    for at, effect in enumerate(effects, lsn):
+        made = commands(effect) if len(lines) < UNIT_SHOWN else []
+        lines += [_short(command_line(line)) for line in made[: UNIT_SHOWN - len(lines)]]
+        if effect[0] & END:
+            unit = Unit(begun, at, lines)
+            for each in range(begun, at + 1):
+                yield each, unit
+            begun, lines = at + 1, []
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "..."
+
+
+def nearest(state: State, key: bytes, wanted: int) -> list[bytes]:
+    """The IDs of the key's stream that are next to the wanted one."""
+    found: list[int] = []
+    for database in state.databases:
+        stream = database.keys.get(key)
+        if isinstance(stream, Stream):
+            before = reading.between(stream, 0, wanted, NEAREST, reverse=True)
+            behind = reading.between(stream, wanted, MAX, NEAREST)
+            found += [*before.ids(), *behind.ids()]
+    found.sort(key=lambda entry_id: abs(entry_id - wanted))
+    return [b"%d-%d" % (each >> 64, each & (1 << 64) - 1) for each in sorted(found[:NEAREST])]
+
+
+def refusal(key: str, entry_id: str, found: Found) -> str:
+    known = (
+        "the whole log" if not found.base.start.lsn else f"{found.base.name} and the log behind it"
+    )
+    near = b", ".join(found.nearest).decode()
+    behind = f"; the nearest IDs there now: {near}" if near else ""
+    return f"{known} knows no entry {entry_id} of {key!r}{behind}"
+
+
+def as_object(event: Event, unit: Unit | None, passed: int | None, life: int) -> dict[str, Any]:
+    return {
+        "v": VERSION,
+        "event": event.kind,
+        "text": event.text,
+        "lsn": event.lsn,
+        "time_ms": event.now,
+        "after_ms": passed,
+        "stream": life,
+        "unit": None if unit is None else {"first": unit.first, "last": unit.last},
+        "commands": [] if unit is None else unit.commands,
+    }
+
+
+def as_text(event: Event, unit: Unit | None, passed: int | None, *, again: bool = False) -> str:
+    """The line of an event; below it the commands of its unit if there are several, unless they were shown `again`."""
+    since = "" if passed is None else f"+{span_text(passed)}"
+    lines = [f"{event.lsn:>8}  {time_text(event.now)}  {since:>9}  {event.text}"]
+    if unit is not None and unit.first != unit.last:
+        lines[0] += f" (unit LSN {unit.first} to {unit.last})"
+        if not again:
+            lines += [f"{'':>8}    {line}" for line in unit.commands]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def span_text(ms: int) -> str:
+    """A span of time in the largest unit in which it is at least 1."""
+    for size, name in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")):
+        if ms >= size:
+            return f"{ms / size:.1f}{name}"
+    return f"{ms}ms"
+
+
+def place_text(place: tuple[int, bytes]) -> str:
+    return (f"[{place[0]}] " if place[0] else "") + argument(place[1])
