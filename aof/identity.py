@@ -70,7 +70,7 @@ def read(disk: Disk, root: Path) -> bytes:
     """The uuid of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
 
     A directory with segments but no valid STORE is a damaged store, which can be repaired. Exception: after an
-    unfinished restore it is not a store.
+    unfinished restore or import it is not a store.
     """
     path = root / NAME
     try:
@@ -91,8 +91,8 @@ def read(disk: Disk, root: Path) -> bytes:
         if disk.exists(root / RESTORING):
             raise NotAStore(
                 root,
-                "it contains an unfinished restore",
-                "Restore the snapshot into it again, or delete the directory",
+                "it contains an unfinished restore or import",
+                "Run the same command again, or delete the directory",
             ) from None
         if _has_segments(disk, root):
             raise DamagedFile(

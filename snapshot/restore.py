@@ -267,6 +267,42 @@ def install(
 
     Raises SnapshotDamaged, SnapshotRefused, OSError, and whatever `settle` raises.
     """
+
+    def fill(folder: Path) -> tuple[Start, int, bool]:
+        _copy(disk, snapshot, folder / DATA, progress)
+        return settle(folder)
+
+    maker = Maker("restore", "Restore into it again", snapshot.place.name, tidy=False)
+    return make(disk, maker, snapshot.manifest.uuid, target, fill, created_ms)
+
+
+class Maker(NamedTuple):
+    """The command that makes a store.
+
+    name, again, source   for the file RESTORING: its name, the advice after a cut, and where the data comes from
+    tidy                  whether to remove what was made if it fails; otherwise it stays until the next attempt
+    """
+
+    name: str
+    again: str
+    source: str
+    tidy: bool
+
+
+def make(
+    disk: Disk,
+    maker: Maker,
+    uuid: bytes,
+    target: Path,
+    fill: Callable[[Path], tuple[Start, int, bool]],
+    created_ms: int,
+) -> Restored:
+    """Make a store in `target` around a checkpoint that `fill(folder)` puts into its folder: steps 2, 5 and 6.
+
+    `fill` returns where the log continues, the number of records taken, and whether a bound ended it. Raises
+    SnapshotRefused, OSError, and whatever `fill` raises; then the directory is not a store, and the same call starts
+    over.
+    """
     recipe.make_directory(disk, target)
     disk.sync_directory(target.parent)
     try:
@@ -278,25 +314,29 @@ def install(
         ) from error
     try:
         check_target(disk, target)  # again, now under the lock
-        _mark(disk, snapshot, target)
+        _mark(disk, maker, target)
         _sweep(disk, target)
         folder = target / CHECKPOINT
         recipe.make_directory(disk, folder)
-        _copy(disk, snapshot, folder / DATA, progress)
         disk.sync_directory(target)
-        start, records, bound = settle(folder)
+        try:
+            start, records, bound = fill(folder)
+        except Exception:
+            if maker.tidy:
+                _undo(disk, target)
+            raise
         disk.sync_directory(folder)
-        create_behind(disk, target, snapshot.manifest.uuid, start, created_ms)
+        create_behind(disk, target, uuid, start, created_ms)
         recipe.remove(disk, target / UNFINISHED)
     finally:
         lock.close()
-    return Restored(target, snapshot.manifest.uuid, start.lsn, start.now, records, bound)
+    return Restored(target, uuid, start.lsn, start.now, records, bound)
 
 
-def _mark(disk: Disk, snapshot: Source, target: Path) -> None:
+def _mark(disk: Disk, maker: Maker, target: Path) -> None:
     text = (
-        f"tidelog restore, not finished\nfrom {snapshot.place.name}\nThis directory is not a store yet. Restore "
-        "into it again, or delete it.\n"
+        f"tidelog {maker.name}, not finished\nfrom {maker.source}\n"
+        f"This directory is not a store yet. {maker.again}, or delete it.\n"
     )
     recipe.publish(disk, target / UNFINISHED, text.encode("utf-8", "surrogateescape"))
 
@@ -308,6 +348,15 @@ def _sweep(disk: Disk, target: Path) -> None:
             for name in disk.listdir(folder):
                 disk.unlink(folder / name)
             disk.sync_directory(folder)
+
+
+def _undo(disk: Disk, target: Path) -> None:
+    """Leave nothing but LOCK, as in a directory that somebody was about to make a store."""
+    _sweep(disk, target)
+    for folder in (target / name for name in _FOLDERS):
+        if disk.exists(folder):
+            disk.rmdir(folder)
+    recipe.remove(disk, target / UNFINISHED)
 
 
 def _copy(disk: Disk, snapshot: Source, target: Path, progress: Progress) -> None:

@@ -33,6 +33,8 @@ TOP = {
     "snapshot": ("tidelog.tools.snapshot.group", "Make, check, restore and delete snapshots of a store."),
     "export":   ("tidelog.tools.export",
                  "Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export."),
+    "import":   ("tidelog.tools.importing.command", "Make a store of the data of a Redis: an RDB file."),
+    "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis, and read one into a store."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "state":    ("tidelog.tools.state", "Show streams, groups and pending entries as of any moment."),
     "why":      ("tidelog.tools.why",

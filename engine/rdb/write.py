@@ -188,7 +188,8 @@ class StreamForm:
         if self._kind >= SEVEN_TWO:
             head += _TIME(consumer.active_time)
         else:
-            self._lose(Kind.ACTIVE_TIME, consumer.active_time != consumer.seen_time)
+            adopts = not consumer.index
+            self._lose(Kind.ACTIVE_TIME, not adopts and consumer.active_time != consumer.seen_time)
         yield head + length(held)
 
     def _adopting(self, group: Group, consumers: list[Consumer]) -> Iterator[bytes]:

@@ -1,0 +1,1 @@
+"""Import the data of a Redis into a new store."""

@@ -1,0 +1,134 @@
+"""`tidelog import`: make a store of the data of a Redis.
+
+Streams become rows of the new store's checkpoint directly. Commands cannot say all that a stream holds; rows can:
+counters, seen-times, consumers without entries, pending entries of deleted messages, dedup tables. TARGET is a store
+only when all of it is there; after a cut, the same command starts over.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.aof.start import Start
+from tidelog.disk.real import RealDisk
+from tidelog.engine.rdb.errors import RdbError
+from tidelog.engine.rdb.source import Source
+from tidelog.snapshot.filling import Filling
+from tidelog.snapshot.restore import Maker, check_target, make
+from tidelog.tools.importing.errors import of_rdb
+from tidelog.tools.importing.filters import Filter, filter_of
+from tidelog.tools.importing.from_rdb import take_rdb
+from tidelog.tools.importing.keys import Keys
+from tidelog.tools.importing.pieces import pieces_of
+from tidelog.tools.importing.report import Report
+from tidelog.tools.text import examples
+
+Take = Callable[[Keys], None]
+
+
+def options(command: Any) -> Any:
+    """The arguments and options that all imports have."""
+    for each in reversed(
+        (
+            click.argument("target", type=click.Path(path_type=Path, readable=False)),
+            click.argument("source"),
+            click.option(
+                "--db",
+                "dbs",
+                type=click.IntRange(0),
+                multiple=True,
+                help="Only this database; repeatable.",
+            ),
+            click.option(
+                "--key",
+                "globs",
+                multiple=True,
+                metavar="GLOB",
+                help="Only keys that match this Redis glob; repeatable.",
+            ),
+            click.option(
+                "--dry-run",
+                is_flag=True,
+                help="Read all of the source and print what would be imported. TARGET is not touched.",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        )
+    ):
+        command = each(command)
+    return command
+
+
+@click.command(
+    help="Make a store of the data of a Redis: an RDB file.",
+    epilog=examples(
+        "tidelog import orders-data dump.rdb",
+        "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
+        "tidelog import orders-data dump.rdb --dry-run --json",
+    ),
+)
+@options
+def command(
+    target: Path,
+    source: str,
+    dbs: tuple[int, ...],
+    globs: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    run(target, source, from_file(Path(source), filter_of(dbs, globs)), dry_run, as_json)
+
+
+def from_file(path: Path, wanted: Filter) -> Take:
+    """Take the keys of a file."""
+
+    def take(keys: Keys) -> None:
+        with pieces_of(path) as pieces:
+            source = Source(pieces.pull, pieces.size)
+            try:
+                take_rdb(source, keys, wanted)
+                if not source.at_end():
+                    source.damaged("there is more data behind the end of the dump")
+            except RdbError as error:
+                raise of_rdb(str(path), error) from error
+
+    return take
+
+
+def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> None:
+    """Make the store, or only read the source, and print the report."""
+    disk = RealDisk()
+    disk.guard(target)
+    check_target(disk, target)
+    report = Report()
+    now_ms = time.time_ns() // 1_000_000
+    facts: dict[str, Any] = {"path": str(target), "source": source, "dry_run": dry_run}
+    if dry_run:
+        take(Keys(None, report))
+    else:
+        uuid = secrets.token_bytes(16)
+
+        def fill(folder: Path) -> tuple[Start, int, bool]:
+            with Filling(disk, folder, uuid, now_ms) as filling:
+                keys = Keys(filling, report)
+                take(keys)
+                keys.flush()
+                return filling.start, 0, False
+
+        maker = Maker("import", "Import into it again", source, tidy=True)
+        made = make(disk, maker, uuid, target, fill, now_ms)
+        facts |= {"uuid": uuid.hex(), "lsn": made.lsn}
+    if as_json:
+        click.echo(json.dumps(facts | report.facts()))
+        return
+    click.echo(
+        f"{source} contains {report.line()}" if dry_run else f"{target} contains {report.line()}"
+    )
+    for note in report.notes():
+        click.echo(note)

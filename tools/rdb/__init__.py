@@ -1,0 +1,1 @@
+"""Dump files of Redis: written from a store, and read into one."""

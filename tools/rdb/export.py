@@ -1,0 +1,102 @@
+"""`tidelog rdb export`: a store as a dump file, which carries what commands cannot say.
+
+Pending entries of deleted messages, seen-times, entries-read, nodes with deleted entries, the order of released entries
+and the dedup tables all survive, as far as the version of Redis has a place for them. The rest is listed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tidelog.engine.commands.rewrite import Kind, Lost
+from tidelog.engine.rdb.write import RdbTarget, rdb_file
+from tidelog.tools import console
+from tidelog.tools.aof.export import keys_text, new_file
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.rdb.moment import contents_at
+from tidelog.tools.text import columns, examples, json_value, size_text
+
+ADVANCE_BYTES: Final = 1 << 20
+
+# Kinds that a dump file loses in another way than commands do.
+_TOLD: Final = {
+    Kind.ACTIVE_TIME: "consumers whose active-time becomes their seen-time; Redis 7.0 has no active-time",
+}
+
+
+@click.command(
+    help="Write a store as a dump file that Redis loads.",
+    epilog=examples(
+        "tidelog rdb export orders-data dump.rdb",
+        "tidelog rdb export orders-data dump.rdb --target 7.0",
+        "tidelog rdb export orders-data dump.rdb --at-lsn 4711 --json",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    type=click.Choice([target.value for target in RdbTarget]),
+    default=RdbTarget.REDIS_8_8.value,
+    show_default=True,
+    help="Version of the Redis that will load the file; later ones load it too.",
+)
+@click.option(
+    "--at-lsn",
+    type=click.IntRange(0),
+    help="The state after the last unit that ends at or before this LSN.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(path: Path, file: Path, target: str, at_lsn: int | None, as_json: bool) -> None:
+    lost = Lost()
+    nbytes = 0
+    with contents_at(LogFiles(path, snapshots=True), at_lsn) as found, new_file(file) as out:
+        with console.progress("exporting", 0, size=True) as advance:
+            told = 0
+            for piece in rdb_file(found.state, lost, RdbTarget(target)):
+                out.write(piece)
+                nbytes += len(piece)
+                if nbytes - told >= ADVANCE_BYTES:
+                    advance(nbytes - told)
+                    told = nbytes
+        lsn = found.last_lsn
+    if as_json:
+        losses = [
+            {
+                "kind": kind.value,
+                "db": db,
+                "key": json_value(key),
+                "count": count,
+                "what": told_of(kind),
+            }
+            for (kind, db, key), count in lost.counts.items()
+        ]
+        facts = {"path": str(file), "lsn": lsn, "target": target, "bytes": nbytes, "lost": losses}
+        click.echo(json.dumps(facts))
+        return
+    click.echo(
+        f"{file}: everything through LSN {lsn}, {size_text(nbytes)}, for Redis {target} and later"
+    )
+    if lost:
+        click.echo(as_table(lost, target), nl=False, err=True)
+
+
+def told_of(kind: Kind) -> str:
+    """A description of what is lost."""
+    return _TOLD.get(kind, kind.told)
+
+
+def as_table(lost: Lost, target: str) -> str:
+    """The losses, for people: a line per kind, with the keys that lose most."""
+    rows = []
+    for kind in Kind:
+        found = lost.of(kind)
+        if found:
+            rows.append((f"{sum(found.values()):,}", told_of(kind), keys_text(found)))
+    return f"Not exported, because Redis {target} has no place for it:\n" + columns(
+        ("COUNT", "WHAT", "KEYS"), rows, right="COUNT"
+    )
