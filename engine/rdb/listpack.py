@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final
 
 from tidelog.engine.integers import INT64_MAX, read_int64
-from tidelog.engine.streams.columns import EntryRow
+from tidelog.engine.streams.columns import EntryRow, values_of
 
 HEADER: Final = Struct("<IH")
 END: Final = 0xFF
@@ -201,32 +201,52 @@ def _text(element: Element) -> bytes:
 
 def write_node(ids: Sequence[int], rows: Sequence[EntryRow], deleted: int) -> bytes:
     """The listpack of a node; its key is the first ID."""
-    base, seq = ids[0] >> 64, ids[0] & _INT64 - 1
     fields = rows[0][::2]
-    width = len(fields)
     gone = deleted.bit_count()
-    out = [integer(len(ids) - gone), integer(gone), integer(width), *map(text, fields), integer(0)]
-    number = len(out)
-    same = integer(width + 3)
-    for slot, (entry_id, row) in enumerate(zip(ids, rows, strict=True)):
-        flags = deleted >> slot & 1 if deleted else 0
-        out += (
-            _FLAGS[flags | SAME_FIELDS if row[::2] == fields else flags],
-            integer(_wrapped((entry_id >> 64) - base)),
-            integer(_wrapped((entry_id & _INT64 - 1) - seq)),
-        )
-        if row[::2] == fields:
-            out += map(text, row[1::2])
-            out.append(same)
-            number += width + 4
-        else:
-            count = len(row) >> 1
-            out.append(integer(count))
-            out += map(text, row)
-            out.append(integer(2 * count + 4))
-            number += 2 * count + 5
+    out = [integer(len(ids) - gone), integer(gone), integer(len(fields)), *map(text, fields)]
+    out.append(integer(0))
+    values = None if deleted else values_of(rows, fields)
+    if values is None:
+        out += _row_by_row(ids, rows, deleted, fields)
+    else:
+        out += _by_columns(ids, values, len(fields))
     body = b"".join(out)
-    return HEADER.pack(HEADER.size + len(body) + 1, min(number, UNCOUNTED)) + body + b"\xff"
+    return HEADER.pack(HEADER.size + len(body) + 1, min(len(out), UNCOUNTED)) + body + b"\xff"
+
+
+def _deltas(ids: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
+    """The elements of the differences of ms and seq from the first ID."""
+    base, seq = ids[0] >> 64, ids[0] & _INT64 - 1
+    ms = [(entry_id >> 64) - base for entry_id in ids]
+    seqs = [(entry_id & _INT64 - 1) - seq for entry_id in ids]
+    return list(map(integer, map(_wrapped, ms))), list(map(integer, map(_wrapped, seqs)))
+
+
+def _by_columns(ids: Sequence[int], values: Sequence[bytes], width: int) -> list[bytes]:
+    """The elements of entries that have the node's fields, none of them deleted."""
+    count, stride = len(ids), width + 4
+    out = [_FLAGS[SAME_FIELDS]] * (count * stride)
+    out[1::stride], out[2::stride] = _deltas(ids)
+    for place in range(width):
+        out[3 + place :: stride] = map(text, values[place::width])
+    out[stride - 1 :: stride] = [integer(width + 3)] * count
+    return out
+
+
+def _row_by_row(
+    ids: Sequence[int], rows: Sequence[EntryRow], deleted: int, fields: EntryRow
+) -> list[bytes]:
+    """The elements of any entries."""
+    out: list[bytes] = []
+    for slot, (row, ms, seq) in enumerate(zip(rows, *_deltas(ids), strict=True)):
+        flags = deleted >> slot & 1
+        if row[::2] == fields:
+            out += _FLAGS[flags | SAME_FIELDS], ms, seq, *map(text, row[1::2])
+            out.append(integer(len(fields) + 3))
+        else:
+            out += _FLAGS[flags], ms, seq, integer(len(row) >> 1), *map(text, row)
+            out.append(integer(len(row) + 4))
+    return out
 
 
 def _wrapped(value: int) -> int:
@@ -257,12 +277,13 @@ def integer(value: int) -> bytes:
 def text(value: bytes) -> bytes:
     """A string element, or an integer element for a canonical integer, as Redis stores it."""
     length = len(value)
-    if length <= _DIGITS_MAX:
+    if length <= _DIGITS_MAX and (value.isdigit() or value[:1] == b"-"):
         number = read_int64(value)
         if number is not None:
-            return _integer(number)
-    if length < 64:
-        return bytes((0x80 | length,)) + value + bytes((length + 1,))
+            return integer(number) if length <= _CACHED_DIGITS else _integer(number)
+    if length < _SHORT_MAX:
+        head, tail = _SHORT[length]
+        return head + value + tail
     if length < 4096:
         whole = bytes((0xE0 | length >> 8, length & 0xFF)) + value
     else:
@@ -270,6 +291,9 @@ def text(value: bytes) -> bytes:
     return whole + backlen(len(whole))
 
 
+_CACHED_DIGITS: Final = 4  # numbers of so few digits come again and again
+_SHORT_MAX: Final = 64
+_SHORT: Final = [(bytes((0x80 | n,)), bytes((n + 1,))) for n in range(_SHORT_MAX)]
 _BACKLEN_LIMITS: Final = (128, 16383, 2097151, 268435455)
 
 
