@@ -38,7 +38,8 @@ from tests.mutants.site import sitecustomize
 ROOT: Final = Path(__file__).parents[2]
 SITE: Final = Path(__file__).parent / "site"
 LIMIT_S: Final = 120.0
-PYTEST: Final = ("-m", "pytest", "-q", "-x", "--tb=no", "--no-header", "-rfE")
+# Plain assertions: tidelog is a plugin of pytest, so pytest would load its modules by a hook of its own.
+PYTEST: Final = ("-m", "pytest", "-q", "-x", "--tb=no", "--no-header", "-rfE", "--assert=plain")
 FAILED: Final = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 
 

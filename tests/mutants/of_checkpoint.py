@@ -105,10 +105,10 @@ MUTANTS: Final = (
     Mutant(
         "restore/mark-removed-first",
         "snapshot/restore.py",
-        "        create_behind(disk, target, snapshot.manifest.uuid, start, created_ms)\n"
+        "        create_behind(disk, target, uuid, start, created_ms)\n"
         "        recipe.remove(disk, target / UNFINISHED)\n",
         "        recipe.remove(disk, target / UNFINISHED)\n"
-        "        create_behind(disk, target, snapshot.manifest.uuid, start, created_ms)\n",
+        "        create_behind(disk, target, uuid, start, created_ms)\n",
         ("tests/snapshot/portable/test_restore_power_loss.py::test_power_loss_at_every_operation",),
         "A restore that was cut short says so until it is a store.",
     ),

@@ -109,7 +109,7 @@ def test_a_mutant_is_caught_and_one_that_changes_nothing_is_missed(tmp_path: Pat
     assert (found.verdict, found.by) == (Verdict.UNNAMED, caught.by)
     line = "from __future__ import annotations\n"
     other = CRC._replace(
-        name="walk/unloaded", file="snapshot/walk.py", anchor=line, replacement=line + "\n"
+        name="digest/unloaded", file="tools/digest.py", anchor=line, replacement=line + "\n"
     )
     assert try_mutant(other, tmp_path).verdict is Verdict.UNLOADED
 

@@ -78,7 +78,7 @@ class Report:
         )
 
     def notes(self) -> list[str]:
-        """What else there is to know, one line each, and a table of what was left."""
+        """Further facts about the import, one line each, and a table of what was left."""
         notes = []
         if self.skipped:
             notes.append(f"{self.skipped:,} keys were left out by --db and --key")

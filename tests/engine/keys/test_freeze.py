@@ -350,12 +350,18 @@ def test_new_streams_are_put_in_the_order_of_their_rows() -> None:
         add(number)
     numbers = list(side.state.changes.streams)
     frozen = freeze(side.state)
-    left, found = frozen.take_some(7), []
+
+    def stream_rows(frozen: Frozen) -> list[bytes]:
+        operations = frozen.rows(RowsInMemory())
+        return [op[1] for op in operations if op[0] == "put" and op[1][:1] == STREAM]
+
+    left = frozen.take_some(7)
+    found: list[bytes] = []
     add(20)
     while left:
-        found += [op[1] for op in frozen.rows(RowsInMemory()) if op[1][:1] == STREAM]
+        found += stream_rows(frozen)
         left = frozen.take_some(7)
-    found += [op[1] for op in frozen.rows(RowsInMemory()) if op[1][:1] == STREAM]
+    found += stream_rows(frozen)
     early = found.pop(7)
     assert early == stream_row(numbers[20])
     assert found == [stream_row(number) for number in numbers if number != numbers[20]]
