@@ -276,7 +276,7 @@ def test_every_power_cut_leaves_what_was_promised(policy: Policy) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", slow_and_soak(20, 60))
+@pytest.mark.parametrize("count", slow_and_soak(8, 60))
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_many_more_power_cuts(policy: Policy, count: int) -> None:
     seeds = new_seeds(count)
