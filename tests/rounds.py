@@ -43,6 +43,11 @@ def more(test: Any, examples: int) -> Any:
     return enough(again)
 
 
+def some_slow_and_soak(some: object, slow: object, soak: object) -> list[object]:
+    """Three values of one parameter: how much each of the three runs tries."""
+    return [pytest.param(some, id="some"), *slow_and_soak(slow, soak)]
+
+
 def new_seeds(count: int) -> range:
     """Seeds from a random one on. The first is printed, so that a failed run can be repeated."""
     first = random.randrange(1 << 32)

@@ -1,9 +1,10 @@
 """A call that breaks anywhere between decision and append: the caller is told the truth, memory and log agree.
 
-An exception is raised at every line that the commit path executes, one run per line, by a trace function (`make
-test` takes each eleventh or seventh, `make test-slow` takes all). The
-lines of `with` and `try` themselves are left out: there an interrupt cannot strike, since the interpreter only
-looks for one after calls and at jumps back (the lock is taken and released in C).
+An exception is raised at every line that the commit path executes, one run per line, by a trace function. `make test`
+takes each eleventh line or fewer, however often it was run before; `make test-slow` takes each line when it is first
+run; `make test-soak` takes each line each time. The lines of `with` and `try` themselves are left out: there an
+interrupt cannot strike, since the interpreter only looks for one after calls and at jumps back (the lock is taken and
+released in C).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests import inside
-from tests.rounds import some_and_all
+from tests.rounds import some_slow_and_soak
 from tests.store.faults.traps import Boom, Call, quick, raised, trap_at  # noqa: F401, F811
 from tests.traps import Trap
 
@@ -80,54 +81,78 @@ def check(
     db.xadd("s", {"go": "on"})
 
 
-@pytest.mark.parametrize("every", some_and_all(11, 1))
+class Places:
+    """The lines to strike, one after the other.
+
+    every   strike each so-manyth line that runs; 0: each line, when it is first run
+    """
+
+    def __init__(self, every: int, error: type[BaseException]) -> None:
+        self.every, self.error = every, error
+        self.at = self.struck = 0
+        self.seen = set[str]()
+
+    def next(self) -> Trap:
+        self.at = self.at + self.every if self.every else 1
+        return trap_at(self.at, self.error, self.seen)
+
+    def more(self, trap: Trap) -> bool:
+        """Whether the trap has struck, and so there may be more lines."""
+        self.struck += bool(trap.where)
+        if not self.every:
+            self.seen.add(trap.where)
+        return bool(trap.where)
+
+
+@pytest.mark.parametrize("every", some_slow_and_soak(11, 0, 1))
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
 def test_raising_at_every_line(
     name: str, error: type[BaseException], every: int, tmp_path: Path
 ) -> None:
     call = CALLS[name]
-    at = reloads = 0
-    step = every if error is Boom else 3 * every  # an interrupt leaves fewer ways to tell the truth
+    reloads = 0
+    # An interrupt leaves fewer ways to tell the truth.
+    places = Places(every if error is Boom else 3 * every, error)
     trapped = True
     while trapped:
-        path = tmp_path / str(at)  # a new one now and then: rebuilding replays the whole log
+        # A new one now and then: rebuilding replays the whole log.
+        path = tmp_path / str(places.struck)
         with tidelog.open(path, fsync="no") as db:
             db.config_set("stream-node-max-entries", 10)
             for _ in range(20):
-                at += step
                 db.flushall()
                 prepare(db)
                 before = db.digest()
-                trap = trap_at(at, error)
+                trap = places.next()
                 told = raised(trap, call, db)
-                if not trap.where:
+                trapped = places.more(trap)
+                if not trapped:
                     assert told is None
-                    trapped = False
                     break
                 check(db, path, before, told, trap)
                 if name.startswith("pipeline"):
                     assert not isinstance(told, tidelog.TidelogError), trap.where
             reloads += inside.reloads(db)
             assert db.digest() == replayed(path)
-    assert at > 10 and reloads > 5 // every
+    assert places.struck * max(places.every, 1) > 10
+    assert reloads > (5 // every if every else 5)
 
 
-@pytest.mark.parametrize("every", some_and_all(29, 1))
+@pytest.mark.parametrize("every", some_slow_and_soak(29, 0, 1))
 @pytest.mark.parametrize("call", [pipelined, piled])
 def test_a_pipeline_tells_what_is_stored_and_what_not(
     tmp_path: Path, call: Call, every: int
 ) -> None:
     """Each unit that is reported stored is there, each other one is not, wherever it broke."""
-    at = 0
+    places = Places(every, Boom)
     trapped = True
     while trapped:
-        at += every
-        with tidelog.open(tmp_path / str(at), fsync="no") as db:
+        with tidelog.open(tmp_path / str(places.struck), fsync="no") as db:
             prepare(db)
-            trap, results = trap_at(at, Boom), list[Any]()
+            trap, results = places.next(), list[Any]()
             told = raised(trap, lambda db, into=results: into.extend(call(db)), db)  # type: ignore[misc]
-            trapped = bool(trap.where)
+            trapped = places.more(trap)
             ids = [id for id, _ in db.xrange("s", "6-0")] + [id for id, _ in db.xrange("t")]
             if told is None:
                 stored = [r for r in results if isinstance(r, bytes) and b"-" in r]

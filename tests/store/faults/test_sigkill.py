@@ -74,7 +74,7 @@ def test_sigkill_loses_nothing_acknowledged(tmp_path: Path, policy: str) -> None
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", slow_and_soak(70, 200))
+@pytest.mark.parametrize("count", slow_and_soak(34, 200))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_many_sigkills_lose_nothing_acknowledged(tmp_path: Path, policy: str, count: int) -> None:
     rounds(tmp_path, policy, count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -50,9 +50,9 @@ def on_the_commit_path(code: CodeType) -> bool:
     return code in FUNCTIONS or code.co_filename.startswith((ENGINE, ENGINE_REAL))
 
 
-def trap_at(number: int, error: type[BaseException]) -> Trap:
-    """A trap at a line of the commit path, counted from 1."""
-    return Trap(number - 1, on_the_commit_path, error)
+def trap_at(number: int, error: type[BaseException], seen: Collection[str] = ()) -> Trap:
+    """A trap at a line of the commit path, counted from 1, without the lines in `seen`."""
+    return Trap(number - 1, on_the_commit_path, error, seen)
 
 
 def raised(trap: Trap, call: Call, db: tidelog.Store) -> BaseException | None:
