@@ -196,7 +196,7 @@ def test_an_interrupt_in_every_line(work: Work) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("every", slow_and_soak(3, 1))
+@pytest.mark.parametrize("every", slow_and_soak(7, 1))
 @pytest.mark.parametrize("work", WORKS)
 def test_an_interrupt_at_every_line(work: Work, every: int) -> None:
     """Each line, as often as it is come to."""
@@ -506,8 +506,9 @@ def test_cancelled_workers(tmp_path: Path, policy: str) -> None:
     print(asyncio.run(cancel_at_random(tmp_path / "s", policy, 25, seed)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["no", "everysec", "always"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=pytest.mark.soak if n else pytest.mark.slow) for n in range(5)]
+)
 def test_a_hundred_cancelled_workers(tmp_path: Path, policy: str, seed: int) -> None:
     print(asyncio.run(cancel_at_random(tmp_path / "s", policy, 100, seed)))

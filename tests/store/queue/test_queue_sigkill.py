@@ -197,6 +197,10 @@ def test_killed_workers(tmp_path: Path, policy: str, same_names: bool) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", ["no", "everysec", "always"])
-@pytest.mark.parametrize("same_names", slow_and_soak(True, False))
-def test_a_hundred_killed_workers(tmp_path: Path, policy: str, same_names: bool) -> None:
-    rounds(tmp_path, policy, same_names, 100)
+@pytest.mark.parametrize("same_names", [True, False])
+@pytest.mark.parametrize("count", slow_and_soak(17, 100))
+def test_a_hundred_killed_workers(
+    tmp_path: Path, policy: str, same_names: bool, count: int
+) -> None:
+    """So many in all the slow ones together, and with each policy and choice of names in the soak."""
+    rounds(tmp_path, policy, same_names, count)
