@@ -41,12 +41,12 @@ def tracked(count: int, db: tidelog.Store) -> int:
 
 
 def test_streams_are_not_visited(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "store") as db:
+    with tidelog.open(tmp_path / "store", fsync="no") as db:
         assert tracked(2_000, db) < 200
 
 
 def test_nodes_that_follow_are_not_either(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "store") as db:
+    with tidelog.open(tmp_path / "store", fsync="no") as db:
         for number in range(150):
             db.xadd("s", {"n": number})
         stream: Any = inside.databases(db)[0].keys[b"s"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -11,11 +12,13 @@ from tests.oracle.conftest import Oracle
 from tests.oracle.driver import Pair
 from tests.oracle.export import assert_export_agrees, assert_replay_agrees
 from tests.oracle.grammar import Grammar
+from tests.rounds import some_and_all
 
 draws = st.randoms(use_true_random=False)
 
 
-def test_tidelog_and_redis_step_by_step(oracle: Oracle) -> None:
+@pytest.mark.parametrize("examples", some_and_all(20, 40))
+def test_tidelog_and_redis_step_by_step(oracle: Oracle, examples: int) -> None:
     class Both(RuleBasedStateMachine):
         """Every step is one turn to both, compared as in test_differential."""
 
@@ -43,7 +46,7 @@ def test_tidelog_and_redis_step_by_step(oracle: Oracle) -> None:
     run_state_machine_as_test(
         Both,
         settings=settings(
-            max_examples=40,
+            max_examples=examples,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
