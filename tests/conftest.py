@@ -65,8 +65,10 @@ class OneSparkSession(LoadScopeScheduling):  # type: ignore[misc]
 
 @cache
 def uses_spark(file: str) -> bool:
-    path = Path(__file__).parents[1] / file
-    return file.startswith("tests/spark/") and "spark: SparkSession" in path.read_text()
+    if not file.startswith("tests/spark/"):
+        return False
+    text = (Path(__file__).parents[1] / file).read_text()
+    return "spark: SparkSession" in text or "tables: Tables" in text
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,6 @@
 """One Spark session for the whole run. It takes 5 to 25 seconds to start, and each query 0.3 to 0.5.
 
-A test that asks for `spark` goes into one xdist group, so that one process runs all of them, with one JVM.
+One process of a parallel run has all files with tests that ask for `spark`, so there is one JVM: see `uses_spark`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import uses_spark
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.java import java_home
@@ -21,13 +22,20 @@ if TYPE_CHECKING:
 TEST_CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
+    # Otherwise each plan becomes Java source, which is compiled for a few rows, and is made anew after each stage.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    # Not in pytest_collection_modifyitems: xdist reads the groups there first.
-    if "spark" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.xdist_group("spark"))
+    file = item.nodeid.partition("::")[0]
+    if "spark" in getattr(item, "fixturenames", ()) and not uses_spark(file):
+        raise pytest.UsageError(
+            f"{file} asks for the Spark session, and uses_spark in tests/conftest.py does not see it: another process "
+            "could start a second one"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -37,10 +37,6 @@ class Twenty(DataSource):
         return Reader()
 
 
-def test_spark_runs(spark: SparkSession) -> None:
-    assert spark.range(3).count() == 3
-
-
 def test_a_data_source_in_python_runs(spark: SparkSession) -> None:
     spark.dataSource.register(Twenty)
     assert sorted(row.n for row in spark.read.format("twenty").load().collect()) == [*range(20)]

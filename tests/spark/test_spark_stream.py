@@ -77,6 +77,7 @@ def test_a_wrong_option_is_told(spark: SparkSession, tmp_path: Path) -> None:
         ).load()
 
 
+@pytest.mark.slow
 def test_a_first_batch_that_fails_is_read_again_from_the_same_snapshot(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import base64
 import csv
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -18,10 +18,9 @@ from tests.tools.conftest import Run, run
 
 from tidelog.tools import exits
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 __all__ = ["run"]
+
+pytestmark = pytest.mark.usefixtures("tasks_in_this_process")
 
 TABLES = ("entries", "streams", "groups", "consumers", "pending", "keys")
 LONG = b"long" * 25_000
@@ -63,7 +62,7 @@ def commands(life: Life) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> Told:
     life = Life(tmp_path_factory.mktemp("awkward") / "store", 1)
     try:
         commands(life)
@@ -130,37 +129,32 @@ def check(told: Told, to: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", rest_slow(("parquet", "csv", "json", "orc"), 2))
-def test_every_format(run: Run, told: Told, tmp_path: Path, form: str) -> None:
+def test_every_format(run: Run, awkward: Told, tmp_path: Path, form: str) -> None:
     to = tmp_path / "to"
     tables = [part for table in TABLES for part in ("--table", table)]
-    done = run("export", told.path, "--to", to, "--format", form, "--master", "none", *tables)
+    done = run("export", awkward.path, "--to", to, "--format", form, "--master", "none", *tables)
     assert (done.code, done.err) == (0, "")
-    check(told, to, form)
+    check(awkward, to, form)
     if form == "parquet":
         for table in TABLES[1:]:
             rows = [row for file in files(to, table) for row in pq.read_table(file).to_pylist()]
-            assert len(rows) == len(told.tables[table])
+            assert len(rows) == len(awkward.tables[table])
             if table != "keys":
-                assert_same(rows, told.tables[table])
+                assert_same(rows, awkward.tables[table])
 
 
-def test_folders(run: Run, told: Told, tmp_path: Path) -> None:
+def test_folders(run: Run, awkward: Told, tmp_path: Path) -> None:
     to = tmp_path / "to"
-    done = run("export", told.path, "--to", to, "--master", "none", "--partition-by", "stream,date")
+    done = run(
+        "export", awkward.path, "--to", to, "--master", "none", "--partition-by", "stream,date"
+    )
     assert (done.code, done.err) == (0, "")
-    check(told, to, "parquet")
+    check(awkward, to, "parquet")
     names = {file.relative_to(to).parts[1] for file in files(to, "entries")}
     assert f"stream_key=k-{ODD.hex()}" in names and "stream_key=k-" in names
     assert all(len(name) < 255 for name in names)
     dates = {file.parent.name for file in files(to, "entries")}
     assert {"date=10000-01-01", "date=294247-01-10", "date=1970-01-01"} <= dates
-
-
-def test_in_spark(spark: SparkSession, run: Run, told: Told, tmp_path: Path) -> None:
-    to = tmp_path / "to"
-    done = run("export", told.path, "--to", to, "--master", "local[2]", "--table", "entries")
-    assert (done.code, done.err) == (0, "")
-    check(told, to, "parquet")
 
 
 def bad_text(run: Run, told: Told, to: Path, master: str) -> None:
@@ -176,14 +170,8 @@ def bad_text(run: Run, told: Told, to: Path, master: str) -> None:
     assert json.loads(done.out)["tables"]["entries"] == 1 + len(FAR), done.err
 
 
-def test_text_that_is_no_utf8(run: Run, told: Told, tmp_path: Path) -> None:
-    bad_text(run, told, tmp_path / "to", "none")
-
-
-def test_text_that_is_no_utf8_in_spark(
-    spark: SparkSession, run: Run, told: Told, tmp_path: Path
-) -> None:
-    bad_text(run, told, tmp_path / "to", "local[2]")
+def test_text_that_is_no_utf8(run: Run, awkward: Told, tmp_path: Path) -> None:
+    bad_text(run, awkward, tmp_path / "to", "none")
 
 
 def test_a_damaged_group_beside_sound_ones(run: Run, tmp_path: Path) -> None:
@@ -202,18 +190,8 @@ def test_a_damaged_group_beside_sound_ones(run: Run, tmp_path: Path) -> None:
     done = run("export", path, "--to", tmp_path / "groups", "--table", "groups", "--master", "none")
     assert done.code == exits.DAMAGED and done.err.count("\n") == 1
     assert "[TIDELOG_DAMAGED]" in done.err and str(path) in done.err
-    done = run(
-        "export",
-        path,
-        "--to",
-        tmp_path / "one",
-        "--table",
-        "groups",
-        "--streams",
-        "one",
-        "--master",
-        "none",
-    )
+    one = ("--table", "groups", "--streams", "one", "--master", "none")
+    done = run("export", path, "--to", tmp_path / "one", *one)
     assert done.code == exits.OK, done.err
     (file,) = files(tmp_path / "one", "groups")
     assert [row["group"] for row in pq.read_table(file).to_pylist()] == [b"group-of-one"]

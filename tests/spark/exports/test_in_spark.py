@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.exports.test_awkward import awkward, bad_text, check
 from tests.spark.exports.test_chain import change
 from tests.spark.exports.test_export import rows
-from tests.spark.histories import Life
+from tests.spark.histories import Life, Told
 from tests.spark.test_tables import assert_same
+from tests.tools.conftest import Run, run
 
 import tidelog.spark
 from tidelog.spark.errors import TidelogSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["awkward", "run"]
 
 
 def test_a_chain_in_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -53,3 +57,14 @@ def test_the_error_of_a_worker_is_one_line(spark: SparkSession, tmp_path: Path) 
         tidelog.spark.export(spark, told.path, tmp_path / "to", options={"decode": "utf8"})
     assert failed.value.code == "TIDELOG_BAD_VALUE"
     assert "Traceback" not in str(failed.value) and "\n" not in str(failed.value)
+
+
+def test_an_awkward_store(spark: SparkSession, run: Run, awkward: Told, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    done = run("export", awkward.path, "--to", to, "--master", "local[2]", "--table", "entries")
+    assert (done.code, done.err) == (0, "")
+    check(awkward, to, "parquet")
+
+
+def test_text_that_is_no_utf8(spark: SparkSession, run: Run, awkward: Told, tmp_path: Path) -> None:
+    bad_text(run, awkward, tmp_path / "to", "local[2]")

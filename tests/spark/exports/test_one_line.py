@@ -34,6 +34,7 @@ def changed(root: Path) -> None:
         db.snapshot()
 
 
+@pytest.mark.usefixtures("tasks_in_this_process")
 def test_bases_that_cannot_be_continued(run: Run, tmp_path: Path) -> None:
     root, base = store(tmp_path / "store"), tmp_path / "base"
     foreign = store(tmp_path / "foreign")
@@ -73,6 +74,7 @@ def test_bases_that_cannot_be_continued(run: Run, tmp_path: Path) -> None:
         assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.usefixtures("tasks_in_this_process")
 def test_files_of_others_are_not_touched(run: Run, tmp_path: Path) -> None:
     root, to = store(tmp_path / "store"), tmp_path / "to"
     to.mkdir()
