@@ -482,7 +482,10 @@ def converge(upstream: Log, follower: Log, consent: bool) -> None:
     raise AssertionError(f"{reply} twice")
 
 
-@pytest.mark.parametrize("families", some_and_all(300, 10_000))
+SOAK = pytest.param(10_000, marks=pytest.mark.soak, id="soak")
+
+
+@pytest.mark.parametrize("families", [*some_and_all(300, 4_000), SOAK])
 def test_random_families(families: int) -> None:
     seen: set[type[Reply]] = set()
     for seed in range(families):

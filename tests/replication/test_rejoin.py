@@ -123,7 +123,7 @@ def test_every_power_cut_leaves_all_of_it() -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", slow_and_soak(15, 40))
+@pytest.mark.parametrize("count", slow_and_soak(6, 40))
 def test_many_more_power_cuts(count: int) -> None:
     for seed in new_seeds(count):
         cut_at_every_operation(seed, images=4)

@@ -47,7 +47,7 @@ def test_what_was_answered_is_there(tmp_path: Path, policy: str) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", slow_and_soak(25, 50))
+@pytest.mark.parametrize("count", slow_and_soak(10, 50))
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_many_rounds(tmp_path: Path, policy: str, count: int) -> None:
     rounds(tmp_path / "store", policy, count, seed=2)
