@@ -114,10 +114,10 @@ def test_a_turn_is_shared(
 
     def hold() -> None:
         held.set()
-        assert gate.wait(10)
+        assert gate.wait(30)
 
     running.server.loop.call_soon_threadsafe(hold)
-    assert held.wait(10)
+    assert held.wait(30)
     for client in greedy:
         client.raw(PING * 1000)
     polite.raw(PING)

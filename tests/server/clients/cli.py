@@ -64,7 +64,7 @@ class Typed:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(30)
         os.close(self._terminal)
 
     def __enter__(self) -> Typed:

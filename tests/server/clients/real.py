@@ -48,7 +48,7 @@ def real_redis(directory: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
 
 
 class Clocks:

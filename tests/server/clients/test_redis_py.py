@@ -437,7 +437,7 @@ def test_pub_sub(start: Start, oracle: tuple[RedisServer, Clocks], mode: Mode) -
         run = face.result
 
         def get() -> Any:
-            return run(pubsub.get_message(timeout=5))
+            return run(pubsub.get_message(timeout=30))
 
         out = []
         run(pubsub.subscribe("news", "other"))
@@ -456,11 +456,11 @@ def test_pub_sub(start: Start, oracle: tuple[RedisServer, Clocks], mode: Mode) -
         run(pubsub.punsubscribe())
         out += [get() for _ in range(2)]
         run(pubsub.ssubscribe("shard"))
-        out.append(run(pubsub.get_message(timeout=5)))
+        out.append(run(pubsub.get_message(timeout=30)))
         run(face.client.spublish("shard", "within"))
         out.append(
             run(
-                pubsub.get_sharded_message(timeout=5)
+                pubsub.get_sharded_message(timeout=30)
                 if hasattr(pubsub, "get_sharded_message")
                 else get()
             )
@@ -489,12 +489,12 @@ def blocked(
         target=lambda: found.append(clients.waiting.do(name, *args, **options)), daemon=True
     )
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while thread.is_alive() and clients.other.do("info", "clients")["blocked_clients"] != 1:
         assert time.monotonic() < deadline, "it does not block"
         time.sleep(0.002)
     done = then(clients.other)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive(), f"{name} still waits"
     return [found[0], done]
 

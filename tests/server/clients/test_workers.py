@@ -88,7 +88,7 @@ def faststream_app(port: int, way: str) -> None:
             asyncio.run(produce(range(JOBS // 2, JOBS)))
             wait_until("the second worker does the rest", client, JOBS)
             process.terminate()
-            assert process.wait(10) == 0
+            assert process.wait(30) == 0
         check(client)
 
 

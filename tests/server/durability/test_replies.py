@@ -459,10 +459,10 @@ def test_closed_while_it_ends_by_itself(start: Start, monkeypatch: pytest.Monkey
     monkeypatch.setattr(serving, "loop_factory", lambda: Loop)
     running = start()
     running.db.close()
-    assert stopped.wait(10)
+    assert stopped.wait(30)
     closing = threading.Thread(target=running.serving.close, daemon=True)
     closing.start()
-    closing.join(3)
+    closing.join(30)
     assert not closing.is_alive()
 
 
@@ -499,10 +499,10 @@ def test_who_rests_on_a_log_that_was_given_up_is_told(
 
     def hold() -> None:
         held.set()
-        assert gate.wait(10)
+        assert gate.wait(30)
 
     running.server.loop.call_soon_threadsafe(hold)
-    assert held.wait(10)
+    assert held.wait(30)
     for client, key in zip(clients, (b"gathered", b"breaks", b"after"), strict=True):
         client.begin(b"SET", key, b"1")
     gate.set()
@@ -538,10 +538,10 @@ def test_a_log_that_was_given_up_says_nothing_of_the_one_in_its_place(
 
         def hold() -> None:
             held.set()
-            assert go_on.wait(10)
+            assert go_on.wait(30)
 
         running.server.loop.call_soon_threadsafe(hold)
-        assert held.wait(10)
+        assert held.wait(30)
         for client, key in zip(clients, (b"gathered", b"breaks", b"after"), strict=True):
             client.begin(b"SET", key, b"1")
         go_on.set()

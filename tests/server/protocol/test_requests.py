@@ -163,10 +163,10 @@ def in_one_turn(running: Running, clients: list[Client], sent: list[bytes]) -> N
 
     def hold() -> None:
         held.set()
-        assert gate.wait(10)
+        assert gate.wait(30)
 
     running.server.loop.call_soon_threadsafe(hold)
-    assert held.wait(10)
+    assert held.wait(30)
     for client, data in zip(clients, sent, strict=True):
         client.raw(data)
     gate.set()
