@@ -137,7 +137,14 @@ class Follower:
     # --- the handshake
 
     def check(self) -> None:
-        """Raise Refused if the data differs from the leader's, and nobody has decided what comes next."""
+        """Raise Refused if nothing more may be received: the log of this store has failed, or the data differs from the
+        leader's and nobody has decided what comes next."""
+        log = self._core.log
+        if log.failure is not None and not log.in_doubt:
+            raise Refused(
+                f"the disk of this store has failed ({log.failure}): nothing more is received or acknowledged. Close "
+                "the store and open it again"
+            )
         if self._roles.differs is not None and not self._roles.consent:
             raise Refused(str(self._roles.differs))
 
@@ -352,6 +359,7 @@ class Follower:
         """The acknowledgement that is due, or b""."""
         if self._intake is None:
             return b""
+        self.check()
         reached = self._reached()
         data = self._intake.ack(*reached, now)
         if data:

@@ -589,6 +589,7 @@ class _Wire(asyncio.Protocol):
         elif self._follower.overdue(now, timeout) and self._reading:
             self.fail(LinkError(f"the leader was silent for {timeout:g} s"))
         else:
+            self._follower.check()  # a failed fsync of the log's own thread is seen here
             link.verify_if_due()
             if self._working is None:
                 self._work()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Final
 
 from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError
@@ -34,6 +35,7 @@ from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import NO_REPLY
 
+CLOSING_S: Final = 10.0  # a follower that takes no bytes is told for so long why its link ends
 _NOT_OURS = (
     b"ERR tidelog ships the frames of its own log and not Redis's replication stream: let a tidelog server follow this "
     b"one with REPLICAOF, or copy the data with `tidelog aof export`"
@@ -123,9 +125,6 @@ def _hand_over(
 ) -> None:
     """Reply, and let the connection be a link from now on."""
     connection.send(line)
-    peer = connection.transport.get_extra_info("socket")
-    if peer is not None and connection.kind != "unix":
-        give_up_after(peer, session.server.config["repl-timeout"])
     connection.transport.set_protocol(protocol)
 
 
@@ -189,6 +188,10 @@ class _Sink:
         self._connection.write(data)
 
     def close(self) -> None:
+        # Not before: the system would also end a connection whose other side only reads slowly, or not for a while.
+        peer = self._connection.transport.get_extra_info("socket")
+        if peer is not None and self._connection.kind != "unix":
+            give_up_after(peer, CLOSING_S)
         self._connection.close_soon()
 
     def kill(self) -> None:

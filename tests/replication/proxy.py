@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 
@@ -17,6 +18,7 @@ class Proxy:
     limit      bytes from the leader that one connection passes on before it is cut; None = all
     change     what becomes of bytes from the leader, given with the number of those passed before
     open       cleared: no bytes pass in either direction
+    pace       bytes a second that pass from the leader; None = as many as come
     count      connections so far
     """
 
@@ -24,6 +26,7 @@ class Proxy:
         self.leader = leader
         self.limit: int | None = None
         self.change: Change = lambda data, at: data
+        self.pace: int | None = None
         self.open = threading.Event()
         self.open.set()
         self.count = 0
@@ -54,8 +57,10 @@ class Proxy:
     def _pass(self, source: socket.socket, target: socket.socket, back: bool) -> None:
         at = 0
         with closing(source), closing(target), suppress(OSError):
-            while data := source.recv(1 << 16):
+            while data := source.recv(self._piece(back)):
                 self.open.wait()
+                if back and (pace := self.pace) is not None:
+                    time.sleep(len(data) / pace)
                 if back:
                     count = len(data)
                     if self.limit is not None:
@@ -70,6 +75,10 @@ class Proxy:
                 self._links.discard(link)
                 with suppress(OSError):
                     link.shutdown(socket.SHUT_RDWR)
+
+    def _piece(self, back: bool) -> int:
+        pace = self.pace
+        return 1 << 16 if pace is None or not back else max(pace // 10, 1)
 
     def stall_after(self, nbytes: int) -> threading.Event:
         """Pass no bytes any more once a connection has passed so many from the leader. Returns an event of that."""
