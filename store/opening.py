@@ -6,6 +6,7 @@ A directory that holds anything else is refused and left unchanged. The options 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import secrets
 import weakref
@@ -49,9 +50,12 @@ from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
 from tidelog.store.read_only import is_snapshot, open_read_only
+from tidelog.store.role import ALONE
 from tidelog.store.roles import Roles
 
 AnyPath = str | os.PathLike[str]
+
+_logger = logging.getLogger("tidelog")
 
 # Advice for errors of the operating system.
 ADVICE = {
@@ -304,6 +308,13 @@ class _Opener:
     def _recover(self, policy: Policy, lock: Any) -> tuple[Log, State]:
         state, start = self._checkpoints.begin()
         recovered = recovery.recover(self._disk, self._root, self._uuid, applier(state), start)
+        if recovered.role == segment.FOLLOWER and self._roles.role == ALONE:
+            _logger.warning(
+                "%s was a follower, and the file %s that says whom it follows is missing, so it leads now. If its "
+                "leader goes on, both will have records that the other one lacks: let this store follow it (REPLICAOF, "
+                "or tidelog.follow) before anything is written here",
+                *(self._root, layout.REPLICA),
+            )
         self._checkpoints.epochs = list(recovered.epochs)
         return self._log(recovered, policy, lock), state
 

@@ -47,6 +47,7 @@ class Recovered(NamedTuple):
     quarantined  the file that holds the torn tail; None if the tail was not torn
     position     the position where the log ends
     read         (first LSN, offset after the last frame) of each segment that was read
+    role         of the last segment
     """
 
     last_lsn: int
@@ -58,6 +59,7 @@ class Recovered(NamedTuple):
     quarantined: Path | None
     position: Position = Position(0, 0, 1, segment.HEADER_BYTES, 0)
     read: tuple[tuple[int, int], ...] = ()
+    role: int = segment.LEADER
 
 
 def recover(
@@ -109,6 +111,7 @@ def recover(
         quarantined,
         scan.position,
         tuple(replay.read),
+        scan.header.role,
     )
 
 

@@ -56,15 +56,23 @@ def test_a_follower_without_its_role_is_told_to_follow_again(pair: Pair) -> None
     equal(pair.db, db)
 
 
-def test_a_follower_without_its_role_that_took_writes_is_stopped(pair: Pair) -> None:
+def test_a_follower_without_its_role_that_took_writes_is_stopped(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     """Opened without a leader it leads. Then nobody gave up its records, so it does not lose them without consent."""
     pair.db.xadd("orders", {"n": 1})
     db = pair.follow()
     equal(pair.db, db)
     db.close()
     (pair.root / "follower" / "REPLICA").unlink()
+    warning = "was a follower, and the file REPLICA that says whom it follows is missing"
+    assert warning not in caplog.text
     with tidelog.open(pair.root / "follower") as alone:
+        assert f"{pair.root / 'follower'} {warning}" in caplog.text
         alone.xadd("orders", {"mine": 1})
+    caplog.clear()
+    tidelog.open(pair.root / "follower").close()
+    assert warning not in caplog.text  # it has led since
     pair.db.xadd("orders", {"n": 2})
     db = pair.follow()
     until(lambda: "REPLACE" in db.info()["replication"]["link_failure"])
