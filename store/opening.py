@@ -37,6 +37,7 @@ from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.landing import HELD, Landing
+from tidelog.store.directory import is_snapshot
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
@@ -49,7 +50,6 @@ from tidelog.store.errors import (
 from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
-from tidelog.store.read_only import is_snapshot, open_read_only
 from tidelog.store.role import ALONE
 from tidelog.store.roles import Roles
 
@@ -154,6 +154,10 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
     disk.guard(root)
     with _explained(root, options.read_only):
         if options.read_only:
+            from tidelog.store.read_only import (
+                open_read_only,  # imported here: a writer does not need it
+            )
+
             return open_read_only(disk, root, clock)
         return _open(disk, root, options, clock)
 

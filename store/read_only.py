@@ -30,6 +30,7 @@ from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.landing import RELOAD, Landing
 from tidelog.store.commit.reads import reads_only
+from tidelog.store.directory import is_snapshot
 from tidelog.store.errors import NewerFormat, StoreDamaged, from_command
 from tidelog.store.lifetime import Keeper, keep
 
@@ -264,15 +265,6 @@ class ReadOnlyCore(Core):
                 if self.waiting.signalled and self.trouble is None:
                     self.waits.serve()
             return self._reading.log.next_lsn - 1
-
-
-def is_snapshot(disk: Disk, root: Path) -> bool:
-    """Whether a directory is a snapshot and not a store."""
-    if disk.exists(root / identity.NAME):
-        return False
-    from tidelog.snapshot import manifest  # imported here: a store does not need it
-
-    return disk.exists(root / manifest.NAME)
 
 
 def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:

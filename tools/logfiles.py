@@ -39,7 +39,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, read_snapshot
-from tidelog.store.read_only import is_snapshot
+from tidelog.store.directory import is_snapshot
 
 # `readable=False`: click must not check readability, because the store does so with exit codes of its own.
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)

@@ -13,7 +13,7 @@ import click
 
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
-from tidelog.store.read_only import is_snapshot
+from tidelog.store.directory import is_snapshot
 from tidelog.tools import console, exits
 from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot.facts import progress

@@ -10,7 +10,6 @@ from tidelog.store.acks import TIMEOUT_S, Acks, Replicated
 from tidelog.store.commit.durability import BY_POLICY, Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
-from tidelog.store.tokens import Token
 
 REPLICATED = "replicated"
 # The level of this store that each one asks for. `replicated` asks for followers, too.
@@ -66,6 +65,8 @@ class Receipt:
         Raises:
             DataError: The store is read-only.
         """
+        from tidelog.store.tokens import Token  # imported here: few programs read from followers
+
         roles = self._acks.roles
         if roles is None:
             raise DataError("this store is open read-only; its writer has tokens")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
-from tidelog.store import tokens
 from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import Promise
@@ -347,6 +346,8 @@ class Store(Face, Methods):
             TokenLate: It was not applied in time.
             TokenLost: The history of this store shows that the write was given up.
         """
+        from tidelog.store import tokens  # imported here: few programs read from followers
+
         limit = tokens.TIMEOUT_S if timeout is None else seconds("timeout", timeout, zero=True)
         tokens.wait(self._core, tokens.parse(token), limit)
 
