@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.rows.datafile import PAGE_HEADER, Head
 from tidelog.snapshot.rows.rownames import row_name
@@ -38,6 +39,8 @@ BATCH_ROWS: Final = 64  # `rows` reads this many at a time
 BATCH_BYTES: Final = 256 << 10
 # If a row is missing, the rows beside its place are checked, except rows larger than this.
 NEIGHBOUR_BYTES_MAX: Final = 64 << 10
+
+from_bytes: Final = int.from_bytes
 
 ReadAt = Callable[[int, int], bytes]
 Row = tuple[bytes, bytes]
@@ -168,13 +171,26 @@ class RowFile:
         nbytes = 0
         with self._looking_for(start, prefix):
             place = self._seek(start)
-            while (found := self._row(place)) is not None and found[0].startswith(prefix):
-                value = self._value(place)
-                batch.append((found[0], opened(self.path, found[0], value)))
-                nbytes += len(value)
-                if len(batch) == BATCH_ROWS or nbytes >= BATCH_BYTES:
-                    return batch, True
-                place.index += 1
+            while (leaf := self._leaf(place)) is not None:
+                data = leaf.data
+                for index in range(place.index, len(leaf.keys)):
+                    key = leaf.keys[index]
+                    if not key.startswith(prefix):
+                        return batch, False
+                    first, at, size = leaf.values[index]
+                    end = at + size - CRC_BYTES
+                    # In a leaf the payload lies right behind its key, so one call makes the checksum of both.
+                    if not first and crc32c_of(data[at - len(key) : end]) == from_bytes(
+                        data[end : end + CRC_BYTES], "little"
+                    ):
+                        batch.append((key, data[at:end]))
+                    else:
+                        place.index = index
+                        batch.append((key, opened(self.path, key, self._value(place))))
+                    nbytes += size
+                    if len(batch) == BATCH_ROWS or nbytes >= BATCH_BYTES:
+                        return batch, True
+                place.index = len(leaf.keys)
         return batch, False
 
     def sizes(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, int]]:
@@ -187,6 +203,39 @@ class RowFile:
             while (found := self._row(place)) is not None and found[0].startswith(prefix):
                 yield found
                 place.index += 1
+
+    def leaves(self, prefix: bytes) -> Iterator[tuple[bytes, int]]:
+        """Iterate over the leaves that may have keys that begin with `prefix`: the lower bound of each one's keys,
+        ascending, and about the bytes of the leaf with its values. Raises CorruptBlock.
+
+        No leaf and no value is read: LMDB's compact copy writes the values of a leaf right before the leaf, so their
+        size is the distance to the leaf before. The leaf itself counts as half full, as after a split.
+        """
+        psize = self.head.psize
+        with self._looking_for(prefix, prefix):
+            before = 0
+            for low, number in self._leaves(prefix):
+                pages = number - before if 0 < before < number else 1
+                before = number
+                yield low, pages * psize - psize // 2
+
+    def _leaves(self, prefix: bytes) -> Iterator[tuple[bytes, int]]:
+        """The lower bounds and page numbers of these leaves."""
+        root, depth = self.head.rows.root, self.head.rows.depth
+        waiting: list[tuple[int, bytes, bytes | None, int]] = []
+        if root is not None:
+            waiting.append((root, b"", None, 1))
+        while waiting:
+            number, low, high, level = waiting.pop()
+            if level == depth:
+                yield low, number
+                continue
+            page = self._page(number, low, high, level)
+            assert isinstance(page, Branch)
+            last = bisect_left(page.keys, True, key=lambda key: key[: len(prefix)] > prefix)
+            first = max(bisect_right(page.keys, prefix, hi=last) - 1, 0)
+            for at in range(last - 1, first - 1, -1):
+                waiting.append((*_child(page, at, low, high), level + 1))
 
     def values(self, start: bytes) -> Iterator[Row]:
         """Iterate over all rows from `start` on with their values, those in `suspects` too. Checksums are not verified.
@@ -301,10 +350,15 @@ class RowFile:
 
     def _row(self, place: _Cursor) -> tuple[bytes, int] | None:
         """The key and value size of the row at a place, or None at the end. Moves to the next leaf if needed."""
+        leaf = self._leaf(place)
+        return None if leaf is None else (leaf.keys[place.index], leaf.values[place.index][2])
+
+    def _leaf(self, place: _Cursor) -> Leaf | None:
+        """The leaf of the row at a place, or None at the end. Moves to the next leaf if needed."""
         leaf = place.leaf
         while leaf is not None and place.index >= len(leaf.keys):
             leaf = self._next_leaf(place)
-        return None if leaf is None else (leaf.keys[place.index], leaf.values[place.index][2])
+        return leaf
 
     def _next_leaf(self, place: _Cursor) -> Leaf | None:
         while place.passed:

@@ -90,6 +90,8 @@ def test_it_reads_what_lmdb_wrote(tmp_path: Path, first: int) -> None:
             at = bisect_left(keys, key)
             found = (keys[at], wanted[keys[at]]) if at < len(keys) else None
             assert rows.after(key, b"p") == found
+        for prefix in (b"", b"p", b"p0001", key, b"z"):
+            assert_leaves(rows, prefix, [each for each in keys if each.startswith(prefix)])
         last = (keys[-1], wanted[keys[-1]]) if keys else None
         assert rows.before(b"zz", b"p") == last
         assert rows.before(b"zz", b"z") is None and rows.after(b"zz", b"z") is None
@@ -100,6 +102,31 @@ def test_it_reads_what_lmdb_wrote(tmp_path: Path, first: int) -> None:
         for key, value in model.items():
             sums.add(key, value)
         assert structure.sums.pack() == sums.pack()
+
+
+def assert_leaves(rows: RowFile, prefix: bytes, keys: list[bytes]) -> None:
+    """No key lies before the first leaf, and no leaf but the first begins behind all keys."""
+    lows = [low for low, _ in rows.leaves(prefix)]
+    assert lows == sorted(set(lows))
+    assert all(nbytes > 0 for _, nbytes in rows.leaves(prefix))
+    if keys:
+        assert lows[0] <= keys[0]
+        assert all(low[: len(prefix)] <= prefix for low in lows)
+    assert len(lows) <= rows.head.rows.leaves
+
+
+def test_sizes_of_leaves_are_about_those_of_their_rows(tmp_path: Path) -> None:
+    with lmdb.Environment(str(tmp_path / "a"), map_size=1 << 30, sync=False) as env:
+        with env.begin(write=True) as txn:
+            for number in range(3_000):
+                key = b"ps"[number % 2 :][:1] + b"%06d" % number
+                txn.put(key, sealed(key, bytes(900 if number % 2 else 9_000)))
+        (tmp_path / "b").mkdir()
+        env.copy(str(tmp_path / "b"), compact=True)
+    rows, _ = reading(tmp_path / "b" / "data.mdb")
+    for prefix in (b"p", b"s", b""):
+        exact = sum(size for _, size in rows.sizes(prefix))
+        assert exact / 1.5 <= sum(size for _, size in rows.leaves(prefix)) <= 1.5 * exact
 
 
 def test_a_changed_byte_is_never_another_answer(tmp_path: Path) -> None:
@@ -117,6 +144,10 @@ def test_a_changed_byte_is_never_another_answer(tmp_path: Path) -> None:
         data[at] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
         rows, _ = reading(path)
+        try:
+            assert all(payload == opened(path, key, model[key]) for key, payload in rows.rows(b""))
+        except CorruptBlock as error:
+            assert str(path) in str(error)
         for key in rng.sample(sorted(model), min(20, len(model))):
             try:
                 assert rows.get(key) == opened(path, key, model[key])

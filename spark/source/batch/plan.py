@@ -6,8 +6,10 @@ their values, so its cost grows with streams and pages, not with entries.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import msgpack
@@ -89,6 +91,11 @@ class Selection(NamedTuple):
     pattern: bytes | None = None
     span: Span = Span()
 
+    @property
+    def every(self) -> bool:
+        """Whether all keys are wanted."""
+        return self.dbs is None and self.names is None and self.pattern is None
+
     def keys(self, sealed: Sealed, rows: tuple[bytes, bytes | None] = (b"", None)) -> Iterator[Key]:
         """The wanted keys of a snapshot, those of a range of KEY rows if given. Raises CorruptBlock."""
         matches = matcher(self.pattern) if self.pattern is not None else None
@@ -121,7 +128,8 @@ def parts(sealed: Sealed, wanted: Selection, options: Options, snapshots: int = 
     target = options.target_bytes
     if options.partitions_max is not None:
         total = sum(
-            tail + sum(size for _, size in pages) for _, tail, pages in _sizes(sealed.rows, streams)
+            tail + sum(size for _, size in pages)
+            for _, tail, pages in _sizes(sealed.rows, streams, every=wanted.every)
         )
         target = max(target, -(-total * snapshots // options.partitions_max))
     planned: list[Part] = []
@@ -136,7 +144,7 @@ def parts(sealed: Sealed, wanted: Selection, options: Options, snapshots: int = 
             packed.clear()
             held = 0
 
-    for stream, tail, pages in _sizes(sealed.rows, streams):
+    for stream, tail, pages in _sizes(sealed.rows, streams, every=wanted.every):
         number, db, key = int.from_bytes(stream[:8], "big"), stream[8], stream[9:]
         for first, until, size in _pieces(pages, wanted.span, target):
             size += tail if until is None else 0
@@ -191,11 +199,11 @@ def _pieces(
 
 
 def _sizes(
-    rows: RowFile, streams: list[bytes]
+    rows: RowFile, streams: list[bytes], *, every: bool
 ) -> Iterator[tuple[bytes, int, list[tuple[int, int]]]]:
     """Yield each stream with the cost of its STREAM row in bytes, and (first ID, bytes) of each of its stored pages.
 
-    `streams` begin with their numbers, and are sorted.
+    `streams` begin with their numbers, and are sorted. every: they are about all streams of the snapshot.
     """
     if len(streams) <= FEW:
         for stream in streams:
@@ -204,20 +212,40 @@ def _sizes(
             pages = rows.sizes(data_prefix(number))
             yield stream, tail, [(page_first(key), size) for key, size in pages]
         return
-    tails, pages = (_between(rows, kind, streams) for kind in (STREAM, DATA))
-    tail_of, tail = next(tails, _BEHIND)
-    page_of, page = next(pages, _BEHIND)
+    found = _between(rows, DATA, streams)
+    page_of, page = next(found, _BEHIND)
+    for stream, tail in zip(streams, (_shares if every else _tails)(rows, streams)):
+        own: list[tuple[int, int]] = []
+        while page_of[1:9] <= stream[:8]:
+            if page_of[1:9] == stream[:8]:
+                own.append((page_first(page_of), page))
+            page_of, page = next(found, _BEHIND)
+        yield stream, tail + STREAM_BYTES, own
+
+
+def _tails(rows: RowFile, streams: list[bytes]) -> Iterator[int]:
+    """The sizes of the STREAM rows of streams."""
+    found = _between(rows, STREAM, streams)
+    tail_of, tail = next(found, _BEHIND)
     for stream in streams:
-        number_bytes = stream[:8]
-        while tail_of[1:9] < number_bytes:
-            tail_of, tail = next(tails, _BEHIND)
-        while page_of[1:9] < number_bytes:
-            page_of, page = next(pages, _BEHIND)
-        found: list[tuple[int, int]] = []
-        while page_of[1:9] == number_bytes:
-            found.append((page_first(page_of), page))
-            page_of, page = next(pages, _BEHIND)
-        yield stream, tail + STREAM_BYTES if tail_of[1:9] == number_bytes else 0, found
+        while tail_of[1:9] < stream[:8]:
+            tail_of, tail = next(found, _BEHIND)
+        yield tail if tail_of[1:9] == stream[:8] else 0
+
+
+def _shares(rows: RowFile, streams: list[bytes]) -> Iterator[int]:
+    """About the sizes of the STREAM rows of all streams: all rows of a leaf count the same.
+
+    The rows of short streams lie in leaves, so that their exact sizes would cost as much as reading these streams.
+    """
+    leaves = rows.leaves(STREAM)
+    _, nbytes = next(leaves)
+    start = 0
+    for low, following in leaves:
+        end = bisect_left(streams, low[1:9], start)
+        yield from repeat(nbytes // max(end - start, 1), end - start)
+        start, nbytes = end, following
+    yield from repeat(nbytes // max(len(streams) - start, 1), len(streams) - start)
 
 
 def _between(rows: RowFile, kind: bytes, streams: list[bytes]) -> Iterator[tuple[bytes, int]]:
