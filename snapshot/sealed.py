@@ -6,6 +6,7 @@ process may shorten the file. Rows that are read in order cost one read per MiB 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +27,9 @@ from tidelog.snapshot.rows import datafile
 from tidelog.snapshot.rows.meta import Meta, read_meta
 from tidelog.snapshot.rows.rowfile import RowFile
 from tidelog.snapshot.rows.windows import Windows
+
+# A worker opens the same snapshot for each of its tasks, and a manifest lists up to 10,000 streams.
+_parsed = lru_cache(maxsize=1)(manifests.parse)
 
 META_PAGES_BYTES: Final = 8192  # with pages of 4 KiB, as nearly everywhere
 
@@ -61,7 +65,7 @@ def read_manifest(place: Place) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise NotASnapshot(place.name, _absence(place)) from None
     manifests.check_size(path, size)
-    manifest = manifests.parse(path, place.read_at(manifests.NAME, 0, size))
+    manifest = _parsed(path, place.read_at(manifests.NAME, 0, size))
     manifests.check_name(place.name, manifest)
     try:
         data_bytes: int | None = place.size(DATA)

@@ -7,7 +7,7 @@ itself reads through `engine.streams.pages`, which caches pages and follows chan
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -16,6 +16,8 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import text
 from tidelog.engine.rowkeys import data_row, page_first, page_prefix, page_row, stream_row
 from tidelog.engine.streams.pages import Page, unpack_page
+
+from_bytes: Final = int.from_bytes  # big-endian, unless told otherwise
 
 
 class StoredStream(NamedTuple):
@@ -77,23 +79,23 @@ def unpack_stream(number: int, row: bytes) -> StoredStream:
     head, head_id, stop, live, nodes_last = nodes
     if tail is not None:
         sealed, deleted, void = tail
-        tail = sealed, int.from_bytes(deleted, "little"), void
+        tail = sealed, from_bytes(deleted, "little"), void
     return StoredStream(
-        number=number,
-        length=length,
-        last_id=_id(last_id),
-        max_deleted_id=_id(deleted_id),
-        entries_added=added,
-        removed_max=_id(removed),
-        next_group=next_group,
-        head=head,
-        head_id=_id(head_id),
-        stop=stop,
-        nodes=live,
-        nodes_last=_id(nodes_last),
-        tail=tail,
-        idmp=idmp,
-        groups=groups,
+        number,
+        length,
+        from_bytes(last_id),
+        from_bytes(deleted_id),
+        added,
+        from_bytes(removed),
+        next_group,
+        head,
+        from_bytes(head_id),
+        stop,
+        live,
+        from_bytes(nodes_last),
+        tail,
+        idmp,
+        groups,
     )
 
 
@@ -248,7 +250,3 @@ def _missing(stream: StoredStream, start: int, stop: int) -> CorruptBlock:
         f"stream {stream.number}, blocks {start} to {stop - 1} (IDs {text(stream.head_id).decode()} to "
         f"{text(stream.nodes_last).decode()}): the page of the first block is missing"
     )
-
-
-def _id(packed: bytes) -> int:
-    return int.from_bytes(packed, "big")

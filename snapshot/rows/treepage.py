@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from array import array
 from operator import lt
 from typing import Final, NamedTuple
 
@@ -17,7 +18,7 @@ from tidelog.snapshot.rows.datafile import BIG, BRANCH, LEAF, NODE, OVERFLOW, PA
 KEY_BYTES_MAX: Final = 511
 _WIDE: Final = struct.Struct("=Q")
 _RUN: Final = struct.Struct("=QHHI")
-assert _RUN.size == PAGE_HEADER
+assert _RUN.size == PAGE_HEADER and array("H").itemsize == 2
 
 
 class BadPage(Exception):
@@ -72,7 +73,7 @@ def tree_page(
             12,
             f"the free space cannot go from byte {lower} to byte {upper}",
         )
-    pointers = struct.unpack_from(f"={(lower - PAGE_HEADER) >> 1}H", data, PAGE_HEADER)
+    pointers = array("H", data[PAGE_HEADER:lower])
     if max(pointers) > psize - NODE.size or min(pointers) != upper:
         raise BadPage(number, PAGE_HEADER, "a pointer points outside the nodes")
     found = (
@@ -91,9 +92,7 @@ def tree_page(
     return found
 
 
-def _branch(
-    data: bytes, number: int, psize: int, last_page: int, pointers: tuple[int, ...]
-) -> Branch:
+def _branch(data: bytes, number: int, psize: int, last_page: int, pointers: array[int]) -> Branch:
     keys: list[bytes] = []
     children: list[int] = []
     ends: list[int] = []
@@ -117,7 +116,7 @@ def _branch(
     return Branch(keys, children)
 
 
-def _leaf(data: bytes, number: int, psize: int, pointers: tuple[int, ...]) -> Leaf:
+def _leaf(data: bytes, number: int, psize: int, pointers: array[int]) -> Leaf:
     keys: list[bytes] = []
     values: list[tuple[int, int, int]] = []
     ends: list[int] = []
@@ -127,6 +126,8 @@ def _leaf(data: bytes, number: int, psize: int, pointers: tuple[int, ...]) -> Le
         start = at + 8
         end = start + key_bytes
         size = low | high << 16
+        if not 0 < key_bytes <= KEY_BYTES_MAX:
+            raise BadPage(number, at, f"a key is empty or longer than {KEY_BYTES_MAX} bytes")
         keys.append(data[start:end])
         if bits == 0:
             values.append((0, end, size))
@@ -138,12 +139,10 @@ def _leaf(data: bytes, number: int, psize: int, pointers: tuple[int, ...]) -> Le
             raise BadPage(number, at, f"a node has the invalid flags {bits:#x}")
         ends.append((end + 1) & ~1)
     _fill(number, psize, pointers, ends)
-    if not min(map(len, keys)) or max(map(len, keys)) > KEY_BYTES_MAX:
-        raise BadPage(number, pointers[0], f"a key is empty or longer than {KEY_BYTES_MAX} bytes")
     return Leaf(keys, values, data)
 
 
-def _fill(number: int, psize: int, pointers: tuple[int, ...], ends: list[int]) -> None:
+def _fill(number: int, psize: int, pointers: array[int], ends: list[int]) -> None:
     """Raise BadPage unless each node ends where the next one begins, and the last one at the end of the page."""
     starts = sorted(pointers)
     starts.append(psize)

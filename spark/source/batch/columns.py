@@ -106,12 +106,11 @@ class Batches:
         self._columns = columns
         self._fields = fields
         self._span = span
+        self._narrow = span != EVERYTHING
         self._verify = verify
         self._rows_max = rows
         self._bytes_max = nbytes
-        self._needs_ids = span != EVERYTHING or not {"id", "ms", "seq", "ts", "id_key"}.isdisjoint(
-            columns
-        )
+        self._needs_ids = self._narrow or not _MADE.keys().isdisjoint(columns)
         self._clear()
 
     def _clear(self) -> None:
@@ -132,14 +131,15 @@ class Batches:
     def of(self, nodes: Iterable[tuple[Origin, StoredNode]]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of nodes. Raises CorruptBlock."""
         for origin, node in nodes:
-            if self._span.meets(node):
-                # End the batch first, because one large node could double its size.
-                if self._rows and self._bytes + node.length > self._bytes_max:
-                    yield self._batch()
-                self._add(origin, node)
-                del node  # its block may have 100 MB, and it is not needed while the caller works
-                if self._rows >= self._rows_max or self._bytes >= self._bytes_max:
-                    yield self._batch()
+            if self._narrow and not self._span.meets(node):
+                continue
+            # End the batch first, because one large node could double its size.
+            if self._rows and self._bytes + node.length > self._bytes_max:
+                yield self._batch()
+            self._add(origin, node)
+            del node  # its block may have 100 MB, and it is not needed while the caller works
+            if self._rows >= self._rows_max or self._bytes >= self._bytes_max:
+                yield self._batch()
         if self._rows:
             yield self._batch()
 
@@ -165,10 +165,11 @@ class Batches:
         self._ordinals.append(node.ordinal)
         if node.deleted:
             self._deleted.append((start, slots, node.deleted))
-        if not self._span.covers(node):
+        if self._narrow and not self._span.covers(node):
             self._narrowed = True
         if self._fields is not None:
-            self._add_fields(start, slots, shapes, values, shape_of)
+            self._add_fields(start, slots, shapes, shape_of)
+            self._values += values
         self._rows += slots
         self._bytes += node.length
 
@@ -177,21 +178,19 @@ class Batches:
         start: int,
         slots: int,
         shapes: list[Shape],
-        values: list[bytes],
         shape_of: list[int] | None,
     ) -> None:
         known = self._shapes
-        numbers = [known.setdefault(shape, len(known)) for shape in shapes]
         runs = self._shape_runs
         if shape_of is None:
-            if runs and runs[-1][0] == numbers[0]:
-                runs[-1] = numbers[0], runs[-1][1] + slots
-            else:
-                runs.append((numbers[0], slots))
+            number = known.setdefault(shapes[0], len(known))
+            if runs and runs[-1][0] == number:
+                slots += runs.pop()[1]
+            runs.append((number, slots))
         else:
+            numbers = [known.setdefault(shape, len(known)) for shape in shapes]
             runs.append((numbers[0], slots))
             self._mixed.append((start, [numbers[shape] for shape in shape_of]))
-        self._values += values
 
     def _read(
         self, data: bytes

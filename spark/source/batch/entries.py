@@ -33,20 +33,21 @@ def nodes(cold: ColdStore, part: Part, span: Span) -> Iterator[tuple[Origin, Sto
     """
     for piece, stream in streams(cold, part.pieces):
         origin = Origin(piece.db, piece.key, piece.number, part.path, part.lsn)
-        with_origin = partial(_with_origin, origin)
-        last = None
-        if piece.until is None:
-            last = _Last(cold, stream)
-        stream = stream._replace(tail=None)
-        if stream.nodes:
+        tail = stream.tail
+        if stream.nodes or (tail is not None and len(tail[0]) > LARGE_BYTES):
+            with_origin = partial(_with_origin, origin)
+            last = _Last(cold, stream) if piece.until is None else ()
+            del tail
+            stream = stream._replace(tail=None)
             for page in stored_pages(cold, stream, piece.first, piece.until):
                 if page.first > span.end:
                     break
                 bounds = nodes_of(cold, stream, page, data=False)
                 if any(span.meets(node) for node in bounds):
                     yield from map(with_origin, nodes_of(cold, stream, page))
-        if last is not None:
             yield from map(with_origin, last)
+        elif piece.until is None and (node := tail_node(stream)) is not None:
+            yield origin, node
 
 
 def _with_origin(origin: Origin, node: StoredNode) -> tuple[Origin, StoredNode]:

@@ -28,6 +28,43 @@ def test_any_key(key: bytes) -> None:
     assert parse(PATH, render(made)) == made
 
 
+ODD: list[Any] = [
+    0,
+    -1,
+    1 << 63,
+    1 << 64,
+    True,
+    None,
+    1.0,
+    "7",
+    "\udc80",
+    [],
+    {},
+    {"base64": "/w=="},
+]
+
+
+def test_plain_counts_of_streams_are_those_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = StreamCount(3, b"orders", 1, 2, 3)._asdict() | {"key": "orders"}
+    items = [[], plain, plain | {"more": 1}]
+    items += [plain | {name: odd} for name in plain for odd in ODD]
+    items += [{name: plain[name] for name in plain if name != missing} for missing in plain]
+
+    def read_all() -> list[Any]:
+        found: list[Any] = []
+        for item in items:
+            try:
+                found.append(parse(PATH, changed(counts__largest=[plain, item])).counts.largest)
+            except SnapshotDamaged as fault:
+                found.append(str(fault))
+        return found
+
+    both_ways = read_all()
+    monkeypatch.setattr(manifests, "_plain_stream", lambda item: None)
+    assert both_ways == read_all()
+    assert sum(type(each) is tuple for each in both_ways) == 12, both_ways
+
+
 def test_every_flipped_bit_is_noticed() -> None:
     data = render(manifest())
     for at in range(len(data)):
