@@ -113,6 +113,14 @@ MUTANTS: Final = (
         "A restore that was cut short says so until it is a store.",
     ),
     Mutant(
+        "sums/damaged-row-raises",
+        "snapshot/rows/sums.py",
+        "(ValueError, TypeError, AttributeError, msgpack.UnpackException)",
+        "(ValueError, AttributeError, msgpack.UnpackException)",
+        ("tests/snapshot/test_sums.py::test_a_row_without_sums_has_none",),
+        "A damaged row that describes a checkpoint is damage, whatever its bytes.",
+    ),
+    Mutant(
         "checkpoints/sync-one-short",
         "store/checkpoints.py",
         "                sync=lambda: core.log.sync_through(position.lsn),\n",
@@ -121,6 +129,28 @@ MUTANTS: Final = (
             "tests/store/checkpoint/test_checkpoint_order.py::test_the_last_record_before_it_is_durable_too",
         ),
         "The log is on the disk through P, the record at P included.",
+    ),
+    Mutant(
+        "checkpoints/position-one-short",
+        "store/checkpoints.py",
+        "                position = core.log.position()\n",
+        "                position = core.log.position()\n"
+        "                position = position._replace(lsn=position.lsn - 1)\n",
+        (
+            "tests/store/checkpoint/test_ids_again.py::test_entries_behind_a_page_that_ends_deleted_are_found",
+        ),
+        "A checkpoint names the last record that it holds.",
+    ),
+    Mutant(
+        "checkpoints/position-one-past",
+        "store/checkpoints.py",
+        "                position = core.log.position()\n",
+        "                position = core.log.position()\n"
+        "                position = position._replace(lsn=position.lsn + 1)\n",
+        (
+            "tests/store/checkpoint/test_ids_again.py::test_entries_behind_a_page_that_ends_deleted_are_found",
+        ),
+        "A checkpoint names the last record that it holds.",
     ),
     Mutant(
         "checkpoints/released-before-commit",
