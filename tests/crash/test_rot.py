@@ -203,6 +203,8 @@ BEFORE: Tree = {
         (BEFORE | {"store/LOCK": b"2"}, False, ""),
         (BEFORE | {LOG: b"one two\0\0three"}, True, ""),
         (BEFORE | {BLANK: b"made anew"}, True, ""),
+        (BEFORE | {"store/STORE": b"s\0"}, True, ""),
+        (BEFORE | {"store/STORE": b"t\0"}, True, "store/STORE was changed"),
         (BEFORE | {LOG: b"one"}, False, "the open failed, and changed"),
         (BEFORE | {LOG: b"one"}, True, f"{LOG} was changed"),
         (BEFORE | {LOG: b"one", "store/quarantine/1": b" two"}, True, ""),
