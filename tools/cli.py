@@ -36,6 +36,7 @@ TOP = {
     "import":   ("tidelog.tools.importing.command", "Make a store of the data of a Redis: an RDB file."),
     "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis, and read one into a store."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
+    "repair":   ("tidelog.tools.repair.command", "Say what a damaged store has left, and make a repaired copy."),
     "state":    ("tidelog.tools.state", "Show streams, groups and pending entries as of any moment."),
     "why":      ("tidelog.tools.why",
                  "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),

@@ -37,6 +37,7 @@ from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.repair.reach import Reach, follow
+from tidelog.tools.repair.salvage import Salvaged, salvage
 from tidelog.tools.replay import contents
 from tidelog.tools.snapshot.facts import progress
 
@@ -54,20 +55,24 @@ class Plan(NamedTuple):
     reach    the last LSN, and the damage behind it
     digest   of its whole state
     faults   why bases that would have reached further, or as far, are not used
+    salvaged what was applied from behind the damage; None: that was not asked for
     """
 
     base: Base
     reach: Reach
     digest: str
     faults: list[str]
+    salvaged: Salvaged | None = None
 
     @property
     def lsn(self) -> int:
         return self.reach.start.lsn
 
 
-def plan(files: LogFiles) -> Plan | None:
+def plan(files: LogFiles, *, skip_damaged: bool = False) -> Plan | None:
     """The copy that reaches furthest; None if no base can be read. Writes nothing.
+
+    skip_damaged   the digest is that of a copy with the records behind the damage, too
 
     Raises NewerFormat, OSError.
     """
@@ -96,7 +101,12 @@ def plan(files: LogFiles) -> Plan | None:
         best = Plan(base, reach, found, faults)
         if reach.damage is None:
             break
-    return best
+    if best is None or not skip_damaged:
+        return best
+    with state_of(files, best.base) as (state, start):
+        follow(files, start, state, best.lsn)
+        salvaged = salvage(files, state, best.lsn)
+        return best._replace(salvaged=salvaged, digest=digest(state))
 
 
 def _digest_at(files: LogFiles, base: Base, lsn: int) -> str:
@@ -105,8 +115,12 @@ def _digest_at(files: LogFiles, base: Base, lsn: int) -> str:
         return digest(state)
 
 
-def write(files: LogFiles, found: Plan, target: Path) -> None:
-    """Make the copy in `target`, a missing or empty directory. Raises click.UsageError, RepairFailed, OSError."""
+def write(files: LogFiles, found: Plan, target: Path, *, uuid: bytes | None = None) -> None:
+    """Make the copy in `target`, a missing or empty directory. `uuid`: of the copy, by default that of the store.
+
+    Raises click.UsageError, RepairFailed, OSError.
+    """
+    uuid = files.uuid if uuid is None else uuid
     disk = files.disk
     if disk.exists(target) and disk.listdir(target):
         raise click.UsageError(f"{target} is not empty; name a new directory")
@@ -132,8 +146,12 @@ def write(files: LogFiles, found: Plan, target: Path) -> None:
                 f"the store changed while the copy was made: it ends with LSN {reach.start.lsn}, not {found.lsn}. "
                 f"Delete {target}, close the store and repeat the command"
             )
-        fold_into(disk, folder, state, files.uuid, reach.start)
-    create_behind(disk, target, files.uuid, reach.start, time.time_ns() // 1_000_000)
+        behind = reach.start
+        if found.salvaged is not None:
+            now = salvage(files, state, found.lsn).now
+            behind = behind._replace(now=max(now, behind.now))
+        fold_into(disk, folder, state, uuid, behind)
+    create_behind(disk, target, uuid, behind, time.time_ns() // 1_000_000)
     check(target, found)
 
 

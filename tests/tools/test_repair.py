@@ -1,0 +1,217 @@
+"""tidelog repair: the dry run says what the copy holds, and the copy holds exactly that."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import T0, Made, ids
+
+import tidelog
+from tidelog.engine.effects import effect as e
+from tidelog.tools import exits
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    files = (path for path in root.rglob("*") if path.is_file() and path.name != "lock.mdb")
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def holed(tmp_path: Path) -> Made:
+    """A store with a damaged frame, LSN 5, that added an entry; a group behind it has read that entry."""
+    made = Made(tmp_path / "orders-data")
+    made.roll(T0)
+    made.unit(T0, (e.EPOCH, 1, 0xA1))
+    made.unit(T0 + 1, (e.XADD_NODE, 0, b"orders", T0 + 1, 0, (b"n", b"1")))
+    made.unit(T0 + 2, (e.XADD, 0, b"orders", T0 + 2, 0, (b"n", b"2")))
+    made.unit(T0 + 3, (e.XGROUP_CREATE, 0, b"orders", b"g", 0, 0, 0))
+    made.unit(T0 + 4, (e.XADD, 0, b"orders", T0 + 4, 0, (b"n", b"4")))
+    damaged = made.offsets[-1]
+    made.unit(T0 + 5, (e.XADD, 0, b"orders", T0 + 5, 0, (b"n", b"5")))
+    four = ids((T0 + 1, 0), (T0 + 2, 0), (T0 + 4, 0), (T0 + 5, 0))
+    made.unit(
+        T0 + 6, (e.DELIVER, 0, b"orders", b"g", b"anna", four, T0 + 6, 1, T0 + 6, T0 + 5, 0, 4)
+    )
+    made.unit(T0 + 7, (e.XACK, 0, b"orders", b"g", ids((T0 + 4, 0))))
+    made.unit(T0 + 8, (e.XACK, 0, b"orders", b"g", ids((T0 + 5, 0))))
+    made.unit(T0 + 9, (e.XTRIM, 0, b"orders", 1, 3, 0, 3, (), b""))
+    made.unit(T0 + 10, (e.SET, 0, b"k", b"v", -1))
+    made.write()
+    made.flip(damaged + 60)
+    made.promise(made.lsn - 1)
+    return made
+
+
+def test_output(run: Run, holed: Made) -> None:
+    done = run("repair", holed.root)
+    assert (done.code, done.err) == (exits.DAMAGED, "")
+    expect("repair-cut.txt", done.out, holed.root)
+    done = run("repair", holed.root, "--skip-damaged")
+    expect("repair-skip.txt", done.out, holed.root)
+
+
+def test_entries_that_the_counters_prove(run: Run, holed: Made) -> None:
+    told = json.loads(run("repair", holed.root, "--json").out)
+    assert told["unreadable"] == [[5, 5]]
+    assert told["missing_entries"] == [
+        {"db": 0, "key": "orders", "entries": 1, "added": 2, "then": 3},
+    ]
+
+
+def test_records_behind_the_damage(run: Run, holed: Made, tmp_path: Path) -> None:
+    """Those that fit are applied; the trim, whose extent is not certain, and an acknowledgement of nothing are not."""
+    copy = tmp_path / "copy"
+    told = json.loads(run("repair", holed.root, "--skip-damaged", "--to", copy, "--json").out)
+    refused = told["salvage"]["refused"]
+    assert [row["lsn"] for row in refused] == [8, 10]
+    assert "its extent is not certain: it found 4 entries" in refused[1]["reason"]
+    assert json.loads((copy / "SALVAGE.json").read_text()) == told["salvage"]
+    with tidelog.open(copy, read_only=True) as db:
+        assert db.get("k") == b"v"
+        assert [n for _, fields in db.xrange("orders") for n in fields.values()] == [
+            b"1",
+            b"2",
+            b"5",
+        ]
+    assert run("info", copy, "--json").out != run("info", holed.root, "--json").out
+    assert json.loads(run("info", copy, "--json").out)["uuid"] != bytes(range(16)).hex()
+
+
+def test_a_sound_store(run: Run, made: Made, tmp_path: Path) -> None:
+    done = run("repair", made.root, "--to", tmp_path / "copy")
+    assert (done.code, done.out) == (0, f"{made.root} is not damaged\n")
+    assert not (tmp_path / "copy").exists()
+    assert json.loads(run("repair", made.root, "--json").out) == {"damage": []}
+
+
+def test_nothing_is_left(run: Run, made: Made) -> None:
+    for path in made.paths():
+        path.write_bytes(b"")
+    done = run("repair", made.root)
+    assert (done.code, "Nothing can be kept." in done.out) == (exits.DAMAGED, True)
+
+
+def test_flags(run: Run, holed: Made) -> None:
+    assert run("repair", holed.root, "--cut", "--skip-damaged").code == exits.USAGE
+    assert run("repair", holed.root, "--to", holed.root).code == exits.USAGE
+
+
+# --- damages times stores
+
+
+def store(root: Path, kind: str) -> None:
+    """A store of several lives and segments: `plain` has no checkpoint, `folded` one, `released` only the end of its
+    log, `kept` a snapshot too."""
+    pick = random.Random(7)
+    for life in range(3):
+        with tidelog.open(
+            root, fsync="no", segment_bytes=4096, save=(), checkpoint_bytes=0,
+            retain_bytes=0 if kind in ("released", "kept") else 1 << 40,
+        ) as db:  # fmt: skip
+            for n in range(25):
+                db.xadd("s", {"n": n, "pad": "x" * pick.randrange(300)})
+                if not db.exists("t"):
+                    db.xgroup_create("t", "g", id="0", mkstream=True)
+                db.xadd("t", {"n": n})
+                if n % 5 == 0:
+                    db.xreadgroup("g", "anna", {"t": ">"}, count=3)
+            if kind != "plain" and life < 2:
+                db.checkpoint()
+                if kind == "kept":
+                    db.snapshot()
+
+
+def segments(root: Path) -> list[Path]:
+    return sorted((root / "aof").glob("*.aof"))
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def middle(root: Path) -> None:
+    found = segments(root)
+    flip(found[len(found) // 2], 700)
+
+
+def header(root: Path) -> None:
+    found = segments(root)
+    flip(found[len(found) // 2], 20)
+
+
+def missing(root: Path) -> None:
+    found = segments(root)
+    found[len(found) // 2].unlink()
+
+
+def swapped(root: Path) -> None:
+    found = segments(root)
+    first, second = found[-2].read_bytes(), found[-1].read_bytes()
+    found[-2].write_bytes(second)
+    found[-1].write_bytes(first)
+
+
+def store_file(root: Path) -> None:
+    flip(root / "STORE", 30)
+
+
+def data_file(root: Path) -> None:
+    path = root / "checkpoint/data.mdb"
+    if path.exists():
+        path.write_bytes(b"garbage " * 1024)
+    else:
+        middle(root)
+
+
+DAMAGES: tuple[Callable[[Path], None], ...] = (
+    middle,
+    header,
+    missing,
+    swapped,
+    store_file,
+    data_file,
+)
+KINDS = ("plain", "folded", "released", "kept")
+QUICK = ((middle, "released"), (header, "plain"))
+CASES = [
+    pytest.param(damage, kind, marks=() if (damage, kind) in QUICK else pytest.mark.slow)
+    for damage in DAMAGES
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("damage", "kind"), CASES)
+def test_the_copy_is_what_the_dry_run_said(
+    run: Run, tmp_path: Path, damage: Callable[[Path], None], kind: str
+) -> None:
+    root = tmp_path / "db"
+    store(root, kind)
+    whole = run("digest", root).out
+    damage(root)
+    before = contents(root)
+    for number, way in enumerate(("--cut", "--skip-damaged")):
+        dry = run("repair", root, way, "--json")
+        told: dict[str, Any] = json.loads(dry.out)
+        assert (dry.code, bool(told["damage"])) == (exits.DAMAGED, True)
+        if told["kept"] is None:
+            assert kind == "released" and damage is data_file
+            continue
+        copy = tmp_path / f"copy-{number}"
+        done = run("repair", root, way, "--to", copy, "--json")
+        assert (done.code, json.loads(done.out)) == (0, told)
+        assert run("digest", copy).out.strip() == told["kept"]["digest"]
+        assert run("verify", copy).code == 0
+        if damage is store_file:
+            assert told["kept"]["digest"] == whole.strip()
+        with tidelog.open(copy) as db:
+            db.xadd("s", {"n": "new"})
+        assert run("verify", copy).code == 0
+    assert contents(root) == before
