@@ -142,6 +142,11 @@ def test_dry_run_reads_all_and_makes_nothing(run: Run, mixed: Path, tmp_path: Pa
         "strings": 3,
         "expires": 1,
         "filtered": 0,
+        "commands": 0,
+        "filtered_commands": 0,
+        "commands_not_imported": {},
+        "commands_refused": [],
+        "notes": [],
         "entries_read_above_added": 0,
         "not_imported": [
             {

@@ -24,6 +24,7 @@ from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
 from tidelog.tools.importing.errors import of_rdb
 from tidelog.tools.importing.filters import Filter, filter_of
+from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_rdb import take_rdb
 from tidelog.tools.importing.keys import Keys
 from tidelog.tools.importing.pieces import pieces_of
@@ -66,9 +67,10 @@ def options(command: Any) -> Any:
 
 
 @click.command(
-    help="Make a store of the data of a Redis: an RDB file.",
+    help="Make a store of the data of a Redis: an RDB file, or an append-only file or directory.",
     epilog=examples(
         "tidelog import orders-data dump.rdb",
+        "tidelog import orders-data appendonlydir",
         "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
         "tidelog import orders-data dump.rdb --dry-run --json",
     ),
@@ -82,7 +84,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    run(target, source, from_file(Path(source), filter_of(dbs, globs)), dry_run, as_json)
+    run(target, source, from_path(Path(source), filter_of(dbs, globs)), dry_run, as_json)
 
 
 def from_file(path: Path, wanted: Filter) -> Take:
@@ -97,6 +99,19 @@ def from_file(path: Path, wanted: Filter) -> Take:
                     source.damaged("there is more data behind the end of the dump")
             except RdbError as error:
                 raise of_rdb(str(path), error) from error
+
+    return take
+
+
+def from_path(path: Path, wanted: Filter) -> Take:
+    """Take a dump file, an append-only file, or the directory of one."""
+
+    def take(keys: Keys) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        if path.is_dir():
+            take_directory(path, keys, wanted, now_ms)
+        else:
+            take_file(path, keys, wanted, now_ms)
 
     return take
 
@@ -119,6 +134,8 @@ def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> 
                 keys = Keys(filling, report)
                 take(keys)
                 keys.flush()
+                if report.commands:
+                    report.count(filling.state)
                 return filling.start, 0, False
 
         maker = Maker("import", "Import into it again", source, tidy=True)

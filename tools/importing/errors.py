@@ -19,6 +19,12 @@ class SourceNewer(Failed):
     exit_code = exits.NEWER
 
 
+class NoSource(Failed):
+    """The source is not there, or is something else."""
+
+    exit_code = exits.NOT_A_STORE
+
+
 class Refused(Failed):
     """The import cannot be done as asked."""
 

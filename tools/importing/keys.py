@@ -43,7 +43,7 @@ class Keys:
     """
 
     def __init__(self, folding: Folding | None, report: Report) -> None:
-        self._folding = folding
+        self.folding = folding
         self.report = report
         self._weight = 0
 
@@ -59,8 +59,8 @@ class Keys:
             self._string(db, key, source.string(), expire_at)
         else:
             self._stream(db, key, kind, source)
-            if expire_at != NO_EXPIRY and self._folding is not None:
-                applier(self._folding.state)([(e.PEXPIREAT, db, key, expire_at)])
+            if expire_at != NO_EXPIRY and self.folding is not None:
+                applier(self.folding.state)([(e.PEXPIREAT, db, key, expire_at)])
         self.report.expires += expire_at != NO_EXPIRY
 
     def _check(self, db: int, key: bytes, source: Source) -> None:
@@ -69,22 +69,22 @@ class Keys:
                 f"the key {argument(key)} is in database {db}, and a store has the databases 0 to {DATABASES - 1}; "
                 "name the databases to import with --db"
             )
-        if self._folding is not None and key in self._folding.state.databases[db].keys:
+        if self.folding is not None and key in self.folding.state.databases[db].keys:
             source.damaged(f"the key {argument(key)} comes twice in database {db}")
 
     def _string(self, db: int, key: bytes, value: bytes, expire_at: int) -> None:
         self.report.strings += 1
-        if self._folding is not None:
-            applier(self._folding.state)([(e.SET, db, key, value, expire_at)])
-            self._add(_KEY_BYTES + len(key) + len(value))
+        if self.folding is not None:
+            applier(self.folding.state)([(e.SET, db, key, value, expire_at)])
+            self.add(_KEY_BYTES + len(key) + len(value))
 
     def _stream(self, db: int, key: bytes, kind: int, source: Source) -> None:
         report = self.report
         report.streams += 1
         loading = None
-        if self._folding is not None:
-            applier(self._folding.state)([(e.STREAM_CREATE, db, key)])
-            self._add(_KEY_BYTES + len(key))
+        if self.folding is not None:
+            applier(self.folding.state)([(e.STREAM_CREATE, db, key)])
+            self.add(_KEY_BYTES + len(key))
             loading = Loading(self._of(db, key))
         before = source.offset
         for fact in read_stream(source, kind):
@@ -102,7 +102,7 @@ class Keys:
                 weight = 2 * weight + _NODE_BYTES
             elif isinstance(fact, GroupFact):
                 weight = _GROUP_BYTES + _PENDING_BYTES * len(fact.ids)
-            if self._add(weight):
+            if self.add(weight):
                 loading.stream = self._of(db, key)
         if loading is not None:
             loading.end()
@@ -110,16 +110,16 @@ class Keys:
 
     def _of(self, db: int, key: bytes) -> Stream:
         """The stream, marked as changed."""
-        assert self._folding is not None
-        state = self._folding.state
+        assert self.folding is not None
+        state = self.folding.state
         stream = state.databases[db].keys[key]
         assert isinstance(stream, Stream)
         if stream.mark != state.changes.generation:
             state.changes.touch(stream)
         return stream
 
-    def _add(self, weight: int) -> bool:
-        """Count the memory; fold if it is enough. Returns whether it was."""
+    def add(self, weight: int) -> bool:
+        """Count the memory of something that was put; fold if it is enough. Returns whether it was."""
         self._weight += weight
         if self._weight < FOLD_BYTES:
             return False
@@ -129,5 +129,5 @@ class Keys:
     def flush(self) -> None:
         """Fold what was put."""
         self._weight = 0
-        if self._folding is not None:
-            self._folding.fold()
+        if self.folding is not None:
+            self.folding.fold()

@@ -17,7 +17,7 @@ from tidelog.engine.rdb.write import RdbTarget, rdb_file
 from tidelog.tools import console
 from tidelog.tools.aof.export import keys_text, new_file
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
-from tidelog.tools.rdb.moment import contents_at
+from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import columns, examples, json_value, size_text
 
 ADVANCE_BYTES: Final = 1 << 20
@@ -45,16 +45,20 @@ _TOLD: Final = {
     show_default=True,
     help="Version of the Redis that will load the file; later ones load it too.",
 )
-@click.option(
-    "--at-lsn",
-    type=click.IntRange(0),
-    help="The state after the last unit that ends at or before this LSN.",
-)
+@at_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(path: Path, file: Path, target: str, at_lsn: int | None, as_json: bool) -> None:
+def command(
+    path: Path,
+    file: Path,
+    target: str,
+    at_lsn: int | None,
+    at_time: int | None,
+    as_json: bool,
+) -> None:
     lost = Lost()
     nbytes = 0
-    with contents_at(LogFiles(path, snapshots=True), at_lsn) as found, new_file(file) as out:
+    files = LogFiles(path, snapshots=True)
+    with contents_at(files, at_lsn, at_time) as found, new_file(file) as out:
         with console.progress("exporting", 0, size=True) as advance:
             told = 0
             for piece in rdb_file(found.state, lost, RdbTarget(target)):

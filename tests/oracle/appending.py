@@ -1,0 +1,77 @@
+"""A redis-server 7.0 that writes an append-only file, in a directory of its own and by the wall clock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from tests.oracle.server import START_SECONDS_MAX, tool
+from tests.oracle.wire import Connection
+
+
+class Appending:
+    """One running server. `stop` ends it as it should be ended, `kill` as a crash does; `start` starts it again."""
+
+    def __init__(self, directory: Path, **options: str) -> None:
+        self.directory = directory
+        self.socket = directory / "s"
+        self._options = options
+        self.start()
+
+    def start(self) -> None:
+        arguments = {
+            "--port": "0",
+            "--unixsocket": str(self.socket),
+            "--save": "",
+            "--appendonly": "yes",
+            "--appendfsync": "no",
+            "--dir": str(self.directory),
+            "--logfile": str(self.directory / "log"),
+            "--enable-debug-command": "yes",
+            **{f"--{name.replace('_', '-')}": value for name, value in self._options.items()},
+        }
+        self._process = subprocess.Popen(
+            [
+                tool("redis-server", "redis-server"),
+                *(word for pair in arguments.items() for word in pair),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while True:
+            try:
+                link = self.connect()
+                loaded = link.call(b"PING") == ("+", b"PONG")
+                link.close()
+                if loaded:
+                    return
+            except OSError:
+                pass
+            assert self._process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def connect(self) -> Connection:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(str(self.socket))
+        except OSError:
+            link.close()
+            raise
+        return Connection(link)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, with_signal: signal.Signals) -> None:
+        if self._process.poll() is None:
+            os.kill(self._process.pid, with_signal)
+            self._process.wait()
