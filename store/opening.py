@@ -154,9 +154,8 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
     disk.guard(root)
     with _explained(root, options.read_only):
         if options.read_only:
-            from tidelog.store.read_only import (
-                open_read_only,  # imported here: a writer does not need it
-            )
+            # imported here: a writer does not need it
+            from tidelog.store.read_only import open_read_only
 
             return open_read_only(disk, root, clock)
         return _open(disk, root, options, clock)

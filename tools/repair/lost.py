@@ -28,7 +28,7 @@ class Missing(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What is behind the last LSN that is kept.
+    """The records behind the last LSN that is kept.
 
     gaps       (first, last) LSN of records that cannot be read
     first, last, since, until   LSNs and times (unix ms) of the intact records; 0: there are none
@@ -78,9 +78,8 @@ class _Counters:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._at: dict[
-            tuple[int, bytes], dict[int, int]
-        ] = {}  # ID of an added entry -> how many so far
+        # by key: ID of an added entry -> how many so far
+        self._at: dict[tuple[int, bytes], dict[int, int]] = {}
         self._count: Counter[tuple[int, bytes]] = Counter()
         self._missing: dict[tuple[int, bytes], Missing] = {}
 

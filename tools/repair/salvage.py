@@ -37,7 +37,7 @@ class Refused(NamedTuple):
 
 
 class Salvaged(NamedTuple):
-    """What became of the records behind the gap. `now`: time of the newest one, unix ms."""
+    """The fate of the records behind the gap. `now`: time of the newest one, unix ms."""
 
     applied: int
     refused: list[Refused]
