@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 import click
 
 from tidelog.aof import durable
+from tidelog.aof.frame import HEADER_BYTES, Frame
 from tidelog.aof.reading.reader import Scan, records_of
-from tidelog.aof.start import beginning
+from tidelog.aof.start import Start, beginning
 from tidelog.engine.effects.as_commands import commands
 from tidelog.engine.effects.effect import END, Effect
 from tidelog.engine.errors import CommandError
@@ -123,25 +124,25 @@ def story(files: LogFiles, key: bytes, wanted: int) -> Found:
             watch.begin(base.name, start.lsn, start.now)
         if files.snapshot is None:
             with console.progress("replaying", files.size(), size=True) as advance:
-                for path_lsn, now, effects in _frames(files, start):
-                    seen = sum(len(life.events) for life in watch.lives) + len(watch.notes)
-                    watch.run(effects, path_lsn, now)
-                    if sum(len(life.events) for life in watch.lives) + len(watch.notes) != seen:
-                        units.update(_units(effects, path_lsn))
-                    advance(len(effects))
+                for frame, effects in _frames(files, start):
+                    seen = watch.seen
+                    watch.run(effects, frame.lsn, frame.now)
+                    if watch.seen != seen:
+                        units.update(_units(effects, frame.lsn))
+                    advance(HEADER_BYTES + len(frame.body))
         lives = [life for life in watch.lives if any(place[1] == key for place in life.places)]
         return Found(base, lives, watch.notes, units, nearest(state, key, wanted))
 
 
-def _frames(files: LogFiles, start: Any) -> Iterator[tuple[int, int, list[Effect]]]:
-    """(first LSN, time, records) of the frames behind `start`. Raises Damage."""
+def _frames(files: LogFiles, start: Start) -> Iterator[tuple[Frame, list[Effect]]]:
+    """The frames behind `start`, each with its records. Raises Damage."""
     promises = durable.read(files.disk, files.directory, files.uuid)
     found, at = beginning(files.disk, files.directory, files.uuid, start)
     for info in found:
         scan = Scan(files.disk, info, promises, live=True, start=at)
         at = None
         for frame in scan.frames():
-            yield frame.lsn, frame.now, records_of(info.path, frame)
+            yield frame, records_of(info.path, frame)
         error = scan.error()
         if error is not None:
             raise error
