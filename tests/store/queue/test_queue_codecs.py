@@ -75,6 +75,7 @@ class Odd(dict[str, int]):
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers() | st.booleans(), inner),
+    max_leaves=12,
 )  # fmt: skip
 
 
