@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.rounds import some_and_all
 from tests.snapshot.lmdb_faults.faults import Ended, Mode, run_with_fault
 
 CHILD = Path(__file__).with_name("lmdb_child.py")
-POWER_SEEDS = 4
 BEFORE = 3  # commits in the environment that is there already
 MORE = 2  # commits of the process under test
 
@@ -71,10 +71,13 @@ def tried(start: Path | None, root: Path, modes: list[tuple[Mode, int]]) -> Trie
     return found
 
 
+@pytest.mark.parametrize("power_seeds", some_and_all(1, 4))
 @pytest.mark.parametrize("new", [True, False], ids=["new", "used"])
-def test_killed_anywhere_what_was_promised_is_there(tmp_path: Path, used: Path, new: bool) -> None:
+def test_killed_anywhere_what_was_promised_is_there(
+    tmp_path: Path, used: Path, new: bool, power_seeds: int
+) -> None:
     modes = [(Mode.BEFORE, 0), (Mode.AFTER, 0), (Mode.TORN, 0)]
-    modes += [(Mode.POWER, seed) for seed in range(POWER_SEEDS)]
+    modes += [(Mode.POWER, seed) for seed in range(power_seeds)]
     runs = tried(None if new else used, tmp_path, modes)
     for (directory, (ended, promised)), state in zip(runs.items(), look(list(runs)), strict=True):
         if (

@@ -180,8 +180,16 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("end", ["closes", "forgets to close"])
-@pytest.mark.parametrize("batch", ["1", "4"])
+@pytest.mark.parametrize(
+    ("batch", "end"),
+    [
+        *(("1", "forgets to close"), ("4", "closes")),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("1", "closes"), ("4", "forgets to close"))
+        ),
+    ],
+)
 def test_sigterm_uses_up_no_delivery(batch: str, end: str, tmp_path: Path) -> None:
     jobs = 1 if batch == "1" else 3
     with tidelog.queue(tmp_path / "s", "jobs") as queue:
