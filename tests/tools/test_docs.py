@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.oracle.differences import TABLE
+from tests.tools.conftest import Run
 
 import tidelog
 from tidelog import testing
@@ -65,7 +66,7 @@ def examples(page: str) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, block.start()) + 1, block[1]) for block in blocks]
 
 
-def run(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
+def outputs(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
     """The output of each example in its directory, by its line."""
     words = json.dumps([(line, str(directory), source) for line, directory, source in todo])
     lines = done_in(todo[0][1].parent, "-W", "error", "-c", RUN, words)
@@ -79,7 +80,7 @@ def run(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page(page: str, tmp_path: Path) -> None:
     found = examples(page)
-    told = run([(line, tmp_path / str(line), source) for line, source in found])
+    told = outputs([(line, tmp_path / str(line), source) for line, source in found])
     if page != SHOWING_IDS:
         assert told == {line: list(printed(source)) for line, source in found}
 
@@ -104,10 +105,12 @@ def printed(source: str) -> Iterator[str]:
         yield from comment.split("; ")
 
 
-def test_the_readme_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
+def test_the_readme_can_be_followed_from_top_to_bottom(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In one directory, as a reader does; and what is restored at its end is what the last example made."""
     found = examples("README.md")
-    told = run([(line, tmp_path, source) for line, source in found])
+    told = outputs([(line, tmp_path, source) for line, source in found])
     assert told == {line: list(printed(source)) for line, source in found}
     shown = re.findall(
         r"^\$ tidelog (snapshot .*|verify .*|export .*)$", (ROOT / "README.md").read_text(), re.M
@@ -115,8 +118,10 @@ def test_the_readme_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     listed, restored, verified, exported, *_ = shown
     assert listed.split()[-1] == restored.split()[-2].split("/")[0]
     assert restored.split()[-1] == verified.split()[-1]
+    monkeypatch.chdir(tmp_path)
     for line in (listed, restored, verified, exported):
-        assert done_in(tmp_path, "-m", "tidelog", *line.split())
+        done = run(*line.split())
+        assert (done.code, done.err) == (0, "") and done.out, line
     assert pq.read_table(tmp_path / "stock-tables" / "entries").num_rows == 1
 
 
@@ -241,8 +246,9 @@ def cited() -> Iterator[tuple[str, str]]:
 
 def test_every_cited_section_is_in_the_reference() -> None:
     there = sections()
-    assert len(list(cited())) > 60
-    assert not [f"{place}: spec {section}" for place, section in cited() if section not in there]
+    found = list(cited())
+    assert len(found) > 60
+    assert not [f"{place}: spec {section}" for place, section in found if section not in there]
 
 
 def test_the_table_of_differences_names_sections_of_the_reference() -> None:
