@@ -155,6 +155,11 @@ class World:
                 blocked = session.blocked
                 if blocked is not None and not blocked.owner.done:
                     continue
+                call: Any = session._call
+                if call is not None and not getattr(call, "_lacks_disk", False):
+                    now = inside.core(self.db).monotonic()
+                    if call.deadline is None or now < call.deadline:
+                        continue  # it waits for followers or records, and its clock stands still
                 return f"client {session.id}, busy with {session.last_command!r}"
             if connection.queue:
                 return f"commands of client {session.id}"
