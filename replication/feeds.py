@@ -323,14 +323,26 @@ class Feeds:
     def end(self) -> End:
         """[lock] What may be shipped now."""
         core = self._core
-        log, landing = core.log, core.landing
-        relaxed = core.durability.relaxed
+        log, landing, level = core.log, core.landing, self.level()
         return End(
             landing.tick(landing.time_ns() // 1_000_000),
-            log.good(core.durability.level()),
+            log.good(level),
             (log.written_lsn, log.chain),
-            log.written_lsn if relaxed else log.synced_lsn,
+            log.written_lsn if level == WRITTEN else log.synced_lsn,
         )
+
+    def level(self) -> int:
+        """The level that a frame must have before it is shipped: that of the fsync policy, or FSYNCED while a power cut
+        can take the EPOCH of the log's life.
+
+        A link begins behind an EPOCH that was synced (`answer`). But when a write breaks off, the log is recovered and
+        another life begins beneath the links. A follower that has a life which its leader has lost cannot rejoin it.
+        """
+        core, checkpoints = self._core, self._core.checkpoints
+        if core.following is None and checkpoints is not None and checkpoints.epochs:
+            if checkpoints.epochs[-1].lsn > core.log.synced_lsn:
+                return FSYNCED
+        return core.durability.level()
 
     def pump(self, end: End, now: float) -> bool:
         """Send each follower what it may get, as far as its connection takes it. Returns whether there may be more."""

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from tidelog.aof.errors import LogPoisoned
-from tidelog.aof.log import Log
+from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.seek import Source
 from tidelog.replication.feeds import Downstream, End, Feeds
 from tidelog.replication.status import Kept
@@ -106,9 +106,10 @@ class Feeding:
         if self.feeds.pump(end, self._loop.time()):
             self.pump_soon()
         log = core.log
-        if end.good < log.next_lsn - 1 and self._awaited is not log and not core.durability.relaxed:
-            self._awaited = log
-            log.subscribe(log.next_lsn - 1, core.durability.level(), self._synced)
+        if end.good < log.next_lsn - 1 and self._awaited is not log:
+            if self.feeds.level() == FSYNCED:
+                self._awaited = log
+                log.subscribe(log.next_lsn - 1, FSYNCED, self._synced)
 
     def _end(self) -> End:
         core = self._core

@@ -183,10 +183,21 @@ MUTANTS: Final = (
     Mutant(
         "feeds/ships-unsynced",
         "replication/feeds.py",
-        "            log.good(core.durability.level()),\n",
+        "            log.good(level),\n",
         "            log.good(1),\n",
         (f"{_FEEDS}::test_under_always_a_frame_is_shipped_when_it_is_synced",),
         "Under `always`, a leader ships only what a power cut cannot take from it.",
+    ),
+    Mutant(
+        "feeds/ships-another-life-unsynced",
+        "replication/feeds.py",
+        "            if checkpoints.epochs[-1].lsn > core.log.synced_lsn:\n",
+        "            if False:\n",
+        (
+            "tests/replication/test_mended_leader.py::"
+            "test_the_new_life_is_shipped_when_no_power_cut_can_take_it",
+        ),
+        "A life that begins beneath the links is shipped when its EPOCH is synced.",
     ),
     Mutant(
         "feeds/ships-before-its-life",
