@@ -40,6 +40,7 @@ _NOT_OURS = (
     b"ERR tidelog ships the frames of its own log and not Redis's replication stream: let a tidelog server follow this "
     b"one with REPLICAOF, or copy the data with `tidelog aof export`"
 )
+NO_MASTER_LINK = b"NOMASTERLINK Can't SYNC while not connected with my master"  # as Redis says it
 _READ_ONLY = "this store is open read-only, and its writer ships its log"
 
 
@@ -62,6 +63,8 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
         async with feeding.shaking.turn():
             if session.closed or connection.closing:
                 return NO_REPLY  # it has waited for others, and is gone
+            if not asked.heir and _leads_nowhere(session, _host(asked, connection), asked.port):
+                raise CommandError(NO_MASTER_LINK)
             now = server.loop.time()
             line, feed = await in_thread(
                 partial(feeding.feeds.answer, asked, now, through)  # it reads the log
@@ -114,6 +117,17 @@ def _offer(session: Session, connection: Connection, asked: Follow, reply: Resyn
     session.follower = offering
     _hand_over(session, connection, reply.line(), _Offered(offering, connection))
     return NO_REPLY
+
+
+def _leads_nowhere(session: Session, host: str, port: int) -> bool:
+    """Whether this store follows, and gets nothing itself: it is not connected, or it follows the store that asks.
+
+    Else stores that follow each other would look connected, and each would wait for the other.
+    """
+    link, replicating = session.core.link, session.server.replicating
+    if not replicating.following or link is None:
+        return False
+    return not link.up or (replicating.role.host, replicating.role.port) == (host, port)
 
 
 def _host(asked: Follow, connection: Connection) -> str:
