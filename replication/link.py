@@ -15,19 +15,18 @@ import asyncio
 import concurrent.futures
 import logging
 import random
-import threading
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
-from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, Replies, give_up_after, greeting, request
 from tidelog.replication.errors import Different, LinkError, NoRoom, Parted, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
 from tidelog.store.commit.core import Core
+from tidelog.store.threads import in_thread
 
 WORK_S: Final = 0.0005  # frames are applied for so long before commands run again
 TICK_S: Final = 0.1  # how often an idle link looks at its timers
@@ -271,32 +270,9 @@ class Link:
     def in_thread(
         self, work: Callable[[], T], what: str = "copy the leader's data"
     ) -> asyncio.Future[T]:
-        """Run `work` in a daemon thread, which does not hold up the end of the process."""
-        loop: asyncio.AbstractEventLoop = self.loop
-        future: asyncio.Future[T] = loop.create_future()
+        """Run `work` in a daemon thread. Raises NoThread."""
+        future = in_thread(work, what, "tidelog-resync")
         future.add_done_callback(_seen)
-
-        def settle(failure: BaseException | None, found: list[T]) -> None:
-            if future.done():
-                return  # the link was ended
-            if failure is None:
-                future.set_result(found[0])
-            else:
-                future.set_exception(failure)
-
-        def run() -> None:
-            failure: BaseException | None = None
-            found: list[T] = []
-            try:
-                found.append(work())
-            except BaseException as error:
-                failure = error
-            try:
-                loop.call_soon_threadsafe(settle, failure, found)
-            except RuntimeError:
-                pass  # the loop is closed
-
-        start(threading.Thread(target=run, name="tidelog-resync", daemon=True), what)
         return future
 
     async def _run(self) -> None:

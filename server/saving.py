@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from tidelog.aof.errors import NoThread
-from tidelog.aof.threads import start
 from tidelog.engine.errors import CommandError
+from tidelog.store import threads
 from tidelog.store.commit.attached import Folding
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import CheckpointFailed, TidelogError
@@ -46,35 +45,10 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
     Raises CheckpointFailed if the system gives no thread.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(answer: Any, error: BaseException | None) -> None:
-        if future.done():
-            return  # cancelled: no caller waits
-        if error is None:
-            future.set_result(answer)
-        else:
-            future.set_exception(error)
-
-    def run() -> None:
-        answer: Any = None
-        failure: BaseException | None = None
-        try:
-            answer = work()
-        except BaseException as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(settle, answer, failure)
-        except RuntimeError:
-            pass  # the loop has ended
-
-    thread = threading.Thread(target=run, name="tidelog-saving", daemon=True)
     try:
-        start(thread, "run this command")
+        return threads.in_thread(work, "run this command", "tidelog-saving")
     except NoThread as error:
         raise CheckpointFailed(str(error)) from error
-    return future
 
 
 class Saving:
