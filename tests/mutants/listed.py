@@ -9,6 +9,7 @@ from tests.mutants import (
     of_crash,
     of_engine,
     of_exports,
+    of_followers,
     of_log,
     of_recovery,
     of_replication,
@@ -27,6 +28,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_exports.MUTANTS,
     *of_spark_streams.MUTANTS,
     *of_replication.MUTANTS,
+    *of_followers.MUTANTS,
     *of_resync.MUTANTS,
     *of_crash.MUTANTS,
 )

@@ -206,6 +206,16 @@ class _Endless:
         return False
 
 
+def test_a_newer_copy_is_told_of_once(feeds: Feeds, caplog: pytest.LogCaptureFixture) -> None:
+    assert feeds.superseded is None
+    for _ in range(3):
+        feeds.supersede("10.0.0.2:6379", 7)
+    assert str(feeds.superseded) == "10.0.0.2:6379, generation 7"
+    assert len(caplog.messages) == 1
+    feeds.supersede("10.0.0.3:6379", 8)
+    assert "10.0.0.3:6379" in caplog.messages[-1]
+
+
 def test_many_followers_that_read_nothing_share_the_memory(feeds: Feeds) -> None:
     """Strangers that ask for the log and read nothing get less each, the more they are."""
     sinks = [Sink(takes=False) for _ in range(2000)]

@@ -100,7 +100,9 @@ def test_nothing_is_kept_for_followers_when_the_disk_is_full(
             until(lambda: copy.digest() == db.digest())
 
 
-def test_no_room_is_made_where_a_snapshot_needs_the_log(tmp_path: Path, room: Room) -> None:
+def test_no_room_is_made_where_a_snapshot_needs_the_log(
+    tmp_path: Path, room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
     with (
         tidelog.open(tmp_path / "leader", fsync="no", segment_bytes=4096, retain_bytes=0) as db,
         tidelog.serve(db, port=0) as serving,
@@ -113,6 +115,7 @@ def test_no_room_is_made_where_a_snapshot_needs_the_log(tmp_path: Path, room: Ro
         fill(db, 50)
         room.free = 0
         inside.checkpoints(db).fold()
+        assert "is void" not in caplog.text  # that would have given no room
         room.free = room.capacity
         with tidelog.follow(tmp_path / "follower", url, fsync="always") as copy:
             equal(db, copy)
