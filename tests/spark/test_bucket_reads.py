@@ -30,5 +30,6 @@ def test_one_stream_out_of_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(planning, "place_of", in_bucket)
     found = counted(path, stream)
     assert found.entries == local.entries == 5_000
-    assert found.nbytes <= 1.1 * local.nbytes
+    # A page of the tree costs 32 KiB of a bucket, and how many pages lead to one stream depends on where it lies.
+    assert found.nbytes <= 1.15 * local.nbytes
     assert found.reads <= local.reads
