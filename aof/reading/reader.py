@@ -242,6 +242,53 @@ class Scan:
         finally:
             self._windows.close()
 
+    def skim(self, nbytes: int) -> int:
+        """Go on behind the next frames, until they have `nbytes` bytes or more, and return how many bytes they have.
+
+        Their chain is checked, but no record is read: for a planner whose tasks verify the same frames. So only frames
+        are taken whose records are proven to have existed, because others may be torn.
+        """
+        windows = self._windows
+        lsn, prev, proven = self.lsn, self.crc, self._proven_lsn()
+        unpack = HEADER.unpack_from
+        end = NO_END if self.end is None else self.end.offset
+        start = last = self.offset
+        offset, base, until = start, 0, start + nbytes
+        while offset + base < until:
+            offset += base
+            data, base = windows.at(offset, HEADER_BYTES)
+            offset -= base
+            stop = min(len(data) - HEADER_BYTES + 1, end - base, until - base)
+            if offset >= stop:
+                break
+            while offset < stop:
+                magic, length, first, count, now, _, before, _, crc = unpack(data, offset)
+                if magic != MAGIC or first != lsn or before != prev or not count:
+                    stop = -1
+                    break
+                behind = offset + HEADER_BYTES + length
+                if lsn + count - 1 > proven or base + behind > windows.size:
+                    stop = -1
+                    break
+                last = base + offset
+                offset = behind
+                lsn += count
+                prev = crc
+            if stop < 0:
+                break
+        # The chain holds the checksum of each header but the last one, whose length may be wrong.
+        if base + offset > start and self._header_at(last) is None:
+            return self.skim(last - start)
+        self.offset, self.lsn, self.crc = offset + base, lsn, prev
+        return self.offset - start
+
+    def _proven_lsn(self) -> int:
+        """The last LSN of this segment whose record is proven to have existed; 0 if none is."""
+        if self.end is not None:
+            return self.end.lsn
+        mine = (each for each in self._promises if each.incarnation == self.header.incarnation)
+        return max((each.lsn for each in mine), default=0)
+
     def close(self) -> None:
         """Close the file. For a scan whose frames are not read to the end."""
         self._windows.close()

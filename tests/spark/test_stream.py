@@ -17,11 +17,13 @@ from tests.spark.query import OPTIONS, Query, add, gaps, last_lsn, values
 
 import tidelog
 from tidelog import testing
+from tidelog.aof.tail import Tail
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.batch.snapshots import resolve
 from tidelog.spark.source.log import offsets, stream
 
 LIMITLESS = ReadAllAvailable()
+MOST = {"targetPartitionBytes": 20_000, "maxOffsetsPerTrigger": 300, "maxBytesPerTrigger": 30_000}
 
 
 def test_beside_a_writer(tmp_path: Path) -> None:
@@ -130,6 +132,44 @@ def test_partitions_of_any_size(tmp_path: Path, target: str) -> None:
         counts.append(len(values(limited.run())))
         limited.finish()
     assert counts == [2100, 900]
+
+
+def test_batches_end_where_frames_do_however_these_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planner that skims the frames that are proven makes the partitions of one that reads them."""
+    with tidelog.open(tmp_path / "s", **OPTIONS, segment_bytes=8192) as db:
+        add(db, range(150))
+    rng = random.Random(18)
+    limits = [{"targetPartitionBytes": "500"}, {"targetPartitionBytes": "3000"}]
+    for _ in range(4):
+        limits.append({name: str(rng.randrange(most // 8, most)) for name, most in MOST.items()})
+
+    def planned(options: dict[str, str]) -> list[object]:
+        query = Query(tmp_path / "s", **options)
+        query.reader.prepareForTriggerAvailableNow()
+        found: list[object] = []
+        while query.plan() and query.planned is not None:
+            found += [part.value for part in query.reader.partitions(*query.planned)]
+            query.finish()
+        return found
+
+    skims = 0
+
+    def counted(tail: Tail, nbytes: int) -> object:
+        nonlocal skims
+        skims += (found := skim(tail, nbytes)) is not None
+        return found
+
+    skim = Tail.skim
+    for each in limits:
+        found = []
+        for way in (lambda tail, nbytes: None, counted):
+            monkeypatch.setattr(Tail, "skim", way)
+            monkeypatch.setattr(stream, "_LOOK_BYTES", rng.choice((1, 200, 4000)))
+            found.append(planned(each))
+        assert found[0] == found[1], each
+    assert skims > 30
 
 
 def test_a_planned_batch_is_the_same_after_a_restart(tmp_path: Path) -> None:
@@ -499,6 +539,23 @@ def test_damage_is_told(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(TidelogSparkError, match=r"\[TIDELOG_DAMAGED\].*byte "):
         query.all()
+
+
+def test_damage_that_a_plan_passed_is_told_by_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_LOOK_BYTES", 1)
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, segment_bytes=4096) as db:
+        add(db, range(100))
+        query = Query(root)
+    path = sorted((root / "aof").glob("*.aof"))[1]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert query.plan()
+    with pytest.raises(TidelogSparkError, match=rf"\[TIDELOG_DAMAGED\].*{path.name}.*byte "):
+        query.run()
 
 
 def test_only_some_columns(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ LATEST: Final = "latest"
 SNAPSHOT: Final = "snapshot"
 
 _LOOK_BYTES: Final = 1 << 20
+_SKIM_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 5
 _WALKS: Final = 4  # planned batches that are remembered
 # While nothing is written, a query looks that often, and answers Spark after this time. In a query of several sources,
@@ -551,13 +552,31 @@ def _walk(
     end = begin
     tail = log.tail(begin)
     nbytes = part = count = 0
-    while (stretch := tail.look(_LOOK_BYTES)) is not None:
+
+    def fits(behind: Position, size: int) -> bool:
+        """Whether the frames up to `behind`, of so many bytes, are within all limits of the batch."""
+        held = count + behind.lsn - end.lsn
+        return behind.lsn <= lsn_max and held <= records_max and nbytes + size <= bytes_max
+
+    while True:
+        # If much lies ahead, the tasks verify it, and the walk only looks where frames end.
+        while nbytes >= _LOOK_BYTES:
+            skimmed = tail.skim(min(_SKIM_BYTES, target_bytes - part))
+            if skimmed is None or not fits(*skimmed):
+                break
+            behind, size = skimmed
+            nbytes, part, count = nbytes + size, part + size, count + behind.lsn - end.lsn
+            tail.position = end = behind
+            if part >= target_bytes:
+                cuts.append(end)
+                part = 0
+        stretch = tail.look(_LOOK_BYTES)
+        if stretch is None:
+            break
         # A stretch that reaches no limit is taken without a look at its frames.
         size = stretch.end.offset - stretch.frames[0][0]
-        held = stretch.end.lsn + 1 - stretch.frames[0][1]
-        fits = stretch.end.lsn <= lsn_max and count + held <= records_max
-        if fits and nbytes + size <= bytes_max and part + size < target_bytes:
-            nbytes, part, count = nbytes + size, part + size, count + held
+        if fits(stretch.end, size) and part + size < target_bytes:
+            nbytes, part, count = nbytes + size, part + size, count + stretch.end.lsn - end.lsn
             tail.position = end = stretch.end
             continue
         for fields in stretch.frames:
