@@ -36,18 +36,23 @@ def keys(
     names: Collection[bytes] | None = None,
     matches: Callable[[bytes], object] | None = None,
     rows: tuple[bytes, bytes | None] = (b"", None),
+    expected: int | None = None,
 ) -> Iterator[Key]:
     """Yield the keys that had not expired when the snapshot was taken, by database; the order of names is arbitrary.
 
     dbs      only these databases          names    only these keys, each looked up
     matches  only names for which it is true
     rows     only KEY rows from this row key up to but without the other; not with `names`
+    expected how many KEY rows lie there. None: those of the whole table, which META counts
     Raises CorruptBlock.
     """
     for db, (table, count, _) in enumerate(meta.tables["tables"]):
         if not count or (dbs is not None and db not in dbs):
             continue
-        found = _named(cold, table, names) if names is not None else _all(cold, table, *rows)
+        if names is not None:
+            found = _named(cold, table, names)
+        else:
+            found = _all(cold, table, *rows, count if expected is None else expected)
         for key, (expire_at, kind, held) in found:
             if expire_at != NO_EXPIRY and expire_at < meta.now:
                 continue
@@ -57,12 +62,23 @@ def keys(
 
 
 def _all(
-    cold: ColdStore, table: int, start: bytes, stop: bytes | None
+    cold: ColdStore, table: int, start: bytes, stop: bytes | None, expected: int
 ) -> Iterator[tuple[bytes, KeyRow]]:
+    found = 0
     for row, payload in cold.rows(key_prefix(table), start):
         if stop is not None and row >= stop:
-            return
+            break
+        found += 1
         yield keyrow.unpack(payload)
+    check_count(table, found, expected)
+
+
+def check_count(table: int, found: int, expected: int) -> None:
+    """Raise CorruptBlock unless a scan found all KEY rows. It misses a row whose damaged key lies out of the range."""
+    if found != expected:
+        raise CorruptBlock(
+            f"the rows of {expected} keys should be here, but {found} were found (table {table})"
+        )
 
 
 def _named(cold: ColdStore, table: int, names: Collection[bytes]) -> Iterator[tuple[bytes, KeyRow]]:

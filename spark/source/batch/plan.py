@@ -18,7 +18,7 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.rowkeys import DATA, STREAM, data_prefix, key_prefix, page_first, stream_row
 from tidelog.snapshot.rows.rowfile import RowFile
 from tidelog.snapshot.sealed import Sealed
-from tidelog.spark.source.batch.catalog import Key, keys
+from tidelog.spark.source.batch.catalog import Key, check_count, keys
 from tidelog.spark.source.batch.columns import Span
 from tidelog.spark.source.options import Options
 
@@ -74,13 +74,17 @@ def _id_of(told: bytes | None) -> int | None:
 
 @dataclass(frozen=True)
 class KeysPart:
-    """The content of one partition of a small table: the keys of a database whose rows lie in a range of row keys."""
+    """The content of one partition of a small table: the keys of a database whose rows lie in a range of row keys.
+
+    keys   how many there are
+    """
 
     path: str
     lsn: int
     db: int
     start: bytes
     stop: bytes | None
+    keys: int
 
 
 class Selection(NamedTuple):
@@ -96,11 +100,16 @@ class Selection(NamedTuple):
         """Whether all keys are wanted."""
         return self.dbs is None and self.names is None and self.pattern is None
 
-    def keys(self, sealed: Sealed, rows: tuple[bytes, bytes | None] = (b"", None)) -> Iterator[Key]:
-        """The wanted keys of a snapshot, those of a range of KEY rows if given. Raises CorruptBlock."""
-        matches = matcher(self.pattern) if self.pattern is not None else None
+    def keys(self, sealed: Sealed, part: KeysPart | None = None) -> Iterator[Key]:
+        """The wanted keys of a snapshot, those of a partition if given. Raises CorruptBlock."""
         return keys(
-            sealed.rows, sealed.meta, dbs=self.dbs, names=self.names, matches=matches, rows=rows
+            sealed.rows,
+            sealed.meta,
+            dbs=self.dbs if part is None else frozenset((part.db,)),
+            names=self.names,
+            matches=matcher(self.pattern) if self.pattern is not None else None,
+            rows=(b"", None) if part is None else (part.start, part.stop),
+            expected=None if part is None else part.keys,
         )
 
 
@@ -164,10 +173,14 @@ def keys_parts(sealed: Sealed, wanted: Selection) -> list[KeysPart]:
             continue
         cuts = [b""]
         if wanted.names is None and count > KEYS:
-            rows = sealed.rows.sizes(key_prefix(table))
-            cuts += [row for at, (row, _) in enumerate(rows) if at and at % KEYS == 0]
-        for start, stop in zip(cuts, [*cuts[1:], None]):
-            found.append(KeysPart(sealed.place.name, sealed.manifest.lsn, db, start, stop))
+            number = -1
+            for number, (row, _) in enumerate(sealed.rows.sizes(key_prefix(table))):
+                if number and number % KEYS == 0:
+                    cuts.append(row)
+            check_count(table, number + 1, count)
+        for at, (start, stop) in enumerate(zip(cuts, [*cuts[1:], None])):
+            held = count - at * KEYS if stop is None else KEYS
+            found.append(KeysPart(sealed.place.name, sealed.manifest.lsn, db, start, stop, held))
     return found
 
 

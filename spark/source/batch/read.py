@@ -104,8 +104,7 @@ class Read:
                 nodes = entries.nodes(sealed.rows, named, self.wanted.span)
                 yield from self.maker().of(nodes)
                 return
-            wanted = self.wanted._replace(dbs=frozenset((part.db,)))
-            found = wanted.keys(sealed, (part.start, part.stop))
+            found = self.wanted.keys(sealed, part)
             rows = self.options.batch_rows
             yield from tables.batches(self.options.table, sealed, found, list(self.columns), rows)
 
