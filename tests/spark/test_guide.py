@@ -1,4 +1,4 @@
-"""The guide's examples run as they stand."""
+"""The examples of the guide and of README run as they stand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/spark.md"
+ROOT = Path(__file__).parents[2]
+GUIDE, README = ROOT / "docs/guides/spark.md", ROOT / "README.md"
 
 
 def test_examples(
@@ -26,3 +27,6 @@ def test_examples(
     names: dict[str, Any] = {}
     exec(compile(code, str(GUIDE), "exec"), names)
     assert capsys.readouterr().out.split() == ["3", "31.5", "3", "3", "3", "3"]
+    (snippet,) = re.findall(r"`(spark\.read\..*?)`", README.read_text(), re.S)
+    frame = eval(snippet.replace('"stock-data"', f'"{tmp_path}/orders-data"'), {"spark": spark})
+    assert frame.count() == 3

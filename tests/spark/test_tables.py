@@ -7,10 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 from tests.rounds import rest_slow
 from tests.spark.histories import Told, lives
 from tests.spark.rows import rows
+
+from tidelog.snapshot.rows.seal import CRC_BYTES
+from tidelog.spark.source.batch.snapshots import opened
 
 STORES = 4
 
@@ -53,8 +57,19 @@ def assert_all_tables(told: Told) -> None:
             assert_same(found, expected)
 
 
+def assert_rows_are_those_of_lmdb(snapshot: Path) -> None:
+    """The tables are made of rows that were read without LMDB; LMDB reads the same ones."""
+    data = str(snapshot / "data.mdb")
+    with lmdb.Environment(data, subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+        stored = [(bytes(key), bytes(value)) for key, value in txn.cursor()]
+    with opened(str(snapshot)) as sealed:
+        assert list(sealed.rows.values(b"")) == stored
+        assert list(sealed.rows.rows(b"")) == [(key, value[:-CRC_BYTES]) for key, value in stored]
+
+
 @pytest.mark.parametrize("first", rest_slow(range(0, 2000, STORES), 2))
 def test_tables_say_what_the_store_says(tmp_path: Path, first: int) -> None:
     for seed, told in lives(tmp_path, range(first, first + STORES), 40):
         print("seed", seed)
         assert_all_tables(told)
+        assert_rows_are_those_of_lmdb(told.path)
