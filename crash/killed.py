@@ -42,11 +42,14 @@ TOLD: Final = struct.Struct("<QQQ")
 
 
 class Killer:
-    """The hook of a HookedDisk that kills this process. Without a trouble it counts."""
+    """The hook of a HookedDisk that kills this process, after a call of `strike`. Without a trouble it counts."""
 
-    def __init__(self, trouble: Trouble | None) -> None:
+    def __init__(
+        self, trouble: Trouble | None, strike: Callable[[], object] = lambda: None
+    ) -> None:
         self.seen = dict.fromkeys(KILLS, 0)
         self._trouble = trouble
+        self._strike = strike
 
     def _reached(self, moment: str) -> bool:
         self.seen[moment] += 1
@@ -54,6 +57,7 @@ class Killer:
         return trouble is not None and (moment, self.seen[moment]) == (trouble.how, trouble.at)
 
     def _kill(self) -> None:
+        self._strike()
         os.kill(os.getpid(), signal.SIGKILL)
 
     def before(self, operation: str, path: Path) -> None:
@@ -90,7 +94,10 @@ class Runs:
 
     units   of a run that is not killed
     all     every moment at which a run can be killed
+    power   whether a kill takes the page cache too, as in a subclass that cuts the power of a file system
     """
+
+    power = False
 
     def __init__(self, scene: Scene, scratch: Path) -> None:
         self.scene = scene
@@ -111,11 +118,21 @@ class Runs:
     def _begin(self) -> None:
         self.end()
         self._disk.mkdir(self._root)
+        self.begun()
 
     def end(self) -> None:
         """Remove the files of the last run."""
         if self._disk.exists(self._root):
             recipe.remove_tree(self._disk, self._root)
+
+    def begun(self) -> None:
+        """Called before each run, when its directory is empty."""
+
+    def strike(self) -> None:
+        """Called in the process that is about to be killed."""
+
+    def struck(self) -> None:
+        """Called when the process has ended, before anybody opens the store."""
 
     def kill(self, trouble: Trouble) -> tuple[Fault | None, Promised, bool]:
         """One run: its fault, what was promised, and whether the process was killed."""
@@ -132,7 +149,9 @@ class Runs:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(
-            target=_child, args=(trouble, work, ours, theirs), name="tidelog-crash-killed"
+            target=_child,
+            args=(Killer(trouble, self.strike), work, ours, theirs),
+            name="tidelog-crash-killed",
         )
         process.start()
         theirs.close()
@@ -152,6 +171,7 @@ class Runs:
             process.join()
             code = process.exitcode or 0
             process.close()
+        self.struck()
         if fault is None and code not in (0, -signal.SIGKILL):
             fault = Fault(Kind.DIED, f"the process ended by itself with exit code {code}")
         return promised, code == -signal.SIGKILL, fault
@@ -175,17 +195,17 @@ class Runs:
         else:
             if second.pop(PROBE, None) is None or second != served.contents:
                 return Fault(Kind.LOST, "a write after the kill was lost, or took others with it")
-        return Oracle(self.units).judge(served, promised, power=False)
+        return Oracle(self.units).judge(served, promised, power=self.power)
 
 
 def _child(
-    trouble: Trouble, work: Callable[[Disk, Connection], object], ours: Connection, pipe: Connection
+    killer: Killer, work: Callable[[Disk, Connection], object], ours: Connection, pipe: Connection
 ) -> None:
     ours.close()
     # Ctrl-C ends the asker, which waits for this process first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with commits_hooked():
-        work(HookedDisk(RealDisk(), Killer(trouble)), pipe)
+        work(HookedDisk(RealDisk(), killer), pipe)
 
 
 class Effort(NamedTuple):
@@ -201,11 +221,13 @@ def kill(
     rng: random.Random,
     effort: Effort = Effort(),
     stopping: Callable[[], bool] = lambda: False,
+    runs_of: Callable[[Scene, Path], Runs] = Runs,
+    layer: str = KILL,
 ) -> Report:
     """Run a workload and kill it, again and again. Ends with the first finding."""
     report = Report()
-    counts = report.of(KILL)
-    runs = Runs(scene, scratch)
+    counts = report.of(layer)
+    runs = runs_of(scene, scratch)
     counts.there = len(runs.all)
     try:
         for trouble in rng.sample(runs.all, min(effort.drawn, len(runs.all))):
@@ -220,7 +242,7 @@ def kill(
                 counts.count(fault.kind)
                 trace = Trace({**scene.about(), **versions()}, {}, runs.units, [promised])
                 report.findings.append(
-                    Finding(KILL, pack(trace), 1, (), False, *_words(fault), trouble=trouble)
+                    Finding(layer, pack(trace), 1, (), False, *_words(fault), trouble=trouble)
                 )
                 break
     finally:

@@ -110,10 +110,14 @@ def _inject(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[]
 
 def _kill(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     """Kill the process of a workload on files with checkpoints."""
+    return kill(scene_of(task.policy, task.seed, rng), scratch, rng, stopping=stopping)
+
+
+def scene_of(policy: str, seed: str, rng: random.Random) -> Scene:
+    """A workload of two lives with checkpoints."""
     steps = long(rng, INJECTED_STEPS, checkpoints=True)
     first = rng.randrange(1, len(steps))
-    scene = Scene(task.policy, (steps[:first], steps[first:]), task.seed)
-    return kill(scene, scratch, rng, stopping=stopping)
+    return Scene(policy, (steps[:first], steps[first:]), seed)
 
 
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:

@@ -34,6 +34,7 @@ SHRINK_SECONDS = 30.0
 
 # fmt: off
 CRASH = {
+    "machine": ("tidelog.tools.crash.machine", "Cut the power of a file system of this machine, again and again."),
     "replay": ("tidelog.tools.crash.replay", "Show a finding of the crash bench, and try it again."),
 }
 # fmt: on

@@ -14,6 +14,7 @@ from tidelog.crash.shrink import tried_again
 from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
+from tidelog.tools.crash import shutdowns
 from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.text import examples
 
@@ -35,7 +36,13 @@ def command(directory: Path, as_json: bool) -> int:
     with scratch(lambda text: click.echo(text, err=True)) as place:
         room = place / "replay"
         RealDisk().mkdir(room)
-        fault = tried_again(finding, trace, room)
+        if finding.layer == shutdowns.MACHINE:
+            try:
+                fault = shutdowns.try_again(room, trace, finding)
+            except shutdowns.CannotMount as error:
+                raise click.ClickException(f"the finding cannot be tried here: {error}") from error
+        else:
+            fault = tried_again(finding, trace, room)
     if as_json:
         words = None if fault is None else f"{fault.kind.value}: {fault.words}"
         click.echo(json.dumps({"found": lines, "now": words}))

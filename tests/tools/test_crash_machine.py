@@ -1,0 +1,99 @@
+"""`tidelog crash machine`: real power cuts where a file system can be mounted, and the reason where not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.tools.conftest import Run
+
+from tidelog.crash.explore import Finding
+from tidelog.crash.forked import Forked
+from tidelog.crash.injected import Scene
+from tidelog.crash.killed import Effort, kill
+from tidelog.crash.oracle import Kind
+from tidelog.crash.trace import unpack
+from tidelog.crash.workloads import Step
+from tidelog.disk.real import RealFile
+from tidelog.tools import exits
+from tidelog.tools.crash import shutdowns
+from tidelog.tools.crash.shutdowns import MACHINE, CannotMount, Cuts, file_system
+
+
+def test_a_user_who_is_not_root_gets_the_reason(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    done = run("crash", "machine")
+    assert done.code == exits.SYSTEM
+    assert done.err == "machine: not run: only root may mount a file system\n"
+
+
+def test_a_missing_command_is_the_reason(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name, path: None)
+    done = run("crash", "machine")
+    assert (done.code, done.err) == (
+        exits.SYSTEM,
+        "machine: not run: the command mkfs.ext4 is missing\n",
+    )
+
+
+def here(work: Callable[[Path], object], scratch: Path) -> object:
+    """The answer of a process whose mounts end with it. Where nothing can be mounted, the test is skipped: why."""
+    forked: Forked[Path, object] = Forked(work)
+    try:
+        return forked.ask(scratch)
+    except CannotMount as error:
+        pytest.skip(f"not run: {error}")
+    finally:
+        forked.close()
+
+
+@pytest.mark.slow
+def test_power_cuts(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tidelog", "crash", "machine", "--minutes", "0", "--seed", "1", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )  # fmt: skip
+    if done.returncode == exits.SYSTEM:
+        pytest.skip(done.stderr)
+    assert done.returncode == exits.OK, done.stderr
+    counts = json.loads(done.stdout)["layers"][MACHINE]
+    assert counts["there"] > counts["tried"] == 10 >= counts["distinct"] > 7
+    assert list(tmp_path.iterdir()) == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.slow
+def test_a_log_without_fdatasync_is_found_and_tried_again(tmp_path: Path) -> None:
+    steps: list[Step] = [["set", 0, 600]] * 3
+
+    def unsynced(scratch: Path) -> Finding:
+        with pytest.MonkeyPatch.context() as patch, file_system(scratch) as made:
+            patch.setattr(RealFile, "fdatasync", lambda self: None)
+            scene = Scene("always", (steps, steps), "1")
+            (finding,) = kill(
+                scene,
+                made.place,
+                random.Random(1),
+                Effort(100, again=0),
+                runs_of=lambda scene, _: Cuts(scene, made),
+                layer=MACHINE,
+            ).findings
+        return finding
+
+    finding = here(unsynced, tmp_path)
+    assert isinstance(finding, Finding)
+    assert (finding.layer, finding.kind) == (MACHINE, Kind.LOST.value)
+    trace = unpack(finding.trace, "x")
+    assert here(lambda scratch: shutdowns.try_again(scratch, trace, finding), tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
