@@ -23,6 +23,7 @@ from tidelog.tools.text import examples
 AOF = {
     "ls":     ("tidelog.tools.aof.ls", "List the segments of the log."),
     "dump":   ("tidelog.tools.aof.dump", "Print the records of the log as Redis commands."),
+    "stats":  ("tidelog.tools.aof.stats", "Count what the log consists of: commands, keys, groups, lives, frames."),
     "verify": ("tidelog.tools.aof.verify", "Check every byte of the log; one exit code per check."),
     "repair": ("tidelog.tools.aof.repair", "Show what can be kept of a damaged log; write a repaired copy."),
     "export": ("tidelog.tools.aof.export", "Write the log as commands for redis-cli --pipe."),

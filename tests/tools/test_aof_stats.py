@@ -1,0 +1,95 @@
+"""tidelog aof stats: exact counts of a known log, and counts of many keys in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+from tests.tools.conftest import Run, expect
+from tests.tools.made import T0, Made
+
+import tidelog
+from tidelog.engine.effects import effect as e
+from tidelog.tools import exits
+from tidelog.tools.aof.sketch import Sketch
+
+
+def test_output(run: Run, made: Made) -> None:
+    done = run("aof", "stats", made.root, "--by", "hour")
+    assert (done.code, done.err) == (0, "")
+    expect("stats.txt", done.out, made.root)
+
+
+def test_json(run: Run, made: Made) -> None:
+    expect("stats.json", run("aof", "stats", made.root, "--json").out, made.root)
+
+
+def test_a_part_of_the_time(run: Run, made: Made) -> None:
+    done = run("aof", "stats", made.root, "--since", T0 + 2001, "--until", T0 + 3000, "--json")
+    told = json.loads(done.out)
+    assert (told["first_lsn"], told["last_lsn"], told["records"]) == (9, 12, 4)
+
+
+def test_by_the_minute(run: Run, tmp_path: Path) -> None:
+    made = Made(tmp_path / "data")
+    made.roll(T0)
+    for minute in 0, 0, 3:
+        made.unit(T0 + minute * 60_000, (e.SET, 0, b"k", b"1", -1))
+    told = json.loads(run("aof", "stats", made.write(), "--by", "minute", "--json").out)
+    begin = T0 - T0 % 60_000
+    assert [(row["from_ms"] - begin, row["records"]) for row in told["spans"]] == [
+        (0, 2),
+        (180_000, 1),
+    ]
+
+
+def test_the_largest_record_is_found_in_a_frame_of_many(run: Run, tmp_path: Path) -> None:
+    made = Made(tmp_path / "data")
+    made.roll(T0)
+    small = [(e.SET, 0, b"k%d" % n, b"1", -1) for n in range(30)]
+    made.unit(T0, *small[:15], (e.SET, 0, b"large", bytes(5000), -1), *small[15:])
+    told = json.loads(run("aof", "stats", made.write(), "--json").out)
+    assert (told["largest"][0]["lsn"], len(told["largest"])) == (16, 10)
+    assert told["largest"][0]["bytes"] > 5000 > told["largest"][1]["bytes"]
+
+
+def test_damage_stops_it(run: Run, made: Made) -> None:
+    made.flip(220, number=0)
+    assert run("aof", "stats", made.root).code == exits.DAMAGED
+
+
+def test_an_empty_store(run: Run, tmp_path: Path) -> None:
+    tidelog.open(tmp_path / "new").close()
+    done = run("aof", "stats", tmp_path / "new")
+    assert (done.code, "0 in 0 units" in done.out) == (0, True)
+
+
+def test_the_sketch_is_exact_while_it_has_room() -> None:
+    sketch: Sketch[int] = Sketch(4)
+    for name in (1, 2, 2, 3):
+        sketch.add(name, 10)
+    assert sketch.exact
+    assert [(row.name, row.most, row.error, row.nbytes) for row in sketch.top(2)] == [
+        *((2, 2, 0, 20), (1, 1, 0, 10)),
+    ]
+
+
+def test_the_sketch_is_off_by_no_more_than_it_says() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    pick = random.Random(seed)
+    sketch: Sketch[int] = Sketch(100)
+    true: Counter[int] = Counter()
+    for _ in range(20_000):
+        name = min(int(pick.paretovariate(0.6)), 50_000)
+        true[name] += 1
+        sketch.add(name, 1)
+    top = sketch.top(100)
+    assert len(top) == 100 and not sketch.exact and sketch.total == 20_000
+    for row in top:
+        assert row.most - row.error <= true[row.name] <= row.most
+    here = {row.name for row in sketch.top(200)}
+    floor = max(row.error for row in sketch.top(200))
+    assert all(count <= floor for name, count in true.items() if name not in here)

@@ -1,0 +1,303 @@
+"""`tidelog aof stats`: what the log consists of, in one pass and bounded memory.
+
+Commands and lives are counted exactly. Keys and groups may be millions, so only the most frequent are kept; a count may
+then be too high by a number that is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from heapq import nlargest
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from tidelog.aof.frame import HEADER_BYTES, Frame
+from tidelog.aof.reading import reader
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import END, OPCODE, Effect
+from tidelog.tools import console
+from tidelog.tools.aof.dump import moment
+from tidelog.tools.aof.fields import entries_of
+from tidelog.tools.aof.records import NAMES
+from tidelog.tools.aof.sketch import Sketch
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
+from tidelog.tools.text import argument, examples, json_value, size_text, time_text
+
+VERSION: Final = 1
+CAPACITY: Final = 20_000  # keys, and groups, that are counted
+TOP: Final = 10  # rows shown
+SPANS: Final = {"hour": 3_600_000, "minute": 60_000}
+_ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
+_NO_KEY: Final = frozenset((e.EPOCH, e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
+_OF_GROUPS: Final = frozenset(range(e.XGROUP_CREATE, e.XACKDEL + 1))
+
+Key = tuple[int, bytes]
+GroupName = tuple[int, bytes, bytes]
+
+
+class Stats:
+    """The counts. `take` gets the frames in order."""
+
+    def __init__(self, span: int | None = None) -> None:
+        self.span = span
+        self.records = self.units = self.entries = self.frames = self.nbytes = 0
+        self.first_lsn = self.last_lsn = self.since = self.until = 0
+        self.commands: Counter[int] = Counter()
+        self.command_bytes: Counter[int] = Counter()
+        self.keys: Sketch[Key] = Sketch(CAPACITY)
+        self.groups: Sketch[GroupName] = Sketch(CAPACITY)
+        self.lives: dict[
+            int, list[int]
+        ] = {}  # incarnation -> [records, bytes, first LSN, last LSN]
+        self.sizes: Counter[int] = Counter()  # of frames: power of two -> number
+        self.exposed: Counter[int] = (
+            Counter()
+        )  # records not yet synced when a frame was written, as a power of two
+        self.exposed_max = 0
+        self.largest: list[tuple[int, int, int]] = []  # (bytes, LSN, opcode) of the largest records
+        self.spans: dict[int, list[int]] = {}  # beginning -> [records, entries, bytes]
+        self._incarnation = 0
+        self._least = 0  # bytes of the smallest of the largest records
+
+    def take(self, path: Path, frame: Frame) -> None:
+        """Count one frame."""
+        effects = reader.records_of(path, frame)
+        nbytes = HEADER_BYTES + len(frame.body)
+        if not self.frames:
+            self.first_lsn, self.since = frame.lsn, frame.now
+        self.frames += 1
+        self.nbytes += nbytes
+        self.records += len(effects)
+        self.last_lsn, self.until = frame.lsn + frame.count - 1, frame.now
+        self.sizes[nbytes.bit_length()] += 1
+        exposed = frame.lsn - 1 - frame.synced
+        self.exposed[exposed.bit_length() if exposed > 0 else 0] += 1
+        self.exposed_max = max(self.exposed_max, exposed)
+        # Commands and keys get the mean size of the frame's records: exact sizes would take a second pass.
+        each = len(frame.body) // len(effects)
+        before = self.entries
+        for lsn, effect in enumerate(effects, frame.lsn):
+            self._record(effect, each)
+        if len(frame.body) > self._least:
+            self._large(frame, effects)
+        life = self.lives.get(self._incarnation)
+        if life is None:
+            life = self.lives[self._incarnation] = [0, 0, frame.lsn, 0]
+        life[0] += len(effects)
+        life[1] += nbytes
+        life[3] = self.last_lsn
+        if self.span is not None:
+            row = self.spans.setdefault(frame.now - frame.now % self.span, [0, 0, 0])
+            row[0] += len(effects)
+            row[1] += self.entries - before
+            row[2] += nbytes
+
+    def _record(self, effect: Effect, nbytes: int) -> None:
+        code = effect[0]
+        opcode = code & OPCODE
+        self.units += code >= END
+        self.commands[opcode] += 1
+        self.command_bytes[opcode] += nbytes
+        if opcode in _ADDS:
+            self.entries += 1
+        elif opcode == e.XADD_MANY:
+            self.entries += entries_of(effect)
+        elif opcode in _NO_KEY:
+            if opcode == e.EPOCH:
+                self._incarnation = effect[2]
+            return
+        elif opcode in _OF_GROUPS:
+            self.groups.add((effect[1], effect[2], effect[3]), nbytes)
+        for key in effect[2] if opcode == e.DEL else (effect[2],):
+            self.keys.add((effect[1], key), nbytes)
+
+    def _large(self, frame: Frame, effects: list[Effect]) -> None:
+        unpack = reader.unpacker()
+        unpack.feed(frame.body)
+        begin = 0
+        for lsn, effect in enumerate(effects, frame.lsn):
+            unpack.skip()
+            end = unpack.tell()
+            if end - begin > self._least:
+                self.largest.append((end - begin, lsn, effect[0] & OPCODE))
+            begin = end
+        self.largest = nlargest(TOP, self.largest)
+        if len(self.largest) == TOP:
+            self._least = self.largest[-1][0]
+
+
+@click.command(
+    help="Count what the log consists of: commands, keys, groups, lives, frames.",
+    epilog=examples(
+        "tidelog aof stats orders-data",
+        "tidelog aof stats orders-data --since 2h --by minute",
+        "tidelog aof stats orders-data --json | jq .keys",
+    ),
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
+@click.option("--since", callback=moment, help="Start at this time (UTC), or at 15m ago.")
+@click.option("--until", callback=moment, help="Stop after this time.")
+@click.option(
+    "--by", type=click.Choice(list(SPANS)), help="Count by the hour or by the minute too."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    paths: tuple[Path, ...], since: int | None, until: int | None, by: str | None, as_json: bool
+) -> None:
+    stats = collect(look_at(paths), since or 0, math.inf if until is None else until, by)
+    if as_json:
+        click.echo(json.dumps(as_object(stats)))
+    else:
+        show(stats)
+
+
+def collect(files: LogFiles, since: int, until: float, by: str | None) -> Stats:
+    """Read the log once. Raises as `LogFiles.frames`."""
+    stats = Stats(None if by is None else SPANS[by])
+    with console.progress("reading", files.size(), size=True) as advance:
+        for path, frame in files.frames():
+            if frame.now > until:
+                break
+            if frame.now >= since:
+                stats.take(path, frame)
+            advance(HEADER_BYTES + len(frame.body))
+    return stats
+
+
+# --- JSON
+
+
+def as_object(stats: Stats) -> dict[str, Any]:
+    return {
+        "v": VERSION,
+        "records": stats.records,
+        "units": stats.units,
+        "entries": stats.entries,
+        "frames": stats.frames,
+        "bytes": stats.nbytes,
+        "first_lsn": stats.first_lsn,
+        "last_lsn": stats.last_lsn,
+        "since_ms": stats.since,
+        "until_ms": stats.until,
+        "commands": [
+            {"record": NAMES[opcode], "records": count, "bytes": stats.command_bytes[opcode]}
+            for opcode, count in stats.commands.most_common()
+        ],
+        "keys": [
+            {"db": row.name[0], "key": json_value(row.name[1])} | counts(row)
+            for row in stats.keys.top(TOP)
+        ],
+        "keys_exact": stats.keys.exact,
+        "groups": [
+            {"db": row.name[0], "key": json_value(row.name[1]), "group": json_value(row.name[2])}
+            | counts(row)
+            for row in stats.groups.top(TOP)
+        ],
+        "groups_exact": stats.groups.exact,
+        "lives": [
+            {
+                "incarnation": f"{incarnation:016x}",
+                "records": records,
+                "bytes": nbytes,
+                "first_lsn": first,
+                "last_lsn": last,
+            }
+            for incarnation, (records, nbytes, first, last) in stats.lives.items()
+        ],
+        "largest": [
+            {"lsn": lsn, "bytes": nbytes, "record": NAMES[opcode]}
+            for nbytes, lsn, opcode in stats.largest
+        ],
+        "frame_sizes": {str(1 << power): count for power, count in sorted(stats.sizes.items())},
+        "exposed_records": {
+            str(1 << power if power else 0): count for power, count in sorted(stats.exposed.items())
+        },
+        "exposed_max": stats.exposed_max,
+        "spans": [
+            {"from_ms": begin, "records": row[0], "entries": row[1], "bytes": row[2]}
+            for begin, row in sorted(stats.spans.items())
+        ],
+    }
+
+
+def counts(row: Any) -> dict[str, int]:
+    return {"records": row.most, "error": row.error, "bytes": row.nbytes}
+
+
+# --- the form for people
+
+
+def show(stats: Stats) -> None:
+    seconds = (stats.until - stats.since) / 1000
+    rate = f", {stats.records / seconds:,.0f} records/s" if seconds > 0 else ""
+    times = f"{time_text(stats.since)} to {time_text(stats.until)}" if stats.frames else "none"
+    click.echo(f"log          LSN {stats.first_lsn} to {stats.last_lsn}, {times}{rate}")
+    click.echo(
+        f"records      {stats.records:,} in {stats.units:,} units and {stats.frames:,} frames, "
+        f"{size_text(stats.nbytes)}"
+    )
+    click.echo(f"entries      {stats.entries:,} added")
+    if not stats.frames:
+        return
+    click.echo(
+        f"per frame    {stats.records / stats.frames:.1f} records, {stats.units / stats.frames:.1f} units"
+    )
+    click.echo(f"not synced   at most {stats.exposed_max:,} records when a frame was written")
+    section("COMMAND", [
+        (NAMES[opcode], f"{count:,}", size_text(stats.command_bytes[opcode]))
+        for opcode, count in stats.commands.most_common()
+    ])  # fmt: skip
+    sketch("KEY", stats.keys, lambda name: place(name[0], name[1]))
+    sketch("GROUP", stats.groups, lambda name: f"{place(name[0], name[1])} {argument(name[2])}")
+    section("LIFE", [
+        (f"{incarnation:016x}", f"{row[0]:,}", size_text(row[1]))
+        for incarnation, row in stats.lives.items()
+    ])  # fmt: skip
+    click.echo("\nlargest records")
+    for nbytes, lsn, opcode in stats.largest:
+        click.echo(f"  LSN {lsn} {NAMES[opcode]}, {size_text(nbytes)}")
+    click.echo()
+    console.table(
+        ("FRAMES UP TO", "FRAMES"),
+        [(size_text(1 << power), f"{count:,}") for power, count in sorted(stats.sizes.items())],
+        right="FRAMES",
+    )
+    if stats.spans:
+        click.echo()
+        console.table(
+            ("FROM", "RECORDS", "ENTRIES", "BYTES"),
+            [
+                (time_text(begin), f"{row[0]:,}", f"{row[1]:,}", size_text(row[2]))
+                for begin, row in sorted(stats.spans.items())
+            ],
+            right="RECORDS ENTRIES BYTES",
+        )
+
+
+def section(name: str, rows: list[tuple[str, str, str]]) -> None:
+    click.echo()
+    console.table((name, "RECORDS", "BYTES"), rows, right="RECORDS BYTES")
+
+
+def sketch(name: str, found: Any, text: Any) -> None:
+    """A table of the most frequent names, the others as one row."""
+    top = found.top(TOP)
+    if not top:
+        return
+    rows = [(text(row.name), f"{row.most:,}", size_text(row.nbytes)) for row in top]
+    others = found.total - sum(row.most - row.error for row in top)
+    if others > 0:
+        nbytes = found.nbytes - sum(row.nbytes for row in top)
+        rows.append(("others", f"{others:,}", size_text(nbytes)))
+    section(name, rows)
+    if not found.exact:
+        error = max(row.error for row in top)
+        click.echo(f"each count may be too high by up to {error:,}")
+
+
+def place(db: int, key: bytes) -> str:
+    return (f"[{db}] " if db else "") + argument(key)
