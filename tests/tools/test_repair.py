@@ -180,7 +180,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
     data_file,
 )
 KINDS = ("plain", "folded", "released", "kept")
-QUICK = ((middle, "released"), (header, "plain"))
+QUICK = ((middle, "released"),)
 CASES = [
     pytest.param(damage, kind, marks=() if (damage, kind) in QUICK else pytest.mark.slow)
     for damage in DAMAGES
