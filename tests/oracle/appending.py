@@ -47,7 +47,8 @@ class Appending:
         while True:
             try:
                 link = self.connect()
-                loaded = link.call(b"PING") == ("+", b"PONG")
+                reply = link.call(b"PING")
+                loaded = reply == ("+", b"PONG") or reply[1].startswith(b"NOAUTH")
                 link.close()
                 if loaded:
                     return

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -26,12 +26,16 @@ from tidelog.tools.importing.errors import of_rdb
 from tidelog.tools.importing.filters import Filter, filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_rdb import take_rdb
+from tidelog.tools.importing.from_server import take_dumps, take_psync
 from tidelog.tools.importing.keys import Keys
 from tidelog.tools.importing.pieces import pieces_of
 from tidelog.tools.importing.report import Report
+from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import examples
 
 Take = Callable[[Keys], None]
+PSYNC: Final = "psync"
+DUMP: Final = "dump"
 
 
 def options(command: Any) -> Any:
@@ -67,15 +71,34 @@ def options(command: Any) -> Any:
 
 
 @click.command(
-    help="Make a store of the data of a Redis: an RDB file, or an append-only file or directory.",
+    help="Make a store of the data of a Redis: an RDB file, an append-only file, or a server.",
     epilog=examples(
         "tidelog import orders-data dump.rdb",
         "tidelog import orders-data appendonlydir",
+        "tidelog import orders-data redis://localhost:6379 --until-caught-up",
+        "tidelog import orders-data redis://user:password@localhost:6379 --by dump",
         "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
         "tidelog import orders-data dump.rdb --dry-run --json",
     ),
 )
 @options
+@click.option(
+    "--by",
+    type=click.Choice([PSYNC, DUMP]),
+    default=PSYNC,
+    show_default=True,
+    help="How to read a server: as a replica, all as of one moment; or key by key with SCAN and DUMP.",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Take the server's further commands too, until Ctrl-C.",
+)
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="Take the server's further commands too, and end when everything is taken.",
+)
 def command(
     target: Path,
     source: str,
@@ -83,8 +106,31 @@ def command(
     globs: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
+    by: str,
+    follow: bool,
+    until_caught_up: bool,
 ) -> None:
-    run(target, source, from_path(Path(source), filter_of(dbs, globs)), dry_run, as_json)
+    wanted = filter_of(dbs, globs)
+    if not is_url(source):
+        if follow or until_caught_up:
+            raise click.UsageError(
+                "--follow and --until-caught-up need a server: redis://host:port"
+            )
+        run(target, source, from_path(Path(source), wanted), dry_run, as_json)
+        return
+    if by == DUMP and (follow or until_caught_up):
+        raise click.UsageError("--follow and --until-caught-up need --by psync")
+    if dry_run and (follow or until_caught_up):
+        raise click.UsageError("a dry run cannot follow a server")
+    place = place_of(source)
+
+    def take(keys: Keys) -> None:
+        if by == DUMP:
+            take_dumps(place, keys, wanted)
+        else:
+            take_psync(place, keys, wanted, follow=follow, until_caught_up=until_caught_up)
+
+    run(target, str(place), take, dry_run, as_json)
 
 
 def from_file(path: Path, wanted: Filter) -> Take:

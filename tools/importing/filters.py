@@ -14,6 +14,10 @@ class Filter:
         self._dbs = frozenset(dbs)
         self._matches = [matcher(glob) for glob in globs]
 
+    def has_db(self, db: int) -> bool:
+        """Whether to look at the keys of the database."""
+        return not self._dbs or db in self._dbs
+
     def takes(self, db: int, key: bytes) -> bool:
         """Whether to import the key."""
         if self._dbs and db not in self._dbs:

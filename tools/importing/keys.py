@@ -63,6 +63,12 @@ class Keys:
                 applier(self.folding.state)([(e.PEXPIREAT, db, key, expire_at)])
         self.report.expires += expire_at != NO_EXPIRY
 
+    def has(self, db: int, key: bytes) -> bool:
+        """Whether the key was put already. False in a dry run."""
+        if self.folding is None or db >= DATABASES:
+            return False
+        return key in self.folding.state.databases[db].keys
+
     def _check(self, db: int, key: bytes, source: Source) -> None:
         if db >= DATABASES:
             raise Refused(

@@ -14,13 +14,18 @@ from typing import Final
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.execute import decide
 from tidelog.engine.commands.table import TABLE
+from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import applier
+from tidelog.engine.effects.effect import Effect
 from tidelog.engine.errors import CommandError
+from tidelog.engine.ids import SEQ_MAX, parse
 from tidelog.engine.integers import read_int64
 from tidelog.engine.keys.state import DATABASES, Settings
 from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.file import NO_EXPIRY, dumped
 from tidelog.engine.streams.idmp import auto_iid
+from tidelog.engine.streams.lag import read_one
+from tidelog.engine.streams.stream import Stream
 from tidelog.tools.importing.errors import Refused
 from tidelog.tools.importing.filters import Filter
 from tidelog.tools.importing.keys import Keys
@@ -125,13 +130,39 @@ class Replaying:
             # While a log is replayed nothing expires by itself; its DEL is in the log.
             keys = folding.state.databases[self._db].keys
             ctx.now = min(_claimed_at(name, args, self._wall), keys.expire_at(_key(name, args)))
+        reads = self._position_after(args) if name == b"XCLAIM" else None
         try:
             decide(ctx, args)
         except CommandError as error:
             self._keys.report.refuse(args, error.line)
             return
-        applier(folding.state)(ctx.effects)
+        apply = applier(folding.state)
+        apply(ctx.effects)
+        if reads is not None:
+            apply([reads])
         self._keys.add(_COMMAND_BYTES + sum(map(len, args)))
+
+    def _position_after(self, args: list[bytes]) -> Effect | None:
+        """The group's position after a claim that stands for a delivery of a new entry.
+
+        Before 7.4 Redis logs a delivery as an XCLAIM whose LASTID is the entry, and does not log entries-read. The
+        server that delivered counted it as here.
+        """
+        key, name, entry_id = args[1], args[2], args[5] if len(args) > 5 else b""
+        assert self._keys.folding is not None
+        stream = self._keys.folding.state.databases[self._db].keys.get(key)
+        group = stream.groups.get(name) if isinstance(stream, Stream) else None
+        if group is None or args[-2:-1] != [b"LASTID"] or args[-1] != entry_id:
+            return None
+        assert isinstance(stream, Stream)
+        try:
+            last = parse(entry_id)
+        except CommandError:
+            return None
+        if last <= group.last_id or not stream.contains(last):
+            return None
+        read = read_one(stream, group.last_id, group.entries_read, last)
+        return (e.XGROUP_SETID, self._db, key, name, last >> 64, last & SEQ_MAX, read)
 
     def _restore(self, args: list[bytes]) -> None:
         """RESTORE key ttl payload [REPLACE] [ABSTTL] ..."""

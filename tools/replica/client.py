@@ -71,7 +71,7 @@ def ask(place: Place, *words: bytes, timeout: float = TIMEOUT_S) -> bytes:
     """Send one command and return its reply, a string. Raises Unreachable, Refused."""
     try:
         with socket.create_connection((place.host, place.port), timeout) as plain:
-            with _secured(plain, place) as link, link.makefile("rb") as replies:
+            with secured(plain, place) as link, link.makefile("rb") as replies:
                 if place.password:
                     user = (place.user.encode(),) if place.user else ()
                     link.sendall(request((b"AUTH", *user, place.password.encode())))
@@ -84,7 +84,8 @@ def ask(place: Place, *words: bytes, timeout: float = TIMEOUT_S) -> bytes:
         raise Unreachable(f"{place}: {error.strerror or error}") from None
 
 
-def _secured(plain: socket.socket, place: Place) -> socket.socket:
+def secured(plain: socket.socket, place: Place) -> socket.socket:
+    """The connection, over TLS if the place asks for it. Raises OSError."""
     if not place.tls:
         return plain
     return ssl.create_default_context().wrap_socket(plain, server_hostname=place.host)
