@@ -64,6 +64,18 @@ def restarts(directory: Path, entries: int) -> dict[str, float]:
     return found
 
 
+def loading_and_saving(directory: Path, entries: int) -> float:
+    """Seconds until a server has loaded the dump.rdb in the directory. It then writes its own in place of it.
+
+    Raises FileNotFoundError without redis-server.
+    """
+    with closing(RedisServer(directory, EVERYSEC, aof=False)) as server:
+        if server.client.xlen(STREAM) != entries:
+            raise RuntimeError("redis-server did not load all entries of the dump file")
+        server.client.save()
+        return server.ready_s
+
+
 def file_bytes(directory: Path, entries: int) -> float:
     """Bytes per entry of the RDB file. Raises FileNotFoundError without redis-server."""
     _fill_and_save(directory, entries)

@@ -28,6 +28,7 @@ SUBJECTS = {
     "spark":   "snapshots read by Spark, beside other sources of the same rows",
     "server":  "the server beside redis-server: commands per second, latency, idle clients",
     "replication": "a leader and its follower beside redis-server and its replica",
+    "moving":  "dump files of Redis, written and imported; beside redis-server's load of the same file",
     "peers":   "the same work by other queues, 100 random bytes a message",
 }
 # fmt: on

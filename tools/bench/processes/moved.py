@@ -1,0 +1,24 @@
+"""Runs commands that move data from Redis and back, in a fresh process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+
+from tidelog.tools import cli
+
+
+class Moved:
+    """`run` as an object for `Fresh`."""
+
+    def run(self, *arguments: str) -> float:
+        """Seconds of one command line of tidelog. Raises RuntimeError if it fails."""
+        began = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            code = cli.run(arguments)
+        if code:
+            raise RuntimeError(f"tidelog {' '.join(arguments)} ended with {code}")
+        return time.perf_counter() - began
+
+    def close(self) -> None: ...
