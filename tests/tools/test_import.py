@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import threading
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 from tests.engine.rdb.loaded import read, written
 from tests.engine.rdb.test_layouts import value
@@ -22,7 +24,7 @@ from tidelog.engine.rdb.crc64 import crc64
 from tidelog.engine.rdb.source import Source
 from tidelog.engine.rdb.write import RdbTarget
 from tidelog.snapshot.filling import Filling
-from tidelog.tools import exits
+from tidelog.tools import cli, exits
 from tidelog.tools.importing import keys as importing_keys
 from tidelog.tools.rdb.group import RDB
 
@@ -306,3 +308,26 @@ def examples(run: Run, words: list[str], module: str) -> None:
         assert given[: 1 + len(words)] == ["tidelog", *words]
         with import_module(module).command.make_context("x", given[1 + len(words) :]) as context:
             assert context.params
+
+
+def test_the_commands_of_the_guide_are_commands() -> None:
+    page = (Path(__file__).parents[2] / "docs/guides/moving-from-redis.md").read_text()
+    fences = "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S))
+    lines = fences.splitlines() + re.findall(r"`(tidelog (?:import|rdb) [^`]+ [^`]+)`", page)
+    commands = [line.split(" | ")[0].split()[1:] for line in lines if line.startswith("tidelog ")]
+    assert len(commands) > 7
+    for words in commands:
+        group: click.Command = cli.cli
+        at = 0
+        while isinstance(group, click.Group):
+            found = group.get_command(click.Context(group), words[at])
+            assert found is not None, words
+            group, at = found, at + 1
+        with group.make_context("x", words[at:]) as context:
+            assert context.params
+
+
+def test_the_losses_in_the_guide_are_those_of_the_code() -> None:
+    page = (Path(__file__).parents[2] / "docs/guides/moving-from-redis.md").read_text()
+    for target in RdbTarget:
+        assert f"| {target.value} | {target.version} | {target.kind} |" in page
