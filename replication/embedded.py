@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, address_of
+from tidelog.replication.feed import TIMEOUT_S_MIN
 from tidelog.replication.follower import take_up
 from tidelog.replication.link import TIMEOUT_S, Link
 from tidelog.replication.rejoin import SURPLUS_S
@@ -29,7 +30,6 @@ from tidelog.store.opening import AnyPath, open_store
 
 _Face = TypeVar("_Face", Store, AsyncStore)
 _FSYNC: Final = "always"
-_TIMEOUT_S_MIN: Final = 2.0  # each side gives a sign of life every second
 _turning: Final = threading.Lock()  # one call at a time changes which thread follows
 
 
@@ -52,8 +52,8 @@ def _given(
 ) -> _Given:
     """Raises DataError."""
     timeout_s = seconds("timeout", timeout)
-    if timeout_s < _TIMEOUT_S_MIN:
-        raise DataError(f"timeout must be at least {_TIMEOUT_S_MIN:g} s, not {timeout!r}")
+    if timeout_s < TIMEOUT_S_MIN:
+        raise DataError(f"timeout must be at least {TIMEOUT_S_MIN:g} s, not {timeout!r}")
     if not isinstance(compression, bool):
         raise DataError(f"compression must be True or False, not {compression!r}")
     surplus_s = seconds("surplus", surplus, zero=True)

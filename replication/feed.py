@@ -34,6 +34,7 @@ from tidelog.replication.protocol import (
 )
 
 BEAT_SECONDS: Final = 1.0
+TIMEOUT_S_MIN: Final = 2 * BEAT_SECONDS  # with less, a link that is idle would look silent
 SEND_BYTES_MAX: Final = 1 << 20
 PACK_BYTES_MAX: Final = 128 << 10  # compressed at a time: some milliseconds
 _PIECE_BYTES_MIN: Final = 1024  # many small pieces would cost more than they carry

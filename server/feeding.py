@@ -22,6 +22,7 @@ from typing import Final, Protocol
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.seek import Source
+from tidelog.replication.feed import TIMEOUT_S_MIN
 from tidelog.replication.feeds import Downstream, End, Feeds
 from tidelog.replication.status import Kept
 from tidelog.server.host import Host
@@ -156,9 +157,10 @@ class Feeding:
 
     def tick(self) -> None:
         """Give signs of life, and close links that are silent. Called `hz` times a second."""
-        self.offerings.tick(self._server.config["repl-timeout"])
+        timeout_s = max(self._server.config["repl-timeout"], TIMEOUT_S_MIN)
+        self.offerings.tick(timeout_s)
         if self.active:
-            self.feeds.check(self._loop.time(), self._server.config["repl-timeout"])
+            self.feeds.check(self._loop.time(), timeout_s)
             self.pump()
             self.counted()
         self.heard()

@@ -13,6 +13,7 @@ from typing import Final
 from tidelog.engine.api import Command
 from tidelog.replication.dial import Address
 from tidelog.replication.errors import LinkError
+from tidelog.replication.feed import TIMEOUT_S_MIN
 from tidelog.replication.follower import take_up
 from tidelog.replication.link import Link
 from tidelog.server import errors, tls
@@ -187,7 +188,7 @@ class Replicating:
 
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""
-        return float(self._server.config["repl-timeout"])
+        return max(float(self._server.config["repl-timeout"]), TIMEOUT_S_MIN)
 
     def compress(self) -> bool:
         """See `replication.link.Settings`."""

@@ -152,7 +152,7 @@ _ALL: Final = (
     Option("tls-replication", Boolean(), False, RUN,
            "Connect to the leader with TLS. tls-ca-cert-file or tls-ca-cert-dir verify its certificate."),
     Option("repl-timeout", Integer(1, INT_MAX), 10, RUN,
-           "Seconds of silence after which either side of a replication link closes it."),
+           "Seconds of silence after which either side of a replication link closes it; 1 counts as 2."),
     Option("repl-compression", Boolean(), False, RUN,
            "Compress what a leader sends to a follower, if both have this option: for slow links."),
     Option("repl-backlog-size", Memory(16 << 10), 1 << 30, RUN,
