@@ -70,6 +70,12 @@ class StoredNode(NamedTuple):
         """Number of entries that are not deleted."""
         return self.slots - self.deleted.bit_count()
 
+    @property
+    def is_run(self) -> bool:
+        """Whether its IDs are ms-seq, ms-(seq+1), ..., so that `first` and `slots` say them all."""
+        first, last = self.first, self.last
+        return last - first == self.slots - 1 and last >> 64 == first >> 64
+
 
 def unpack_stream(number: int, row: bytes) -> StoredStream:
     """Decode a STREAM row. Raises ValueError or any exception of msgpack if the bytes are damaged."""

@@ -29,4 +29,4 @@ def test_examples(
     assert capsys.readouterr().out.split() == ["3", "31.5", "3", "3", "3", "3"]
     (snippet,) = re.findall(r"`(spark\.read\..*?)`", README.read_text(), re.S)
     frame = eval(snippet.replace('"stock-data"', f'"{tmp_path}/orders-data"'), {"spark": spark})
-    assert frame.count() == 3
+    assert frame.columns[:3] == ["db", "stream", "id"]  # a count would be one more query

@@ -53,6 +53,8 @@ def assert_all_tables(told: Told) -> None:
             assert_same(rows(told.path, columns=everything), expected)
             small = rows(told.path, columns=everything, targetPartitionBytes="100", batchRows="3")
             assert_same(small, expected)
+            ids = [{name: row[name] for name in ("db", "stream", "id")} for row in expected]
+            assert_same(rows(told.path, columns="db,stream,id"), ids)
         else:
             assert_same(found, expected)
 

@@ -145,7 +145,7 @@ class Batches:
 
     def _add(self, origin: Origin, node: StoredNode) -> None:
         try:
-            span, shapes, values, shape_of = self._read(node.data)
+            span, shapes, values, shape_of = self._read(node)
         except CorruptBlock as damage:
             raise self._damaged(origin, node, str(damage)) from damage
         except Exception as error:
@@ -193,13 +193,16 @@ class Batches:
             self._mixed.append((start, [numbers[shape] for shape in shape_of]))
 
     def _read(
-        self, data: bytes
+        self, node: StoredNode
     ) -> tuple[Sequence[Any], list[Shape], list[bytes], list[int] | None]:
-        """(IDs, shapes, values, shape of each entry or None) of a sealed block."""
+        """(IDs, shapes, values, shape of each entry or None) of a node."""
+        data = node.data
         if self._verify:
             packed = data[:-CRC_BYTES]
             if crc32c_of(packed).to_bytes(CRC_BYTES, "little") != data[-CRC_BYTES:]:
                 raise CorruptBlock(f"the block of {len(data)} bytes does not match its checksum")
+        if self._fields is None and node.is_run:
+            return (node.first >> 64, node.first & SEQ_MAX, node.slots), [], [], None
         if self._fields is None:
             unpacker = msgpack.Unpacker(raw=True, max_buffer_size=len(data))
             unpacker.feed(data)
