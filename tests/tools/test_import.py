@@ -15,6 +15,7 @@ import pytest
 from tests.engine.rdb.loaded import read, written
 from tests.engine.rdb.test_layouts import value
 from tests.oracle.played import played
+from tests.small_disk import small_disk
 from tests.tools.conftest import Run
 
 import tidelog
@@ -287,6 +288,18 @@ def test_cut_short_it_is_no_store_and_starts_over(
     monkeypatch.setattr(Filling, "fold", fold)
     assert run("import", target, mixed).code == 0
     assert run("verify", target).code == 0
+
+
+def test_a_full_disk(run: Run, tmp_path: Path) -> None:
+    strings = b"".join(
+        b"\x00\x04%04d\x80\x00\x00\x10\x00" % n + os.urandom(4096) for n in range(1500)
+    )
+    dump = file_of(tmp_path / "dump.rdb", strings)
+    with small_disk(tmp_path / "small") as at:
+        done = run("import", at / "t", dump)
+        assert (done.code, done.out, done.err.count("\n")) == (exits.SYSTEM, "", 1), done.err
+        assert os.listdir(at / "t") == ["LOCK"]
+        assert run("import", at / "t", file_of(dump, text(b"x", b"1"))).code == 0
 
 
 @pytest.mark.parametrize("name", RDB)

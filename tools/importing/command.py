@@ -20,9 +20,10 @@ from tidelog.aof.start import Start
 from tidelog.disk.real import RealDisk
 from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.source import Source
+from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
-from tidelog.tools.importing.errors import of_rdb
+from tidelog.tools.importing.errors import NotWritten, of_rdb
 from tidelog.tools.importing.filters import Filter, filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_rdb import take_rdb
@@ -185,7 +186,13 @@ def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> 
                 return filling.start, 0, False
 
         maker = Maker("import", "Import into it again", source, tidy=True)
-        made = make(disk, maker, uuid, target, fill, now_ms)
+        try:
+            made = make(disk, maker, uuid, target, fill, now_ms)
+        except CheckpointError as error:
+            raise NotWritten(
+                f"{target}: the data could not be written ({error.__cause__ or error}). Free some space or choose "
+                "another directory, and run the same command again"
+            ) from error
         facts |= {"uuid": uuid.hex(), "lsn": made.lsn}
     if as_json:
         click.echo(json.dumps(facts | report.facts()))

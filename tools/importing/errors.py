@@ -19,6 +19,12 @@ class SourceNewer(Failed):
     exit_code = exits.NEWER
 
 
+class NotWritten(Failed):
+    """The target cannot be written."""
+
+    exit_code = exits.SYSTEM
+
+
 class NoSource(Failed):
     """The source is not there, or is something else."""
 

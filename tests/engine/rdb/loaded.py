@@ -39,7 +39,8 @@ def read(source: Source) -> State:
             put(state, key.db % DATABASES, key.name, key.kind, source, key.expire_at)
         else:
             skip_value(file.source, key.kind)
-    assert source.at_end()
+    if not source.at_end():
+        source.damaged("there is more data behind the end")
     return state
 
 
