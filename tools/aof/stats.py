@@ -50,16 +50,16 @@ class Stats:
         self.command_bytes: Counter[int] = Counter()
         self.keys: Sketch[Key] = Sketch(CAPACITY)
         self.groups: Sketch[GroupName] = Sketch(CAPACITY)
-        self.lives: dict[
-            int, list[int]
-        ] = {}  # incarnation -> [records, bytes, first LSN, last LSN]
-        self.sizes: Counter[int] = Counter()  # of frames: power of two -> number
-        self.exposed: Counter[int] = (
-            Counter()
-        )  # records not yet synced when a frame was written, as a power of two
         self.exposed_max = 0
-        self.largest: list[tuple[int, int, int]] = []  # (bytes, LSN, opcode) of the largest records
-        self.spans: dict[int, list[int]] = {}  # beginning -> [records, entries, bytes]
+        # incarnation -> [records, bytes, first LSN, last LSN]
+        self.lives: dict[int, list[int]] = {}
+        # sizes of frames, and records not yet synced when a frame was written: power of two -> number of frames
+        self.sizes: Counter[int] = Counter()
+        self.exposed: Counter[int] = Counter()
+        # (bytes, LSN, opcode) of the largest records
+        self.largest: list[tuple[int, int, int]] = []
+        # beginning of a span -> [records, entries, bytes]
+        self.spans: dict[int, list[int]] = {}
         self._incarnation = 0
         self._least = 0  # bytes of the smallest of the largest records
 

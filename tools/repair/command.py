@@ -111,7 +111,7 @@ def place_text(damage: Damage) -> str:
 
 
 def what_is_lost(files: LogFiles, found: Plan) -> Lost:
-    """The records behind the last LSN before the damage, and what follows from their loss."""
+    """The records behind the last LSN before the damage."""
     with state_of(files, found.base) as (state, start):
         follow(files, start, state, found.lsn)
         return lost_behind(records_behind(files, found.lsn), found.lsn, state)

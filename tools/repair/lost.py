@@ -78,7 +78,7 @@ class _Counters:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        # by key: ID of an added entry -> how many so far
+        # ID of the last entry of an effect -> how many entries were added through it
         self._at: dict[tuple[int, bytes], dict[int, int]] = {}
         self._count: Counter[tuple[int, bytes]] = Counter()
         self._missing: dict[tuple[int, bytes], Missing] = {}
