@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgpack
+
 from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.groups.group import Group
+from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
@@ -24,6 +27,26 @@ from tidelog.tools.aof.fields import entries_of, names_id
 from tidelog.tools.text import argument, time_text
 
 Place = tuple[int, bytes]  # database, key
+
+# effects that name one key and change nothing elsewhere
+_AT_A_KEY: Final = frozenset(
+    (
+        *(
+            e.XTRIM,
+            e.XDEL,
+            e.XSETID,
+            e.XCFGSET,
+            e.XIDMPRECORD,
+            e.IDMP_DUPLICATE,
+            e.STREAM_CREATE,
+            e.XREOPEN,
+        ),
+        *range(e.XGROUP_CREATE, e.XACKDEL + 1),
+        *(e.SET, e.PEXPIREAT, e.PERSIST, e.APPEND),
+    )
+)
+
+_WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 
 HOLDS: Final = b":holds"
 FAILURES: Final = b":failures"
@@ -84,6 +107,7 @@ class Watch:
         self.lsn = 0
         self.now = 0
         self._text = id_text(entry_id)
+        self._packed_ms: bytes = msgpack.packb(entry_id >> 64)
         self._here: dict[Place, Life] = {}
         self._helpers = {key, key + HOLDS, key + FAILURES, key + DEAD}
         self._key = key
@@ -136,6 +160,34 @@ class Watch:
                     for group in held:
                         self._note(life, "pending", f"is {_holder(group, self.id)}")
 
+    def may_concern(self, body: bytes) -> bool:
+        """Whether the bytes of a frame may hold a record that names the entry, or a key at which it is."""
+        if self._packed_ms in body or self._text in body:
+            return True
+        return bool(self._here) and any(key in body for _, key in self._here)
+
+    def loses_keys(self, effects: list[Effect]) -> bool:
+        """Whether an effect that names no key may take a stream away that holds the entry."""
+        return bool(self._here) and any(effect[0] & OPCODE in _WITHOUT_KEY for effect in effects)
+
+    def concerned(self, effects: list[Effect]) -> bool:
+        """Whether one of the effects may be about the entry, as things stand before the first of them."""
+        wanted, here, helpers = self.id, self._here, self._helpers
+        ms, seq = wanted >> 64, wanted & SEQ_MAX
+        for effect in effects:
+            opcode = effect[0] & OPCODE
+            if opcode <= e.XADD_IDMP:
+                if opcode != e.EPOCH and (
+                    (effect[3] == ms and effect[4] == seq) or effect[2] in helpers
+                ):
+                    return True
+            elif opcode == e.XADD_MANY:
+                if names_id(effect, wanted, wanted):
+                    return True
+            elif here and (opcode not in _AT_A_KEY or (effect[1], effect[2]) in here):
+                return True
+        return False
+
     def run(self, effects: list[Effect], lsn: int, now: int) -> None:
         """Apply the records of a frame that begins with `lsn`."""
         state, on, wanted, helpers = self.state, self._on, self.id, self._helpers
@@ -158,6 +210,10 @@ class Watch:
             else:
                 self.lsn = at
                 watch(effect)
+
+    def told(self) -> int:
+        """The number of events so far."""
+        return sum(len(life.events) for life in self.lives) + len(self.notes)
 
     # --- one effect each; each of these applies it
 

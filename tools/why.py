@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import click
 
 from tidelog.aof import durable
-from tidelog.aof.frame import HEADER_BYTES, Frame
-from tidelog.aof.reading.reader import Scan, records_of
+from tidelog.aof.reading.reader import FrameTuple, Replay, Scan
 from tidelog.aof.start import Start, beginning
+from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.as_commands import commands
 from tidelog.engine.effects.effect import END, Effect
 from tidelog.engine.errors import CommandError
@@ -123,29 +123,73 @@ def story(files: LogFiles, key: bytes, wanted: int) -> Found:
         if base.folder is not None:
             watch.begin(base.name, start.lsn, start.now)
         if files.snapshot is None:
+            replayed = _Replayed(watch, units)
             with console.progress("replaying", files.size(), size=True) as advance:
-                for frame, effects in _frames(files, start):
-                    seen = watch.seen
-                    watch.run(effects, frame.lsn, frame.now)
-                    if watch.seen != seen:
-                        units.update(_units(effects, frame.lsn))
-                    advance(HEADER_BYTES + len(frame.body))
+                for scan, at in _scans(files, start):
+                    replayed.run(scan)
+                    advance(scan.size - at)
         lives = [life for life in watch.lives if any(place[1] == key for place in life.places)]
         return Found(base, lives, watch.notes, units, nearest(state, key, wanted))
 
 
-def _frames(files: LogFiles, start: Start) -> Iterator[tuple[Frame, list[Effect]]]:
-    """The frames behind `start`, each with its records. Raises Damage."""
+def _scans(files: LogFiles, start: Start) -> Iterator[tuple[Scan, int]]:
+    """(scan, offset at which it begins) of each segment behind `start`. Raises Damage behind the last whole frame."""
     promises = durable.read(files.disk, files.directory, files.uuid)
     found, at = beginning(files.disk, files.directory, files.uuid, start)
     for info in found:
         scan = Scan(files.disk, info, promises, live=True, start=at)
+        yield scan, scan.offset
         at = None
-        for frame in scan.frames():
-            yield frame, records_of(info.path, frame)
         error = scan.error()
         if error is not None:
             raise error
+
+
+class _Replayed:
+    """Replays in batches of frames, as recovery does. A batch that may concern the entry is applied frame by frame."""
+
+    def __init__(self, watch: Watch, units: dict[int, Unit]) -> None:
+        self._watch = watch
+        self._units = units
+        self._apply = applier(watch.state)
+        self._replay = Replay(self._take)
+        self._frames: list[tuple[int, int, int]] = []  # of the batch: first LSN, records, time
+        self._hot = False  # a frame of the batch has bytes that a record about the entry would have
+
+    def run(self, scan: Scan) -> None:
+        """Apply the frames of a segment."""
+        self._replay.run(scan.path, self._noted(scan))
+
+    def _noted(self, scan: Scan) -> Iterator[FrameTuple]:
+        note, may_concern = self._frames.append, self._watch.may_concern
+        for fields in scan.tuples():
+            note((fields[1], fields[2], fields[3]))
+            if not self._hot and may_concern(fields[6]):
+                self._hot = True
+            yield fields
+
+    def _take(self, records: list[Effect]) -> None:
+        watch = self._watch
+        if not self._hot and not watch.loses_keys(records):
+            self._apply(records)
+            self._frames.clear()
+            return
+        at = taken = 0
+        while at < len(records):
+            lsn, count, now = self._frames[taken]
+            effects = records[at : at + count]
+            at += count
+            taken += 1
+            if not watch.concerned(effects):
+                self._apply(effects)
+                continue
+            seen = watch.told()
+            watch.run(effects, lsn, now)
+            if watch.told() != seen:
+                self._units.update(_units(effects, lsn))
+        del self._frames[:taken]
+        # After an error in the batch its frames are taken one by one; the others are still to come.
+        self._hot = bool(self._frames)
 
 
 def _units(effects: list[Effect], lsn: int) -> Iterator[tuple[int, Unit]]:
