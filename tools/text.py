@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 _PLAIN: Final = re.compile(rb"[!#-&(-~]+")  # printable ASCII without blanks and quotes
+_PLAIN_LINE: Final = re.compile(rb"[!#-&(-~]+(?: [!#-&(-~]+)*")
 _ESCAPES: Final = {
     0x07: "\\a",
     0x08: "\\b",
@@ -37,6 +39,11 @@ def argument(value: bytes) -> str:
 
 def command_line(command: Sequence[bytes]) -> str:
     """One command on one line, in the form that redis-cli reads."""
+    joined = b" ".join(command)
+    # Most arguments are plain, and one look at the whole line is quicker than one at each of them. A blank inside an
+    # argument shows in the number of blanks.
+    if joined.count(b" ") == len(command) - 1 and _PLAIN_LINE.fullmatch(joined):
+        return joined.decode("ascii")
     return " ".join(map(argument, command))
 
 
@@ -55,6 +62,7 @@ def resp(command: Sequence[bytes]) -> bytes:
     return b"".join(parts)
 
 
+@lru_cache(maxsize=256)
 def time_text(ms: int) -> str:
     """Unix milliseconds as ISO 8601 in UTC; beyond the calendar as the bare number."""
     try:

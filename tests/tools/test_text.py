@@ -86,3 +86,8 @@ def test_columns() -> None:
     assert text.columns(("A", "COUNT"), [("x", "1"), ("yyy", "20")], right="COUNT") == (
         "A    COUNT\nx        1\nyyy     20\n"
     )
+
+
+@given(st.lists(st.lists(st.sampled_from(b"aZ09 \"'\\\n\xff-"), max_size=3).map(bytes), min_size=1, max_size=4))
+def test_a_line_is_its_arguments_one_by_one(command: list[bytes]) -> None:
+    assert text.command_line(command) == " ".join(map(text.argument, command))

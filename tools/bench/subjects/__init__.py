@@ -17,6 +17,7 @@ SUBJECTS = {
     "beside":  "XADD beside a thread that computes",
     "groups":  "XREADGROUP and XACK",
     "replay":  "opening a store from its log alone",
+    "inspection": "ls, dump, export, stats, verify, state and why over a log",
     "memory":  "bytes of memory per entry and per pending entry",
     "pending": "1,000,000 pending entries beside 1,000",
     "startup": "import and open",
