@@ -35,15 +35,16 @@ class Sketch(Generic[T]):
         self._floor = 0  # no name that is not here occurred more often
         self._rows: dict[T, list[int]] = {}  # name -> [count, error, bytes]
 
-    def add(self, name: T, nbytes: int) -> None:
-        self.total += 1
+    def add(self, name: T, nbytes: int, count: int = 1) -> None:
+        """Count a name `count` times."""
+        self.total += count
         self.nbytes += nbytes
         row = self._rows.get(name)
         if row is not None:
-            row[0] += 1
+            row[0] += count
             row[2] += nbytes
             return
-        self._rows[name] = [self._floor + 1, self._floor, nbytes]
+        self._rows[name] = [self._floor + count, self._floor, nbytes]
         if len(self._rows) >= 2 * self.capacity:
             self._cut()
 

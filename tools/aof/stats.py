@@ -33,7 +33,7 @@ TOP: Final = 10  # rows shown
 SPANS: Final = {"hour": 3_600_000, "minute": 60_000}
 _ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
 _NO_KEY: Final = frozenset((e.EPOCH, e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
-_OF_GROUPS: Final = frozenset(range(e.XGROUP_CREATE, e.XACKDEL + 1))
+_ALONE: Final = frozenset((e.XADD_MANY, *range(e.XGROUP_CREATE, e.XACKDEL + 1)))
 
 Key = tuple[int, bytes]
 GroupName = tuple[int, bytes, bytes]
@@ -80,8 +80,12 @@ class Stats:
         # Commands and keys get the mean size of the frame's records: exact sizes would take a second pass.
         each = len(frame.body) // len(effects)
         before = self.entries
-        for lsn, effect in enumerate(effects, frame.lsn):
-            self._record(effect, each)
+        # Most records of a frame are of few kinds and keys, so they are counted by kind, database and key at once.
+        for head, count in Counter([effect[:3] for effect in effects]).items():
+            self._records(head, count, each)
+        for effect in effects:
+            if effect[0] & OPCODE in _ALONE:
+                self._record(effect, each)
         if len(frame.body) > self._least:
             self._large(frame, effects)
         life = self.lives.get(self._incarnation)
@@ -96,24 +100,27 @@ class Stats:
             row[1] += self.entries - before
             row[2] += nbytes
 
-    def _record(self, effect: Effect, nbytes: int) -> None:
-        code = effect[0]
-        opcode = code & OPCODE
-        self.units += code >= END
-        self.commands[opcode] += 1
-        self.command_bytes[opcode] += nbytes
+    def _records(self, head: Effect, count: int, nbytes: int) -> None:
+        """Count records that are alike in kind, database and key. `head`: these three, as far as they are there."""
+        opcode = head[0] & OPCODE
+        if head[0] >= END:
+            self.units += count
+        self.commands[opcode] += count
+        self.command_bytes[opcode] += count * nbytes
         if opcode in _ADDS:
-            self.entries += 1
-        elif opcode == e.XADD_MANY:
+            self.entries += count
+        if opcode == e.EPOCH:
+            self._incarnation = head[2]
+        elif opcode not in _NO_KEY:
+            for key in head[2] if opcode == e.DEL else (head[2],):
+                self.keys.add((head[1], key), count * nbytes, count)
+
+    def _record(self, effect: Effect, nbytes: int) -> None:
+        """Count what a head does not tell: entries of a batch, and the group."""
+        if effect[0] & OPCODE == e.XADD_MANY:
             self.entries += entries_of(effect)
-        elif opcode in _NO_KEY:
-            if opcode == e.EPOCH:
-                self._incarnation = effect[2]
-            return
-        elif opcode in _OF_GROUPS:
+        else:
             self.groups.add((effect[1], effect[2], effect[3]), nbytes)
-        for key in effect[2] if opcode == e.DEL else (effect[2],):
-            self.keys.add((effect[1], key), nbytes)
 
     def _large(self, frame: Frame, effects: list[Effect]) -> None:
         unpack = reader.unpacker()
