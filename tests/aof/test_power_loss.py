@@ -2,7 +2,7 @@
 
 Of every image that may be left: what was acknowledged is there at its level, what is there is a prefix
 of whole units, and recovery never refuses. An image counts once, and not at all if it equals a clean
-state: everything written so far, or nothing but what was synced.
+state: everything written so far, or nothing but what was synced. `make crash` tries many more, of whole stores.
 """
 
 import random
@@ -120,14 +120,14 @@ def run(watch: Watch, seed: int, steps: int) -> None:
 def test_every_power_cut_leaves_what_was_promised() -> None:
     watch = Watch(seed=20)
     seed = 0
-    while watch.images < 1_200:
+    while watch.images < 400:
         seed += 1
         run(watch, seed, steps=8)
-    assert seed > 10, "too few workloads"
+    assert seed > 3, "too few workloads"
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", slow_and_soak(20, 600))
+@pytest.mark.parametrize("count", slow_and_soak(12, 600))
 def test_many_more_power_cuts(count: int) -> None:
     watch = Watch(seed=random.randrange(1 << 32))
     first = random.randrange(1 << 32)
@@ -138,7 +138,7 @@ def test_many_more_power_cuts(count: int) -> None:
 
 def test_a_life_after_the_cut_goes_on() -> None:
     """A new life that begins after recovery from an image writes a log as good as any."""
-    for seed in range(60):
+    for seed in range(25):
         rng = random.Random(seed)
         disk, past = SimulatedDisk(seed), Past()
         for _ in range(6):

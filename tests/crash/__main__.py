@@ -1,0 +1,123 @@
+"""The command line of the fixed runs of the crash bench: `make crash`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.crash import evidence
+from tests.crash.counts import (
+    ALL,
+    CUTS,
+    FILE,
+    SEED,
+    SHARES,
+    counts_of,
+    drops,
+    load,
+    plan,
+    save,
+    share_of_commit,
+)
+
+from tidelog.crash.explore import Report
+from tidelog.crash.run import run
+from tidelog.crash.served import be_quiet
+from tidelog.crash.workloads import POLICIES
+from tidelog.tools import exits
+from tidelog.tools.crash.command import keep_finding, show
+from tidelog.tools.crash.scratch import scratch
+from tidelog.tools.crash.shutdowns import MACHINE, CannotMount, cut_power, file_system
+
+DESCRIPTION: Final = "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little."
+FINDINGS: Final = Path("crash-findings")
+LIMIT_S: Final = 3600.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=DESCRIPTION)
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes (default 2)")
+    parser.add_argument(
+        "--share",
+        choices=[*map(str, range(1, SHARES + 1)), "all"],
+        help="the share to try (default: the commit decides)",
+    )
+    parser.add_argument(
+        "--accept", action="store_true", help=f"write the counts of this run into {FILE.name}"
+    )
+    args = parser.parse_args()
+    be_quiet()
+    if args.share == "all":
+        shares = [*range(1, SHARES + 1)]
+    else:
+        shares = [int(args.share or share_of_commit(_commit()))]
+    try:
+        return max(_try(share, args.jobs, args.accept) for share in shares)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return exits.INTERRUPTED
+
+
+def _commit() -> str:
+    """The commit that is checked out; zeros outside a repository, as in a source archive."""
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=FILE.parent, capture_output=True, text=True
+    )
+    return found.stdout.strip() if found.returncode == 0 else "0" * 40
+
+
+def _cut(share: int, reports: dict[str, Report], place: Path) -> str:
+    """Cut the power of a real file system. Returns the reason if there can be none, else ""."""
+    place.mkdir()
+    try:
+        with file_system(place) as made:
+            for policy in POLICIES:
+                reports[policy].add(cut_power(made, policy, f"{SEED}/{share}", CUTS))
+    except CannotMount as error:
+        return str(error)
+    return ""
+
+
+def _try(share: int, jobs: int, accept: bool) -> int:
+    """Run one share. Returns the exit code."""
+    print(f"share {share} of {SHARES}, {jobs} processes", flush=True)
+    started = time.monotonic()
+    reports: dict[str, Report] = {}
+    total = Report()
+    with scratch(print) as place:
+        for policy in POLICIES:
+            reports[policy] = run(plan(share, policy), place, jobs, LIMIT_S)
+        not_run = _cut(share, reports, place / MACHINE)
+        for policy in POLICIES:
+            total.add(reports[policy])
+        kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
+    show(total, ALL, f"{SEED}/{share}", time.monotonic() - started, kept, as_json=False)
+    if total.findings:
+        return 1
+    counts = counts_of(reports)
+    if not_run:
+        print(f"{MACHINE}: not run: {not_run}", file=sys.stderr)
+        if accept:
+            return 1
+    if accept:
+        save(share, counts)
+        evidence.write(load())
+        return 0
+    dropped = drops(counts, load()[share], (MACHINE,) if not_run else ())
+    for line in dropped:
+        print(line, file=sys.stderr)
+    if dropped:
+        print(
+            f"The bench tries less than before. If that is meant, run: make crash CRASH='--share {share} --accept', "
+            f"which writes {FILE.name}",
+            file=sys.stderr,
+        )
+    return 1 if dropped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

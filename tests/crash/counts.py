@@ -1,0 +1,84 @@
+"""Runs of the crash bench with fixed seeds, and the counts that they must not fall below.
+
+All that is to be tried takes twelve minutes of processor time, so it is split into SHARES shares, and each run
+does one. counts.json holds, for each share, policy and layer, how much the last accepted run tried. Two runs of a share
+differ a little on real files: a store draws its uuid, and threads take turns. So a run may have LEAST of each number.
+With less, the bench no longer sees a part of what it saw, and the run fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tidelog.crash.explore import Report
+from tidelog.crash.injected import ERRORS
+from tidelog.crash.killed import KILL
+from tidelog.crash.rot import ROT
+from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task
+from tidelog.tools.crash.shutdowns import MACHINE
+
+FILE: Final = Path(__file__).with_name("counts.json")
+SEED: Final = "make-crash"
+SHARES: Final = 4
+LEAST: Final = 0.8
+ALL: Final = (*LAYERS, MACHINE)
+CUTS: Final = 13  # of the power of a real file system, for each share and policy
+COUNTED: Final = ("tried", "distinct", "told")
+
+# For each layer, how many workloads a share has under each policy, the long ones first.
+# Those of DOUBLE come from STORE and CHECKPOINTS.
+PLAN: Final = {CHECKPOINTS: 2, KILL: 2, ROT: 2, STORE: 8, ERRORS: 10}
+assert {*PLAN, DOUBLE} == set(LAYERS)
+
+Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number
+
+
+def plan(share: int, policy: str) -> Iterator[Task]:
+    """The tasks of a share under one policy. Shares are numbered from 1."""
+    assert 1 <= share <= SHARES
+    for layer, count in PLAN.items():
+        double = layer in (STORE, CHECKPOINTS)
+        for number in range(count):
+            yield Task(layer, policy, f"{SEED}/{share}/{number}", number, double)
+
+
+def counts_of(reports: dict[str, Report]) -> Counts:
+    """The counts of a run, from its report of each policy."""
+    return {
+        policy: {
+            layer: {name: getattr(report.of(layer), name) for name in COUNTED} for layer in ALL
+        }
+        for policy, report in reports.items()
+    }
+
+
+def drops(counts: Counts, before: Counts, not_run: tuple[str, ...] = ()) -> list[str]:
+    """One line for each number that is lower than it may be, except of the layers that could not run."""
+    return [
+        f"{layer}, fsync {policy}: {name} is {now:,}, and was {number:,}"
+        for policy, layers in before.items()
+        for layer, numbers in layers.items()
+        if layer not in not_run
+        for name, number in numbers.items()
+        if (now := counts.get(policy, {}).get(layer, {}).get(name, 0)) < LEAST * number
+    ]
+
+
+def load() -> dict[int, Counts]:
+    """The counts of the last accepted run of each share."""
+    return {int(share): counts for share, counts in json.loads(FILE.read_text()).items()}
+
+
+def save(share: int, counts: Counts) -> None:
+    """Accept the counts of a run."""
+    all_ = load() if FILE.exists() else {}
+    all_[share] = counts
+    FILE.write_text(json.dumps(dict(sorted(all_.items())), indent=1) + "\n")
+
+
+def share_of_commit(commit: str) -> int:
+    """The share that is tried at a commit: by turns, and the same each time."""
+    return int(commit[:12], 16) % SHARES + 1

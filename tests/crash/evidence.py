@@ -1,0 +1,82 @@
+"""The table of evidence in DURABILITY.md: each promise by fault and policy, and how often the bench tried it.
+
+The numbers are those of counts.json, added up over all shares.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.crash.counts import SHARES, Counts
+
+from tidelog.crash.injected import ERRORS
+from tidelog.crash.killed import KILL
+from tidelog.crash.rot import ROT
+from tidelog.crash.run import CHECKPOINTS, DOUBLE, STORE
+from tidelog.crash.workloads import POLICIES
+from tidelog.tools.crash.shutdowns import MACHINE
+
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "DURABILITY.md"
+BEGIN: Final = "<!-- The table is made by `make crash CRASH='--share all --accept'`. -->\n\n"
+END: Final = "\n<!-- end of the table -->"
+
+
+class Promise(NamedTuple):
+    """One row: the fault, the layer that tries it, and the promise under each policy."""
+
+    fault: str
+    layer: str
+    always: str
+    everysec: str
+    no: str
+
+
+ALWAYS: Final = "everything acknowledged is there"
+SYNCED: Final = "everything `fsynced` is there, of the rest a prefix"
+SERVED: Final = "everything that the recovery served is there"
+KILLED: Final = ALWAYS
+TOLD: Final = "every call is right or raises; everything acknowledged at its level is there"
+RIGHT: Final = "every answer is right or an error, and nothing else is deleted"
+
+PROMISES: Final = (
+    Promise("power cut, all data in the log", STORE, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut, with checkpoints", CHECKPOINTS, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut during the recovery, and after it", DOUBLE, SERVED, SERVED, SERVED),
+    Promise("power cut of a real file system, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),
+    Promise("`kill -9`", KILL, KILLED, KILLED, KILLED),
+    Promise("an operation of the disk fails", ERRORS, TOLD, TOLD, TOLD),
+    Promise("one damage to a file", ROT, RIGHT, RIGHT, RIGHT),
+)  # fmt: skip
+
+
+def table(counts: dict[int, Counts]) -> str:
+    """The table in Markdown."""
+    rows = [
+        ["fault", "layer", *(f"`{policy}`" for policy in POLICIES)],
+        ["---", "---", *("---" for _ in POLICIES)],
+    ]
+    for promise in PROMISES:
+        cells = [
+            f"{getattr(promise, policy)}: {_tried(counts, policy, promise.layer):,}"
+            for policy in POLICIES
+        ]
+        rows.append([promise.fault, f"`{promise.layer}`", *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _tried(counts: dict[int, Counts], policy: str, layer: str) -> int:
+    """How many different disks, damages, errors or kills of all shares."""
+    return sum(counts[share][policy][layer]["distinct"] for share in range(1, SHARES + 1))
+
+
+def renewed(text: str, counts: dict[int, Counts]) -> str:
+    """The text of the document with the table of these counts."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{table(counts)}{END}{tail}"
+
+
+def write(counts: dict[int, Counts]) -> None:
+    """Put the table into the document."""
+    DOCUMENT.write_text(renewed(DOCUMENT.read_text(), counts))

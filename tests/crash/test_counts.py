@@ -1,0 +1,79 @@
+"""The fixed runs of `make crash`: they are the same each time, a drop is seen, and the document has their counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.crash import evidence
+from tests.crash.counts import (
+    ALL,
+    COUNTED,
+    PLAN,
+    SHARES,
+    counts_of,
+    drops,
+    load,
+    plan,
+    share_of_commit,
+)
+
+from tidelog.crash.explore import Report
+from tidelog.crash.workloads import POLICIES
+
+
+@pytest.mark.parametrize("share", range(1, SHARES + 1))
+def test_a_share_has_every_layer(share: int) -> None:
+    for policy in POLICIES:
+        tasks = [*plan(share, policy)]
+        assert tasks == [*plan(share, policy)]
+        assert Counter(task.layer for task in tasks) == PLAN
+        assert {task.policy for task in tasks} == {policy}
+
+
+def test_no_two_shares_have_a_workload_in_common() -> None:
+    seeds = [
+        (task.seed, task.layer, task.policy)
+        for share in range(1, SHARES + 1)
+        for policy in POLICIES
+        for task in plan(share, policy)
+    ]
+    assert len(seeds) == len(set(seeds))
+
+
+def test_every_share_has_counts_that_are_kept() -> None:
+    kept = load()
+    assert list(kept) == [*range(1, SHARES + 1)]
+    for counts in kept.values():
+        assert [*counts] == [*POLICIES]
+        for layers in counts.values():
+            assert [*layers] == [*ALL]
+            for layer, numbers in layers.items():
+                assert [*numbers] == [*COUNTED], layer
+                assert numbers["tried"] >= numbers["distinct"] > 0, layer
+
+
+def test_a_drop_is_seen_and_a_little_less_is_not() -> None:
+    report = Report()
+    report.of("rot").tried = 1000
+    report.of("rot").distinct = 600
+    counts = counts_of({"no": report})
+    assert drops(counts, counts) == []
+    assert drops(counts, {"no": {"rot": {"tried": 1240, "distinct": 740}}}) == []
+    assert drops(counts, {"no": {"rot": {"tried": 1300}, "new": {"tried": 1}}}) == [
+        "rot, fsync no: tried is 1,000, and was 1,300",
+        "new, fsync no: tried is 0, and was 1",
+    ]
+    assert drops(counts, {"no": {"new": {"tried": 1}}}, ("new",)) == []
+
+
+def test_commits_take_turns() -> None:
+    shares = [share_of_commit(f"{n:012x}{'f' * 28}") for n in range(SHARES)]
+    assert shares == [*range(1, SHARES + 1)]
+
+
+def test_the_document_has_the_counts() -> None:
+    text = evidence.DOCUMENT.read_text()
+    assert evidence.table(load()) in text
+    assert evidence.renewed(text, load()) == text
+    assert {promise.layer for promise in evidence.PROMISES} == set(ALL)
