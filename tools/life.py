@@ -134,11 +134,6 @@ class Watch:
         }
         # fmt: on
 
-    @property
-    def seen(self) -> int:
-        """Number of events so far."""
-        return sum(len(life.events) for life in self.lives) + len(self.notes)
-
     def begin(self, name: str, lsn: int, now: int) -> None:
         """Note the streams of the state that already hold the entry, or have it pending, at the base `name`."""
         self.lsn, self.now = lsn, now
