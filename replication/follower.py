@@ -113,6 +113,7 @@ class Follower:
         self._may_compress, self._compress = compress, False  # now, and as the leader was told
         self._intake: Intake | None = None
         self._batch: Batch | None = None  # taken, and not applied yet
+        self._full_disk = False  # `stalled` for that reason, and the log says so
         self._whole_at = 0.0  # when the last whole message came
         self._timed = False  # the leader's time was told, over this connection
         # The end of what the leader sent and this store has applied. The log may go on behind it: after a promotion, it
@@ -322,10 +323,16 @@ class Follower:
                 if core.durability.relief is not None:
                     self.stalled = "memory is over its budget until a checkpoint is done"
                     return True
-                self._batch = self._batch or intake.take(WORK_BYTES)
                 if self._batch is None:
-                    break
+                    self._batch = intake.take(WORK_BYTES)
+                    if self._batch is None:
+                        break
+                    # While this store stops reading, it hears of nothing newer.
+                    self.leader_lsn = max(self.leader_lsn, self._batch.last)
                 following.receive(self._batch)
+                if self._full_disk:
+                    self._full_disk = False
+                    _logger.info("%s receives its leader's records again", core.root)
                 self.frames_bytes += len(self._batch.data)
                 self._last = self._batch.last, self._batch.crc
                 self._batch = None
@@ -333,6 +340,9 @@ class Follower:
                     return True
         except OutOfSpace as error:
             self.stalled = str(error)
+            if not self._full_disk:
+                self._full_disk = True
+                _logger.warning("%s receives nothing until there is room: %s", core.root, error)
             return True
         except BadFrame as error:
             raise self._refused(error) from error
