@@ -320,15 +320,15 @@ class Follower:
             self._tell_time(intake, now)
         try:
             while True:
-                if core.durability.relief is not None:
-                    self.stalled = "memory is over its budget until a checkpoint is done"
-                    return True
                 if self._batch is None:
                     self._batch = intake.take(WORK_BYTES)
                     if self._batch is None:
                         break
                     # While this store stops reading, it hears of nothing newer.
                     self.leader_lsn = max(self.leader_lsn, self._batch.last)
+                if core.durability.relief is not None:
+                    self.stalled = "memory is over its budget until a checkpoint is done"
+                    return True
                 following.receive(self._batch)
                 if self._full_disk:
                     self._full_disk = False

@@ -1,8 +1,9 @@
-"""A follower whose disk is full stops reading. It tells of that in its log, and shows that it lags."""
+"""A follower stops reading while its disk is full or its memory is over its budget. It shows that, and that it lags."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,7 @@ from tidelog.replication.link import Link
 from tidelog.replication.status import lag_seconds
 
 
-def test_it_lags_and_says_why_until_there_is_room(
-    pair: Pair, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_with_a_full_disk(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tidelog.replication")
     pair.db.xadd("orders", {"n": 0})
     disk = SimulatedDisk(1)
@@ -42,3 +41,20 @@ def test_it_lags_and_says_why_until_there_is_room(
         until(lambda: db.info()["replication"]["lag"] == 0)
     told = [line for line in caplog.messages if "until there is room" in line]
     assert len(told) == 1
+
+
+def test_with_too_much_in_memory(pair: Pair) -> None:
+    pair.db.xadd("orders", {"n": 0})
+    db = pair.follow()
+    equal(pair.db, db)
+    durability = inside.core(db).durability
+    durability.relief = threading.Event()  # as while a checkpoint makes room
+    pair.db.xadd("orders", {"n": 1})
+    until(lambda: "memory is over its budget" in db.info()["replication"]["stalled"])
+    assert db.info()["replication"]["lag"] == 1
+    link = inside.core(db).link
+    assert isinstance(link, Link)
+    assert lag_seconds(inside.core(db), link.loop.time()) > 0
+    durability.relief = None
+    equal(pair.db, db)
+    until(lambda: not db.info()["replication"]["stalled"])
