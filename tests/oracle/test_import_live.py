@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -179,3 +180,31 @@ def test_servers_that_are_none(
 )
 def test_options_that_do_not_go_together(tmp_path: Path, options: list[str]) -> None:
     assert cli.run(["import", str(tmp_path / "t"), *options]) == exits.USAGE
+
+
+def test_ctrl_c_ends_following(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupt comes while the import waits for more; the store is complete."""
+    with served(place) as (server, url):
+        link = server.connect()
+        fill(link, 8)
+        acknowledge = from_server._Following._acknowledge
+        sent: list[bytes] = []
+        before = signal.getsignal(signal.SIGINT)
+
+        def interrupted(following: from_server._Following) -> None:
+            acknowledge(following)
+            if not sent:  # the first one: the dump is taken, and no command yet
+                sent.append(link.call(b"XADD", b"late", b"5-5", b"f", b"v"))
+            elif following._whole:
+                signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(from_server._Following, "_acknowledge", interrupted)
+        monkeypatch.setattr(from_server, "ACK_S", 0.1)
+        ours = imported(tmp_path / "t", url, "--follow")
+        theirs = views(link)
+        link.close()
+    assert sent == [b"5-5"]
+    agree(ours, without_lists(theirs))
+    assert signal.getsignal(signal.SIGINT) is before
