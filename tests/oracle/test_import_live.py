@@ -17,6 +17,7 @@ from tests.oracle.wire import Connection
 
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import from_server
+from tidelog.tools.importing import link as importing_link
 
 __all__ = ["place"]  # a fixture
 
@@ -119,12 +120,26 @@ def test_the_cut_over_while_eight_write(
     agree(ours, without_lists(theirs))
 
 
-def test_with_a_password(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_password(
+    place: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with served(place, requirepass="secret") as (server, url):
         for by in ("dump", "psync"):
             assert cli.run(["import", str(tmp_path / by), url, "--by", by]) == exits.REFUSED
             told = capsys.readouterr()
             assert (told.out, told.err.count("\n"), "NOAUTH" in told.err) == ("", 1, True)
+        wrong = url.replace("redis://", "redis://:guess@")
+        assert cli.run(["import", str(tmp_path / "w"), wrong]) == exits.REFUSED
+        said = capsys.readouterr().err
+        assert (said.count("\n"), "refused AUTH" in said, "guess" in said) == (1, True, False)
+        monkeypatch.setattr(importing_link, "CONNECT_S", 0.2)
+        tls = url.replace("redis://", "rediss://")  # of a server without TLS
+        assert cli.run(["import", str(tmp_path / "w"), tls]) == exits.SYSTEM
+        assert capsys.readouterr().err.count("\n") == 1
+        monkeypatch.undo()
         signed = url.replace("redis://", "redis://:secret@")
         assert cli.run(["import", str(tmp_path / "t"), signed]) == 0
         assert "secret" not in capsys.readouterr().out
@@ -137,7 +152,7 @@ def test_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def answering(reply: bytes) -> tuple[str, threading.Thread]:
-    """A server that answers every read with these bytes, and closes."""
+    """A server that answers every read with these bytes, and says no more."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -146,6 +161,9 @@ def answering(reply: bytes) -> tuple[str, threading.Thread]:
             with link:
                 link.recv(4096)
                 link.sendall(reply)
+                link.shutdown(socket.SHUT_WR)
+                while link.recv(4096):  # a close before the client's would reset the connection
+                    pass
 
     thread = threading.Thread(target=serve)
     thread.start()

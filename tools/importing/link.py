@@ -12,7 +12,8 @@ from tidelog.replication.dial import request
 from tidelog.tools.importing.errors import Refused
 from tidelog.tools.replica.client import Place, Unreachable, secured
 
-TIMEOUT_S: Final = 60.0
+CONNECT_S: Final = 10.0
+TIMEOUT_S: Final = 60.0  # without a byte from the server
 _RECEIVE_BYTES: Final = 256 << 10
 _LINE_BYTES_MAX: Final = 64 << 10
 _BULK_BYTES_MAX: Final = 1 << 30
@@ -25,14 +26,23 @@ class Link:
     def __init__(self, place: Place, timeout: float = TIMEOUT_S) -> None:
         self.place = place
         try:
-            plain = socket.create_connection((place.host, place.port), timeout)
-            self.socket = secured(plain, place)
+            plain = socket.create_connection((place.host, place.port), CONNECT_S)
         except OSError as error:
             raise Unreachable(f"{place}: {error.strerror or error}") from None
+        try:
+            self.socket = secured(plain, place)
+        except OSError as error:
+            plain.close()
+            raise Unreachable(f"{place}: {error.strerror or error}") from None
+        self.socket.settimeout(timeout)
         self._buffer = bytearray()  # received, and not read yet
-        if place.password:
-            user = (place.user.encode(),) if place.user else ()
-            self.call(b"AUTH", *user, place.password.encode())
+        try:
+            if place.password:
+                user = (place.user.encode(),) if place.user else ()
+                self.call(b"AUTH", *user, place.password.encode())
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, *commands: tuple[bytes, ...]) -> None:
         """Send commands."""
