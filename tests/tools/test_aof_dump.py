@@ -9,7 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 from tests.tools.conftest import Run, expect
-from tests.tools.made import T0, UUID, Made
+from tests.tools.made import T0, UUID, Made, ids
 
 import tidelog
 from tidelog.engine.effects import effect as e
@@ -259,3 +259,15 @@ def test_backwards_notices_promised_frames_that_are_missing(run: Run, made: Made
     made.promise(made.lsn - 1, incarnation=0xB2)
     done = run("aof", "dump", made.root, "--json", "--reverse")
     assert (done.code, done.out) == (exits.DAMAGED, "")
+
+
+def test_an_id_that_does_not_fit_a_narrow_list(run: Run, tmp_path: Path) -> None:
+    made = Made(tmp_path / "data")
+    made.roll(T0)
+    wide, narrow = (5, 1 << 30), (T0, 7)
+    made.unit(T0, (e.XADD_NODE, 0, b"s", *wide, (b"f", b"v")))
+    made.unit(T0, (e.XACK, 0, b"s", b"g", ids(wide, narrow)))
+    made.unit(T0, (e.XACK, 0, b"s", b"g", ids(narrow)))
+    root = made.write()
+    assert lsns(run("aof", "dump", root, "--json", "--id", f"5-{1 << 30}").out) == [1, 2]
+    assert lsns(run("aof", "dump", root, "--json", "--id", f"{T0}-7").out) == [2, 3]

@@ -31,7 +31,7 @@ from tidelog.tools import exits, names
 from tidelog.tools.aof.backwards import frames_backwards
 from tidelog.tools.aof.fields import fields_of
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record
-from tidelog.tools.aof.wanted import Wanted, id_range, name_filter
+from tidelog.tools.aof.wanted import Wanted, id_range, name_filter, needles_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
 from tidelog.tools.text import command_line, examples, json_value, parse_time, resp, time_text
 
@@ -164,6 +164,7 @@ def command(
         consumer=name_filter(wanted_consumers),
         ids=wanted_ids,
         whole_units=whole_units,
+        needles=needles_of(wanted_ids),
     )
     found: list[Damage] = []
     files = look_at(paths)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import msgpack
 
 from tidelog.aof.errors import NewerRecord
 from tidelog.aof.frame import Frame
 from tidelog.aof.reading import reader
+from tidelog.engine import idlist
 from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.as_commands import commands, keys
 from tidelog.engine.effects.effect import END, Effect
@@ -28,6 +30,7 @@ class Wanted(NamedTuple):
     """The records to show. LSNs, times (unix ms) and IDs include both ends; None or no names means all.
 
     whole_units   show every record of a unit that has a wanted one
+    needles       a wanted record has one of these bytes; none: any bytes
     """
 
     key: Match | None = None
@@ -40,11 +43,14 @@ class Wanted(NamedTuple):
     consumer: Match | None = None
     ids: tuple[int, int] | None = None
     whole_units: bool = False
+    needles: tuple[bytes, ...] = ()
 
     def skips(self, frame: Frame) -> bool:
         """Whether a frame surely has no wanted record. Does not decode it."""
         too_early = frame.lsn + frame.count <= self.lsn_min or frame.now < self.time_min
-        return too_early or self.ended(frame)
+        if too_early or self.ended(frame):
+            return True
+        return bool(self.needles) and not any(needle in frame.body for needle in self.needles)
 
     def ended(self, frame: Frame) -> bool:
         """Whether this frame and all later ones surely have no wanted record."""
@@ -104,6 +110,18 @@ class Wanted(NamedTuple):
             if consumer is None or not self.consumer(consumer):
                 return False
         return not self.names or is_one_of(effect, self.names)
+
+
+def needles_of(ids: tuple[int, int] | None) -> tuple[bytes, ...]:
+    """The bytes of which a record has one if it is about the one ID; none for a range or no IDs.
+
+    A record has the milliseconds of an ID as an integer, or the ID in a narrow list.
+    """
+    if ids is None or ids[0] != ids[1]:
+        return ()
+    narrow = idlist.pack([ids[0]])
+    ms: bytes = msgpack.packb(ids[0] >> 64)
+    return (ms, narrow) if isinstance(narrow, bytes) else (ms,)
 
 
 def name_filter(patterns: tuple[str, ...]) -> Match | None:
