@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.aof import epochs, identity
 from tidelog.aof.errors import AofError
@@ -35,6 +35,8 @@ from tidelog.store.commit.core import Core
 from tidelog.store.role import Role
 
 Facts = dict[str, Any]
+# a follower writes no longer report
+REPORT_BYTES_MAX: Final = 16 << 20
 
 
 class Kept(NamedTuple):
@@ -89,7 +91,7 @@ def surpluses(disk: Disk, root: Path) -> list[Facts]:
         if name.startswith("store."):
             found.append({"directory": f"{quarantine.name}/{name}"})
         elif disk.exists(quarantine / name / REPORT):
-            figures = _figures(recipe.read(disk, quarantine / name / REPORT))
+            figures = _figures(recipe.read(disk, quarantine / name / REPORT, REPORT_BYTES_MAX))
             found.append({"directory": f"{quarantine.name}/{name}", **figures})
     return found
 

@@ -377,8 +377,8 @@ class LogFiles:
 class SegmentFiles(LogFiles):
     """Segment files that are looked at one by one: each may lie anywhere and have any name.
 
-    No file is taken for the continuation of another, so a gap between them is no damage. Raises DamagedFile if a header
-    cannot be read, or if the files are of several stores; NewerFormat, OSError.
+    The end of a file is known if the next segment lies beside it. Records that are missing between the files are no
+    damage. Raises DamagedFile if a header cannot be read, or if the files are of several stores; NewerFormat, OSError.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -415,7 +415,24 @@ class SegmentFiles(LogFiles):
             for directory in {path.parent for _, path in self._found}
             for promise in durable.read(self.disk, directory, self.uuid)
         }
-        return sorted(promises), [Header(path, fields, None) for fields, path in self._found]
+        found = [
+            Header(path, fields, None, self._end(path, fields)) for fields, path in self._found
+        ]
+        return sorted(promises), found
+
+    def _end(self, path: Path, fields: SegmentHeader) -> End | None:
+        """The end that the next segment beside the file states; None if there is none of the same store.
+
+        Without it DURABLE, which speaks of the end of the log, would prove that the file lost records.
+        """
+        for later in segment_paths(self.disk, path.parent):
+            if int(later.stem) > fields.first_lsn:
+                try:
+                    header = read_header(self.disk, later)
+                except (Damage, OSError):
+                    return None
+                return header.before if header.uuid == fields.uuid else None
+        return None
 
     def scans(self, *, released: bool = True) -> Iterator[Scan]:
         promises, found = self.survey()

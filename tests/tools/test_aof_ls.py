@@ -130,6 +130,21 @@ def test_segments_one_by_one(run: Run, made: Made, tmp_path: Path) -> None:
     assert [row["first_lsn"] for row in rows(moved.out)] == [8]
 
 
+def test_a_segment_in_the_middle_of_a_life(run: Run, tmp_path: Path) -> None:
+    """DURABLE beside it speaks of the end of the log, and does not prove that this segment lost records."""
+    root = tmp_path / "db"
+    with tidelog.open(root, segment_bytes=4096) as db:
+        for n in range(20):
+            db.xadd("s", {"n": n, "pad": "x" * 400})
+    first, *_, last = sorted((root / "aof").glob("*.aof"))
+    done = run("aof", "ls", first, last, "--json")
+    assert (done.code, [row["state"] for row in rows(done.out)]) == (0, ["sealed", "sealed"])
+    assert run("aof", "dump", first).code == 0
+    first.write_bytes(first.read_bytes()[:-200])
+    done = run("aof", "ls", first, "--json")
+    assert (done.code, [row["state"] for row in rows(done.out)]) == (exits.DAMAGED, ["damaged"])
+
+
 def test_several_paths_are_segments(run: Run, made: Made) -> None:
     done = run("aof", "ls", made.path(0), made.root)
     assert (done.code, done.out) == (exits.USAGE, "")
