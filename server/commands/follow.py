@@ -63,7 +63,7 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
         async with feeding.shaking.turn():
             if session.closed or connection.closing:
                 return NO_REPLY  # it has waited for others, and is gone
-            if not asked.heir and _leads_nowhere(session, _host(asked, connection), asked.port):
+            if _leads_nowhere(session, asked, _host(asked, connection)):
                 raise CommandError(NO_MASTER_LINK)
             now = server.loop.time()
             line, feed = await in_thread(
@@ -119,15 +119,17 @@ def _offer(session: Session, connection: Connection, asked: Follow, reply: Resyn
     return NO_REPLY
 
 
-def _leads_nowhere(session: Session, host: str, port: int) -> bool:
+def _leads_nowhere(session: Session, asked: Follow, host: str) -> bool:
     """Whether this store follows, and gets nothing itself: it is not connected, or it follows the store that asks.
 
-    Else stores that follow each other would look connected, and each would wait for the other.
+    Else stores that follow each other would look connected, and each would wait for the other. A store that asks
+    itself, or how its handover ended, gets the answer of the history.
     """
     link, replicating = session.core.link, session.server.replicating
-    if not replicating.following or link is None:
+    role = replicating.role
+    if not replicating.following or link is None or asked.heir or asked.id.hex() == role.id:
         return False
-    return not link.up or (replicating.role.host, replicating.role.port) == (host, port)
+    return not link.up or (role.host, role.port) == (host, asked.port)
 
 
 def _host(asked: Follow, connection: Connection) -> str:

@@ -78,9 +78,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "follow/circle",
         "server/commands/follow.py",
-        "    return not link.up or (replicating.role.host, replicating.role.port) == (host, port)\n",
+        "    return not link.up or (role.host, role.port) == (host, asked.port)\n",
         "    return False\n",
-        (f"{_CIRCLE}::test_itself",),
+        (f"{_CIRCLE}::test_two_that_follow_each_other",),
         "A follower without a leader that is connected takes no new followers.",
     ),
     # --- the follower

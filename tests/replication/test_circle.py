@@ -1,4 +1,4 @@
-"""Stores that follow each other get nothing: each link is down and says why, as in Redis."""
+"""Stores that follow each other, or themselves, get nothing: each link is down and says why, as in Redis."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ import tidelog
 from tidelog.replication import link as links
 
 
-def down(client: Any) -> bool:
+def down(client: Any, why: str = "NOMASTERLINK") -> bool:
     told = client.info("replication")
-    return bool(
-        told["master_link_status"] == "down" and "NOMASTERLINK" in told["master_link_failure"]
-    )
+    return bool(told["master_link_status"] == "down" and why in str(told["master_link_failure"]))
 
 
 def test_two_that_follow_each_other(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +28,7 @@ def test_two_that_follow_each_other(pair: Pair, monkeypatch: pytest.MonkeyPatch)
     until(lambda: all(down(client) for client in clients), "a link looks connected")
     for client in clients:
         assert client.role()[3] != b"connected"
+        assert client.xlen("orders") == 1
     # either of them may lead again
     clients[0].execute_command("REPLICAOF", "NO", "ONE")
     pair.db.xadd("orders", {"n": 1})
@@ -42,7 +41,8 @@ def test_itself(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.db.xadd("orders", {"n": 0})
     pair.client().execute_command("REPLICAOF", "127.0.0.1", pair.port)
     client = pair.client()
-    until(lambda: down(client), "it looks connected to itself")
+    until(lambda: down(client, "A store cannot follow itself"), "it looks connected to itself")
+    assert client.xlen("orders") == 1
     client.execute_command("REPLICAOF", "NO", "ONE")
     assert pair.db.xadd("orders", {"n": 1})
 

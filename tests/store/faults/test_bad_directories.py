@@ -213,7 +213,9 @@ def test_where_writing_is_not_allowed(root: Path) -> None:
     """As another user: no writing, and reading where the files allow it."""
     program = (
         "import os, sys, tidelog\n"
-        "tidelog.open(sys.argv[1]).close()\n"  # loads what is loaded late, from where nobody may read
+        # They load what is loaded late, from where nobody may read.
+        "tidelog.open(sys.argv[1]).close()\n"
+        "tidelog.open(sys.argv[1], read_only=True).close()\n"
         "os.setgid(65534) if os.getuid() == 0 else None\n"
         "os.setuid(65534) if os.getuid() == 0 else None\n"
         "try:\n"
