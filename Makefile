@@ -20,7 +20,7 @@ help:  ## list the targets
 demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
-test: $(READY) oracle java  ## all tests but the slow ones, eight minutes on two cores
+test: $(READY) oracle java  ## all tests but the slow ones, six minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak"
 
 test-slow: $(READY) oracle java  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
