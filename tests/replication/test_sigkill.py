@@ -54,7 +54,7 @@ def test_both_are_equal_afterwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", slow_and_soak(12, 30))
+@pytest.mark.parametrize("count", slow_and_soak(34, 60))
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_many_rounds(tmp_path: Path, policy: str, count: int) -> None:
     rounds(tmp_path, policy, count, seed=2)

@@ -55,6 +55,7 @@ def test_entries_beside_a_writer(spark: SparkSession, tmp_path: Path) -> None:
         assert numbers(run(spark, store, at, **options)) == [[10, 11]]
 
 
+@pytest.mark.slow  # tests/spark/test_stream.py has it without a JVM
 def test_events_and_a_loss(spark: SparkSession, tmp_path: Path) -> None:
     store, at = tmp_path / "s", tmp_path / "at"
     with tidelog.open(store, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
