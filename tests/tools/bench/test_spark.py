@@ -110,6 +110,8 @@ def test_processor_time_and_memory_are_those_of_all_descendants() -> None:
             assert shell.stdout.readline() == b"done\n"
             (child,) = tree.descendants(shell.pid)
             assert tree.cpu_s(shell.pid) > 0.2
+            each = tree.each_cpu_s(shell.pid)
+            assert each.keys() == {shell.pid, child} and each[child] > 0.2
             shell.stdin.close()
         root.stdin.close()
     assert tree.peak_bytes(child) == 0, "a process that has ended has none"

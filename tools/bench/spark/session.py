@@ -124,9 +124,12 @@ class Running:
 
     def idle(self, seconds: float) -> float:
         """Milliseconds of processor time in a second of doing nothing, with or without a query."""
-        used, start = tree.cpu_s(os.getpid()), time.monotonic()
+        # By process: a worker that ends meanwhile takes all that it has ever used out of the sum.
+        before, start = tree.each_cpu_s(os.getpid()), time.monotonic()
         time.sleep(seconds)
-        return (tree.cpu_s(os.getpid()) - used) * 1000 / (time.monotonic() - start)
+        after = tree.each_cpu_s(os.getpid())
+        used = sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
+        return used * 1000 / (time.monotonic() - start)
 
     def end(self) -> None:
         """End the query."""

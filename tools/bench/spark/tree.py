@@ -18,6 +18,11 @@ def cpu_s(root: int) -> float:
     return sum(_times(pid) for pid in (root, *descendants(root)))
 
 
+def each_cpu_s(root: int) -> dict[int, float]:
+    """Seconds of processor time that each of these processes has used itself, by its number."""
+    return {pid: sum(map(int, _stat(pid)[11:13])) / TICKS for pid in (root, *descendants(root))}
+
+
 def workers(root: int) -> list[int]:
     """The Python workers of the session in process `root`: children of its daemons."""
     found = descendants(root)
