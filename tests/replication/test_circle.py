@@ -23,8 +23,11 @@ def test_two_that_follow_each_other(pair: Pair, monkeypatch: pytest.MonkeyPatch)
     pair.db.xadd("orders", {"n": 0})
     db, port = pair.follower()
     caught_up(pair.db, db)
-    pair.client().execute_command("REPLICAOF", "127.0.0.1", port)
     clients = pair.client(), pair.client(port)
+    # not through the proxy: each knows the other by its address
+    clients[1].execute_command("REPLICAOF", "127.0.0.1", pair.port)
+    until(lambda: clients[1].info("replication")["master_link_status"] == "up")
+    clients[0].execute_command("REPLICAOF", "127.0.0.1", port)
     until(lambda: all(down(client) for client in clients), "a link looks connected")
     for client in clients:
         assert client.role()[3] != b"connected"
