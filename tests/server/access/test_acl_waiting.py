@@ -273,6 +273,7 @@ def test_a_wait_that_shows_no_key_goes_on(server: Running, dial: Dial) -> None:
     until(lambda: calls(admin, f"CLIENT UNBLOCK {number}") == [1])
     assert bob.receive() == 0
     bob.begin(b"WAITAOF", b"0", b"1", b"0")
+    until(lambda: b"blocked_clients:1\r\n" in calls(admin, "INFO clients")[0])
     calls(admin, "ACL SETUSER bob -@all")
     until(lambda: calls(admin, f"CLIENT UNBLOCK {number}") == [1])
     assert bob.receive()[1:] == [0]
