@@ -34,7 +34,7 @@ _turning: Final = threading.Lock()  # one call at a time changes which thread fo
 
 
 class _Given(NamedTuple):
-    """What the caller of `follow` wants of the link: see there."""
+    """The options of the link that the caller gave: see `follow`."""
 
     leader: Address
     timeout_s: float

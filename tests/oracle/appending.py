@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -58,13 +57,7 @@ class Appending:
             time.sleep(0.01)
 
     def connect(self) -> Connection:
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            link.connect(str(self.socket))
-        except OSError:
-            link.close()
-            raise
-        return Connection(link)
+        return Connection.to_socket(self.socket)
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-import socket
 import struct
 import subprocess
 import tempfile
@@ -99,13 +98,7 @@ class RedisServer:
         raise RuntimeError(f"redis-server did not start (exit {self._process.returncode})\n{log}")
 
     def connect(self) -> Connection:
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            link.connect(str(self.socket))
-        except OSError:
-            link.close()
-            raise
-        return Connection(link)
+        return Connection.to_socket(self.socket)
 
     def close(self) -> None:
         self._process.terminate()

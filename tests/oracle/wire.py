@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 Form = Any
@@ -82,6 +83,17 @@ class Connection:
         link.settimeout(REPLY_SECONDS_MAX)
         self._link = link
         self._buffer = bytearray()
+
+    @classmethod
+    def to_socket(cls, path: Path) -> Connection:
+        """A connection to the server that listens on this Unix socket. Raises OSError."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(str(path))
+        except OSError:
+            link.close()
+            raise
+        return cls(link)
 
     def send(self, commands: Iterable[Sequence[bytes]]) -> None:
         self._link.sendall(b"".join(map(encode, commands)))
