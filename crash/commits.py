@@ -6,15 +6,16 @@ LMDB writes by itself, so the recorder sees that pages changed and not when. A c
     2. fdatasync                              not with `sync=False`
     3. one of the two meta pages is written   through a synchronous descriptor; not with `metasync=False`
 
-`commits_noted` has each commit to a recorded disk noted as these operations. Other threads wait meanwhile, so the
+`commits_noted` has each commit to a recorded disk noted as these operations, and `commits_through` has commits to a
+disk of another kind go through a function. Other threads wait meanwhile, so the
 trace stays an order in which everything could have happened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, TypeVar
 
 from tidelog.crash.errors import BenchError
 from tidelog.crash.record import RecordingDisk
@@ -23,16 +24,20 @@ from tidelog.snapshot.rows.environment import Writing
 
 META_PAGES: Final = 2
 
+D = TypeVar("D")
+
 
 @contextmanager
-def commits_noted() -> Iterator[None]:
-    """Meanwhile, the commits of this process to recorded disks are noted with their syncs."""
+def commits_through(
+    kind: type[D], take: Callable[[D, Writing, Callable[[], None]], None]
+) -> Iterator[None]:
+    """Meanwhile, a commit of this process to a disk of this kind calls `take` with the disk, itself and its work."""
     original = Writing.commit
 
     def commit(self: Writing) -> None:
         disk = self._environment._disk
-        if isinstance(disk, RecordingDisk):
-            _commit(disk, self, lambda: original(self))
+        if isinstance(disk, kind):
+            take(disk, self, lambda: original(self))
         else:
             original(self)
 
@@ -41,6 +46,11 @@ def commits_noted() -> Iterator[None]:
         yield
     finally:
         setattr(Writing, "commit", original)  # noqa: B010
+
+
+def commits_noted() -> AbstractContextManager[None]:
+    """Meanwhile, the commits of this process to recorded disks are noted with their syncs."""
+    return commits_through(RecordingDisk, _commit)
 
 
 def _commit(disk: RecordingDisk, writing: Writing, commit: Callable[[], None]) -> None:

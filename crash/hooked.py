@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tidelog.crash.commits import commits_through
+from tidelog.crash.passing import PassingDisk, PassingFile
 from tidelog.disk.interface import Disk, File
-from tidelog.disk.plain import Kind
 from tidelog.disk.real import OUT_OF_SPACE
-from tidelog.snapshot.rows.environment import Writing
 
 COMMIT = "commit"  # the name of a commit of LMDB, which does its operations by itself
 
@@ -35,16 +35,15 @@ class Hook(Protocol):
         ...
 
 
-class HookedDisk:
+class HookedDisk(PassingDisk):
     """A `disk.interface.Disk` over another one. It has no threads, so the order of operations is always the same.
 
     `commits_hooked` adds the commits of LMDB. Other operations of LMDB are not seen.
     """
 
     def __init__(self, inner: Disk, hook: Hook) -> None:
-        self.background = False
+        super().__init__(inner)
         self.hook = hook
-        self._inner = inner
 
     def _do(self, operation: str, path: Path, call: Callable[[], T]) -> T:
         self.hook.before(operation, path)
@@ -55,12 +54,6 @@ class HookedDisk:
     def _file(self, operation: str, path: Path, call: Callable[[], File | None]) -> File | None:
         file = self._do(operation, path, call)
         return file and HookedFile(self, path, file)
-
-    def guard(self, root: Path) -> None:
-        self._inner.guard(root)
-
-    def kind(self, path: Path) -> Kind | None:
-        return self._inner.kind(path)
 
     def open(self, path: Path, *, write: bool = False) -> File:
         return self._do(
@@ -94,42 +87,19 @@ class HookedDisk:
     def listdir(self, path: Path) -> list[str]:
         return self._do("listdir", path, lambda: self._inner.listdir(path))
 
-    def exists(self, path: Path) -> bool:
-        return self._inner.exists(path)
-
     def sync_directory(self, path: Path) -> None:
         self._do("sync_directory", path, lambda: self._inner.sync_directory(path))
 
-    def writable(self, path: Path) -> bool:
-        return self._inner.writable(path)
-
-    def free(self, path: Path) -> int:
-        return self._inner.free(path)
-
-    def capacity(self, path: Path) -> int:
-        return self._inner.capacity(path)
-
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
-        found = self._inner.beneath(path)
-        return None if found is None or found[1] != path else (self, path)
+        return (self, path) if self._beneath(path) else None
 
 
-class HookedFile:
+class HookedFile(PassingFile):
     """A `disk.interface.File` of a HookedDisk."""
 
     def __init__(self, disk: HookedDisk, path: Path, inner: File) -> None:
+        super().__init__(path, inner)
         self._disk = disk
-        self._path = path
-        self._inner = inner
-        self.append: Callable[[int, bytes], None] = self._append
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    @path.setter
-    def path(self, path: Path) -> None:
-        self._path = self._inner.path = path
 
     def _do(self, operation: str, call: Callable[[], T]) -> T:
         return self._disk._do(operation, self._path, call)
@@ -149,12 +119,6 @@ class HookedFile:
             hook.broken(operation, self._path)
         write(length)
         hook.after(operation, self._path)
-
-    def size(self) -> int:
-        return self._inner.size()
-
-    def next_data(self, offset: int) -> int | None:
-        return self._inner.next_data(offset)
 
     def pread(self, length: int, offset: int) -> bytes:
         return self._do("pread", lambda: self._inner.pread(length, offset))
@@ -183,23 +147,11 @@ class HookedFile:
     def map(self, length: int) -> None:
         self._do("map", lambda: self._inner.map(length))
 
-    def unmap(self) -> None:
-        self._inner.unmap()
-
     def truncate(self, size: int) -> None:
         self._do("truncate", lambda: self._inner.truncate(size))
 
     def extend(self, size: int) -> None:
         self._do("extend", lambda: self._inner.extend(size))
-
-    def fileno(self) -> int:
-        return self._inner.fileno()
-
-    def identity(self) -> tuple[int, int]:
-        return self._inner.identity()
-
-    def times(self) -> tuple[int, int]:
-        return self._inner.times()
 
     def fdatasync(self) -> None:
         self._do("fdatasync", self._inner.fdatasync)
@@ -207,30 +159,10 @@ class HookedFile:
     def fsync(self) -> None:
         self._do("fsync", self._inner.fsync)
 
-    def drop_cache(self) -> None:
-        self._inner.drop_cache()
 
-    def unlock(self) -> None:
-        self._inner.unlock()
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-@contextmanager
-def commits_hooked() -> Iterator[None]:
+def commits_hooked() -> AbstractContextManager[None]:
     """Meanwhile, commits of LMDB to hooked disks are operations too."""
-    original = Writing.commit
-
-    def commit(self: Writing) -> None:
-        disk, path = self._environment._disk, self._environment.path
-        if isinstance(disk, HookedDisk):
-            disk._do(COMMIT, path, lambda: original(self))
-        else:
-            original(self)
-
-    setattr(Writing, "commit", commit)  # noqa: B010  # mypy forbids an assignment to a method
-    try:
-        yield
-    finally:
-        setattr(Writing, "commit", original)  # noqa: B010
+    return commits_through(
+        HookedDisk,
+        lambda disk, writing, commit: disk._do(COMMIT, writing._environment.path, commit),
+    )

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.passing import PassingDisk, PassingFile
 from tidelog.crash.trace import (
     ROOT,
     Create,
@@ -42,7 +43,7 @@ from tidelog.disk.plain import Kind
 PAGE: Final = 4096
 
 
-class RecordingDisk:
+class RecordingDisk(PassingDisk):
     """A `disk.interface.Disk` that records what happens below `root`, the directory that holds the store.
 
     operations   the record
@@ -53,12 +54,11 @@ class RecordingDisk:
     """
 
     def __init__(self, inner: Disk, root: Path, *, background: bool = False) -> None:
-        self.background = background
+        super().__init__(inner, background=background)
         self.operations: list[Operation] = []
         self.order = threading.RLock()
         self.meanwhile: Callable[[Path], object] | None = None
         self.base: Tree = tree_of(inner, root)
-        self._inner = inner
         self._root = root
         self._nodes = 1  # numbers given so far
         self._syncs = 0
@@ -240,12 +240,6 @@ class RecordingDisk:
 
     # --- the disk
 
-    def guard(self, root: Path) -> None:
-        self._inner.guard(root)
-
-    def kind(self, path: Path) -> Kind | None:
-        return self._inner.kind(path)
-
     def open(self, path: Path, *, write: bool = False) -> File:
         with self.held():
             return self._recorded(path, self._inner.open(path, write=write))
@@ -306,28 +300,12 @@ class RecordingDisk:
             self._inner.rmdir(path)
             self._unnamed(path)
 
-    def listdir(self, path: Path) -> list[str]:
-        return self._inner.listdir(path)
-
-    def exists(self, path: Path) -> bool:
-        return self._inner.exists(path)
-
     def sync_directory(self, path: Path) -> None:
         self.sync(self.node_of(path), path, lambda: self._inner.sync_directory(path))
 
-    def writable(self, path: Path) -> bool:
-        return self._inner.writable(path)
-
-    def free(self, path: Path) -> int:
-        return self._inner.free(path)
-
-    def capacity(self, path: Path) -> int:
-        return self._inner.capacity(path)
-
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         """This disk again, if the inner disk is the operating system: it goes on recording beside the library."""
-        found = self._inner.beneath(path)
-        if found is None or found[1] != path:
+        if not self._beneath(path):
             return None
         with self.order:
             self._foreign.add(path)
@@ -338,32 +316,13 @@ class RecordingDisk:
         return file if number is None else RecordingFile(self, path, number, file)
 
 
-class RecordingFile:
+class RecordingFile(PassingFile):
     """A `disk.interface.File` of a RecordingDisk."""
 
     def __init__(self, disk: RecordingDisk, path: Path, node: int, inner: File) -> None:
+        super().__init__(path, inner)
         self._disk = disk
-        self._path = path
         self._node = node
-        self._inner = inner
-        self.append: Callable[[int, bytes], None] = self._append
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    @path.setter
-    def path(self, path: Path) -> None:
-        self._path = self._inner.path = path
-
-    def size(self) -> int:
-        return self._inner.size()
-
-    def next_data(self, offset: int) -> int | None:
-        return self._inner.next_data(offset)
-
-    def pread(self, length: int, offset: int) -> bytes:
-        return self._inner.pread(length, offset)
 
     def write(self, offset: int, data: bytes) -> None:
         self._write(self._inner.write, offset, data)
@@ -391,12 +350,6 @@ class RecordingFile:
                 disk._wrote(self._node, start, bytes(reached - start))
             return reached
 
-    def map(self, length: int) -> None:
-        self._inner.map(length)
-
-    def unmap(self) -> None:
-        self._inner.unmap()
-
     def truncate(self, size: int) -> None:
         disk = self._disk
         with disk.held():
@@ -417,26 +370,14 @@ class RecordingFile:
             self._disk._lend(self._node, self._inner)
         return number
 
-    def identity(self) -> tuple[int, int]:
-        return self._inner.identity()
-
-    def times(self) -> tuple[int, int]:
-        return self._inner.times()
-
     def fdatasync(self) -> None:
         self._disk.sync(self._node, self._path, self._inner.fdatasync)
 
     def fsync(self) -> None:
         self._disk.sync(self._node, self._path, self._inner.fsync)
 
-    def drop_cache(self) -> None:
-        self._inner.drop_cache()
-
-    def unlock(self) -> None:
-        self._inner.unlock()
-
     def close(self) -> None:
         with self._disk.order:
             if self._node in self._disk._lent:
                 self._disk._returned(self._node)
-        self._inner.close()
+        super().close()
