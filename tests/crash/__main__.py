@@ -29,8 +29,8 @@ from tidelog.crash.run import run
 from tidelog.crash.served import be_quiet
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools import exits
-from tidelog.tools.crash.command import keep_finding, show
 from tidelog.tools.crash.scratch import scratch
+from tidelog.tools.crash.session import keep_finding, show
 from tidelog.tools.crash.shutdowns import MACHINE, CannotMount, cut_power, file_system
 
 DESCRIPTION: Final = "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little."
