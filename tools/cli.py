@@ -16,6 +16,7 @@ import click
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.version import __version__
 from tidelog.tools import exits
+from tidelog.tools.completion import COMPLETE, answer
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
 
@@ -54,7 +55,6 @@ TOP = {
                    "Print the script that lets a shell complete commands, options and names."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
-COMPLETE = "_TIDELOG_COMPLETE"  # as in tools/completion.py
 # Exit codes of the errors of spark/. An error that was caused by another has the exit code of its cause instead.
 SPARK = {
     "TIDELOG_OPTION": exits.USAGE,
@@ -173,8 +173,5 @@ def main() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     if COMPLETE in os.environ:
-        # here: it is loaded only for a shell that completes a line
-        from tidelog.tools.completion import answer
-
         sys.exit(answer(cli))
     sys.exit(run(sys.argv[1:]))

@@ -5,7 +5,6 @@ The log has one state at the end of each unit. A moment inside a unit means the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -20,7 +19,8 @@ from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import Contents, contents
-from tidelog.tools.text import parse_time, time_text
+from tidelog.tools.text import time_text
+from tidelog.tools.times import moment
 
 _ATTEMPTS: Final = 10
 
@@ -31,19 +31,11 @@ class NoSuchMoment(Failed):
     exit_code = exits.REFUSED
 
 
-def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else parse_time(value, time.time_ns() // 1_000_000)
-    except ValueError:
-        hint = f"{value!r} is not a time; give 2026-11-21T10:00, a Unix time, or 15m for 15 minutes ago"
-        raise click.BadParameter(hint) from None
-
-
 def at_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --at-lsn and --at-time, whose values come as `at_lsn` and `at_time`."""
     command = click.option(
         "--at-time",
-        callback=_time,
+        callback=moment,
         metavar="TIME",
         help="The state after the last unit of this time (UTC), or of 15m for 15 minutes ago.",
     )(command)

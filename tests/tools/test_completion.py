@@ -43,10 +43,6 @@ def test_a_shell_that_is_none(run: Run) -> None:
     assert run("completion", "csh").code == exits.USAGE
 
 
-def test_both_modules_name_the_same_variable() -> None:
-    assert cli.COMPLETE == completion.COMPLETE
-
-
 def test_commands_and_options() -> None:
     assert candidates("aof", "d") == ["dump"]
     assert candidates("snap") == ["snapshot"]

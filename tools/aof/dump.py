@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -30,13 +29,14 @@ from tidelog.engine.effects.effect import EPOCH, OPCODE
 from tidelog.tools import exits, names
 from tidelog.tools.aof.backwards import frames_backwards
 from tidelog.tools.aof.fields import fields_of
+from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record
 from tidelog.tools.aof.wanted import Wanted, id_range, name_filter, needles_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
-from tidelog.tools.text import command_line, examples, json_value, parse_time, resp, time_text
+from tidelog.tools.text import command_line, examples, json_value, resp, time_text
+from tidelog.tools.times import moment
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
-POLL_SECONDS: Final = 0.1
 VERSION: Final = (
     1  # of the JSON and msgpack forms that --format names; raised when a field changes its meaning
 )
@@ -47,15 +47,6 @@ RESP: Final = "resp"
 MSGPACK: Final = "msgpack"
 FORMATS: Final = (TEXT, JSON, RESP, MSGPACK)
 HEX_BYTES: Final = 32  # in a line of --hex
-
-
-def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The value of --since and --until, as tools.text.parse_time reads it."""
-    try:
-        return None if value is None else parse_time(value, time.time_ns() // 1_000_000)
-    except ValueError:
-        hint = f"{value!r} is not a time; give 2026-11-21T10:00, a Unix time, or 15m for 15 minutes ago"
-        raise click.BadParameter(hint) from None
 
 
 @click.command(
@@ -197,22 +188,10 @@ def read(
     files: LogFiles, wanted: Wanted, found: list[Damage], *, follow: bool, past_damage: bool
 ) -> Iterator[tuple[Frame, Record]]:
     """Yield the wanted records. Skipped damage is added to `found` and printed to standard error."""
-    while True:
-        items: Iterable[tuple[Path, Frame | Damage]] = (
-            files.frames_past_damage() if past_damage else files.new() if follow else files.frames()
-        )
-        for path, item in items:
-            if isinstance(item, Damage):
-                found.append(item)
-                click.echo(f"tidelog: {item}", err=True)
-            elif not wanted.skips(item):
-                for record in wanted.records(path, item):
-                    yield item, record
-            elif wanted.ended(item) and not past_damage:
-                return
-        if not follow or files.snapshot is not None:
-            return
-        time.sleep(POLL_SECONDS)
+    frames = wanted_frames(files, wanted, found, follow=follow, past_damage=past_damage)
+    for path, frame in frames:
+        for record in wanted.records(path, frame):
+            yield frame, record
 
 
 def newest_first(files: LogFiles, wanted: Wanted) -> Iterator[tuple[Frame, Record]]:

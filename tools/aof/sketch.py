@@ -14,12 +14,15 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Row(NamedTuple, Generic[T]):
-    """A name, how often it occurred at most, by how much that may be too high, and the bytes seen since it is here."""
+    """A name, how often it occurred at most, by how much that may be too high, and the bytes and entries seen since it
+    is here.
+    """
 
     name: T
     most: int
     error: int
     nbytes: int
+    entries: int
 
 
 class Sketch(Generic[T]):
@@ -31,20 +34,22 @@ class Sketch(Generic[T]):
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.total = self.nbytes = 0
+        self.total = self.nbytes = self.entries = 0
         self._floor = 0  # no name that is not here occurred more often
-        self._rows: dict[T, list[int]] = {}  # name -> [count, error, bytes]
+        self._rows: dict[T, list[int]] = {}  # name -> [count, error, bytes, entries]
 
-    def add(self, name: T, nbytes: int, count: int = 1) -> None:
+    def add(self, name: T, nbytes: int, count: int = 1, entries: int = 0) -> None:
         """Count a name `count` times."""
         self.total += count
         self.nbytes += nbytes
+        self.entries += entries
         row = self._rows.get(name)
         if row is not None:
             row[0] += count
             row[2] += nbytes
+            row[3] += entries
             return
-        self._rows[name] = [self._floor + count, self._floor, nbytes]
+        self._rows[name] = [self._floor + count, self._floor, nbytes, entries]
         if len(self._rows) >= 2 * self.capacity:
             self._cut()
 
@@ -62,4 +67,9 @@ class Sketch(Generic[T]):
     def top(self, count: int) -> list[Row[T]]:
         """The most frequent names, the most frequent first."""
         ranked = sorted(self._rows.items(), key=lambda pair: -pair[1][0])[:count]
+        return [Row(name, *row) for name, row in ranked]
+
+    def largest(self, count: int) -> list[Row[T]]:
+        """The names with the most bytes among those that are here, the largest first."""
+        ranked = sorted(self._rows.items(), key=lambda pair: -pair[1][2])[:count]
         return [Row(name, *row) for name, row in ranked]

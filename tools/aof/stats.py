@@ -9,23 +9,27 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Callable, Hashable
 from heapq import nlargest
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
+from tidelog.aof.errors import Damage
 from tidelog.aof.frame import HEADER_BYTES, Frame
 from tidelog.aof.reading import reader
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import END, OPCODE, Effect
-from tidelog.tools import console
-from tidelog.tools.aof.dump import moment
+from tidelog.tools import console, exits
 from tidelog.tools.aof.fields import entries_of
+from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import NAMES
-from tidelog.tools.aof.sketch import Sketch
-from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
+from tidelog.tools.aof.sketch import Row, Sketch
+from tidelog.tools.aof.wanted import Wanted
+from tidelog.tools.logfiles import STORE_PATH, look_at
 from tidelog.tools.text import argument, examples, json_value, size_text, time_text
+from tidelog.tools.times import moment
 
 VERSION: Final = 1
 CAPACITY: Final = 20_000  # keys, and groups, that are counted
@@ -35,6 +39,9 @@ _ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
 _NO_KEY: Final = frozenset((e.EPOCH, e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 _ALONE: Final = frozenset((e.XADD_MANY, *range(e.XGROUP_CREATE, e.XACKDEL + 1)))
 
+COLUMNS: Final = ("RECORDS", "ENTRIES", "BYTES", "RECORDS/S")
+
+T = TypeVar("T", bound=Hashable)
 Key = tuple[int, bytes]
 GroupName = tuple[int, bytes, bytes]
 
@@ -48,10 +55,11 @@ class Stats:
         self.first_lsn = self.last_lsn = self.since = self.until = 0
         self.commands: Counter[int] = Counter()
         self.command_bytes: Counter[int] = Counter()
+        self.command_entries: Counter[int] = Counter()
         self.keys: Sketch[Key] = Sketch(CAPACITY)
         self.groups: Sketch[GroupName] = Sketch(CAPACITY)
         self.exposed_max = 0
-        # incarnation -> [records, bytes, first LSN, last LSN]
+        # incarnation -> [records, entries, bytes, first LSN, last LSN, first time, last time]
         self.lives: dict[int, list[int]] = {}
         # sizes of frames, and records not yet synced when a frame was written: power of two -> number of frames
         self.sizes: Counter[int] = Counter()
@@ -62,6 +70,11 @@ class Stats:
         self.spans: dict[int, list[int]] = {}
         self._incarnation = 0
         self._least = 0  # bytes of the smallest of the largest records
+
+    @property
+    def seconds(self) -> float:
+        """From the first frame to the last."""
+        return (self.until - self.since) / 1000
 
     def take(self, path: Path, frame: Frame) -> None:
         """Count one frame."""
@@ -90,10 +103,11 @@ class Stats:
             self._large(frame, effects)
         life = self.lives.get(self._incarnation)
         if life is None:
-            life = self.lives[self._incarnation] = [0, 0, frame.lsn, 0]
+            life = self.lives[self._incarnation] = [0, 0, 0, frame.lsn, 0, frame.now, 0]
         life[0] += len(effects)
-        life[1] += nbytes
-        life[3] = self.last_lsn
+        life[1] += self.entries - before
+        life[2] += nbytes
+        life[4], life[6] = self.last_lsn, frame.now
         if self.span is not None:
             row = self.spans.setdefault(frame.now - frame.now % self.span, [0, 0, 0])
             row[0] += len(effects)
@@ -107,18 +121,23 @@ class Stats:
             self.units += count
         self.commands[opcode] += count
         self.command_bytes[opcode] += count * nbytes
-        if opcode in _ADDS:
-            self.entries += count
+        entries = count if opcode in _ADDS else 0
+        if entries:
+            self.entries += entries
+            self.command_entries[opcode] += entries
         if opcode == e.EPOCH:
             self._incarnation = head[2]
         elif opcode not in _NO_KEY:
             for key in head[2] if opcode == e.DEL else (head[2],):
-                self.keys.add((head[1], key), count * nbytes, count)
+                self.keys.add((head[1], key), count * nbytes, count, entries)
 
     def _record(self, effect: Effect, nbytes: int) -> None:
         """Count what a head does not tell: entries of a batch, and the group."""
         if effect[0] & OPCODE == e.XADD_MANY:
-            self.entries += entries_of(effect)
+            entries = entries_of(effect)
+            self.entries += entries
+            self.command_entries[e.XADD_MANY] += entries
+            self.keys.add((effect[1], effect[2]), 0, 0, entries)
         else:
             self.groups.add((effect[1], effect[2], effect[3]), nbytes)
 
@@ -152,33 +171,38 @@ class Stats:
     "--by", type=click.Choice(list(SPANS)), help="Count by the hour or by the minute too."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
+)
 def command(
-    paths: tuple[Path, ...], since: int | None, until: int | None, by: str | None, as_json: bool
-) -> None:
-    stats = collect(look_at(paths), since or 0, math.inf if until is None else until, by)
+    paths: tuple[Path, ...],
+    since: int | None,
+    until: int | None,
+    by: str | None,
+    as_json: bool,
+    past_damage: bool,
+) -> int:
+    wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
+    stats = Stats(None if by is None else SPANS[by])
+    found: list[Damage] = []
+    files = look_at(paths)
+    with console.progress("reading", files.size(), size=True) as advance:
+        for path, frame in wanted_frames(
+            files, wanted, found, past_damage=past_damage, advance=advance
+        ):
+            stats.take(path, frame)
     if as_json:
         click.echo(json.dumps(as_object(stats)))
     else:
         show(stats)
-
-
-def collect(files: LogFiles, since: int, until: float, by: str | None) -> Stats:
-    """Read the log once. Raises as `LogFiles.frames`."""
-    stats = Stats(None if by is None else SPANS[by])
-    with console.progress("reading", files.size(), size=True) as advance:
-        for path, frame in files.frames():
-            if frame.now > until:
-                break
-            if frame.now >= since:
-                stats.take(path, frame)
-            advance(HEADER_BYTES + len(frame.body))
-    return stats
+    return exits.DAMAGED if found else exits.OK
 
 
 # --- JSON
 
 
 def as_object(stats: Stats) -> dict[str, Any]:
+    seconds = stats.seconds
     return {
         "v": VERSION,
         "records": stats.records,
@@ -191,17 +215,16 @@ def as_object(stats: Stats) -> dict[str, Any]:
         "since_ms": stats.since,
         "until_ms": stats.until,
         "commands": [
-            {"record": NAMES[opcode], "records": count, "bytes": stats.command_bytes[opcode]}
+            {"record": NAMES[opcode], "records": count, "entries": stats.command_entries[opcode],
+             "bytes": stats.command_bytes[opcode], "records_per_s": rate(count, seconds)}
             for opcode, count in stats.commands.most_common()
         ],
-        "keys": [
-            {"db": row.name[0], "key": json_value(row.name[1])} | counts(row)
-            for row in stats.keys.top(TOP)
-        ],
+        "keys": [key_object(row, seconds) for row in stats.keys.top(TOP)],
         "keys_exact": stats.keys.exact,
+        "largest_keys": [key_object(row, seconds) for row in stats.keys.largest(TOP)],
         "groups": [
             {"db": row.name[0], "key": json_value(row.name[1]), "group": json_value(row.name[2])}
-            | counts(row)
+            | counts(row, seconds)
             for row in stats.groups.top(TOP)
         ],
         "groups_exact": stats.groups.exact,
@@ -209,11 +232,16 @@ def as_object(stats: Stats) -> dict[str, Any]:
             {
                 "incarnation": f"{incarnation:016x}",
                 "records": records,
+                "entries": entries,
                 "bytes": nbytes,
+                "records_per_s": rate(records, (until - since) / 1000),
                 "first_lsn": first,
                 "last_lsn": last,
+                "since_ms": since,
+                "until_ms": until,
             }
-            for incarnation, (records, nbytes, first, last) in stats.lives.items()
+            for incarnation, (records, entries, nbytes, first, last, since, until)
+            in stats.lives.items()
         ],
         "largest": [
             {"lsn": lsn, "bytes": nbytes, "record": NAMES[opcode]}
@@ -228,21 +256,36 @@ def as_object(stats: Stats) -> dict[str, Any]:
             {"from_ms": begin, "records": row[0], "entries": row[1], "bytes": row[2]}
             for begin, row in sorted(stats.spans.items())
         ],
+    }  # fmt: skip
+
+
+def key_object(row: Row[Key], seconds: float) -> dict[str, Any]:
+    return {"db": row.name[0], "key": json_value(row.name[1])} | counts(row, seconds)
+
+
+def counts(row: Row[Any], seconds: float) -> dict[str, Any]:
+    return {
+        "records": row.most,
+        "error": row.error,
+        "entries": row.entries,
+        "bytes": row.nbytes,
+        "records_per_s": rate(row.most, seconds),
     }
 
 
-def counts(row: Any) -> dict[str, int]:
-    return {"records": row.most, "error": row.error, "bytes": row.nbytes}
+def rate(count: int, seconds: float) -> float | None:
+    """A number each second; None if no time passed."""
+    return round(count / seconds, 3) if seconds > 0 else None
 
 
 # --- the form for people
 
 
 def show(stats: Stats) -> None:
-    seconds = (stats.until - stats.since) / 1000
-    rate = f", {stats.records / seconds:,.0f} records/s" if seconds > 0 else ""
+    seconds = stats.seconds
+    per_second = f", {stats.records / seconds:,.0f} records/s" if seconds > 0 else ""
     times = f"{time_text(stats.since)} to {time_text(stats.until)}" if stats.frames else "none"
-    click.echo(f"log          LSN {stats.first_lsn} to {stats.last_lsn}, {times}{rate}")
+    click.echo(f"log          LSN {stats.first_lsn} to {stats.last_lsn}, {times}{per_second}")
     click.echo(
         f"records      {stats.records:,} in {stats.units:,} units and {stats.frames:,} frames, "
         f"{size_text(stats.nbytes)}"
@@ -254,19 +297,24 @@ def show(stats: Stats) -> None:
         f"per frame    {stats.records / stats.frames:.1f} records, {stats.units / stats.frames:.1f} units"
     )
     click.echo(f"not synced   at most {stats.exposed_max:,} records when a frame was written")
-    section("COMMAND", [
-        (NAMES[opcode], f"{count:,}", size_text(stats.command_bytes[opcode]))
+    section("COMMAND", seconds, [
+        (NAMES[opcode], count, stats.command_entries[opcode], stats.command_bytes[opcode])
         for opcode, count in stats.commands.most_common()
     ])  # fmt: skip
-    sketch("KEY", stats.keys, lambda name: place(name[0], name[1]))
-    sketch("GROUP", stats.groups, lambda name: f"{place(name[0], name[1])} {argument(name[2])}")
-    section("LIFE", [
-        (f"{incarnation:016x}", f"{row[0]:,}", size_text(row[1]))
-        for incarnation, row in stats.lives.items()
-    ])  # fmt: skip
+    sketch("KEY", seconds, stats.keys, key_text)
+    sketch("GROUP", seconds, stats.groups, lambda name: f"{key_text(name[:2])} {argument(name[2])}")
+    click.echo()
+    lives = [
+        (f"{incarnation:016x}", *cells(records, entries, nbytes, (until - since) / 1000))
+        for incarnation, (records, entries, nbytes, _, _, since, until) in stats.lives.items()
+    ]
+    console.table(("LIFE", *COLUMNS), lives, right=" ".join(COLUMNS))
     click.echo("\nlargest records")
     for nbytes, lsn, opcode in stats.largest:
         click.echo(f"  LSN {lsn} {NAMES[opcode]}, {size_text(nbytes)}")
+    click.echo("\nlargest keys")
+    for row in stats.keys.largest(TOP):
+        click.echo(f"  {key_text(row.name)}, {size_text(row.nbytes)}")
     click.echo()
     console.table(
         ("FRAMES UP TO", "FRAMES"),
@@ -285,26 +333,35 @@ def show(stats: Stats) -> None:
         )
 
 
-def section(name: str, rows: list[tuple[str, str, str]]) -> None:
+def cells(records: int, entries: int, nbytes: int, seconds: float) -> tuple[str, str, str, str]:
+    per_second = f"{records / seconds:,.1f}" if seconds > 0 else "-"
+    return f"{records:,}", f"{entries:,}", size_text(nbytes), per_second
+
+
+def section(name: str, seconds: float, rows: list[tuple[str, int, int, int]]) -> None:
     click.echo()
-    console.table((name, "RECORDS", "BYTES"), rows, right="RECORDS BYTES")
+    shown = [
+        (text, *cells(count, entries, nbytes, seconds)) for text, count, entries, nbytes in rows
+    ]
+    console.table((name, *COLUMNS), shown, right=" ".join(COLUMNS))
 
 
-def sketch(name: str, found: Any, text: Any) -> None:
+def sketch(name: str, seconds: float, found: Sketch[T], text: Callable[[T], str]) -> None:
     """A table of the most frequent names, the others as one row."""
     top = found.top(TOP)
     if not top:
         return
-    rows = [(text(row.name), f"{row.most:,}", size_text(row.nbytes)) for row in top]
+    rows = [(text(row.name), row.most, row.entries, row.nbytes) for row in top]
     others = found.total - sum(row.most - row.error for row in top)
     if others > 0:
         nbytes = found.nbytes - sum(row.nbytes for row in top)
-        rows.append(("others", f"{others:,}", size_text(nbytes)))
-    section(name, rows)
+        rows.append(("others", others, found.entries - sum(row.entries for row in top), nbytes))
+    section(name, seconds, rows)
     if not found.exact:
         error = max(row.error for row in top)
         click.echo(f"each count may be too high by up to {error:,}")
 
 
-def place(db: int, key: bytes) -> str:
+def key_text(name: Key) -> str:
+    db, key = name
     return (f"[{db}] " if db else "") + argument(key)
