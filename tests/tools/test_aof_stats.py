@@ -60,6 +60,32 @@ def test_damage_stops_it(run: Run, made: Made) -> None:
     assert run("aof", "stats", made.root).code == exits.DAMAGED
 
 
+def test_past_damage_the_intact_frames_are_counted(run: Run, made: Made) -> None:
+    made.flip(220, number=0)
+    done = run("aof", "stats", made.root, "--past-damage", "--json")
+    assert done.code == exits.DAMAGED and "byte " in done.err
+    assert 0 < json.loads(done.out)["records"] < 13
+
+
+def test_entries_of_a_group_are_those_that_its_records_name(run: Run, made: Made) -> None:
+    told = json.loads(run("aof", "stats", made.root, "--json").out)
+    packers = next(row for row in told["groups"] if row["group"] == "packers")
+    assert (packers["records"], packers["entries"]) == (3, 3)  # two delivered, one acknowledged
+    assert sum(row["entries"] for row in told["keys"]) == told["entries"]
+    assert sum(row["entries"] for row in told["lives"]) == told["entries"]
+
+
+def test_the_largest_keys(run: Run, tmp_path: Path) -> None:
+    made = Made(tmp_path / "data")
+    made.roll(T0)
+    for _ in range(3):
+        made.unit(T0, (e.SET, 0, b"often", b"1", -1))
+    made.unit(T0, (e.SET, 0, b"large", bytes(5000), -1))
+    told = json.loads(run("aof", "stats", made.write(), "--json").out)
+    assert [row["key"] for row in told["keys"]] == ["often", "large"]
+    assert [row["key"] for row in told["largest_keys"]] == ["large", "often"]
+
+
 def test_an_empty_store(run: Run, tmp_path: Path) -> None:
     tidelog.open(tmp_path / "new").close()
     done = run("aof", "stats", tmp_path / "new")

@@ -19,6 +19,7 @@ import click
 from tidelog.aof.errors import Damage
 from tidelog.aof.frame import HEADER_BYTES, Frame
 from tidelog.aof.reading import reader
+from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.tools import console, exits
@@ -36,6 +37,8 @@ CAPACITY: Final = 20_000  # keys, and groups, that are counted
 TOP: Final = 10  # rows shown
 SPANS: Final = {"hour": 3_600_000, "minute": 60_000}
 _ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
+# records that deliver, acknowledge or release entries: where their ID list is
+_IDS_AT: Final = {e.DELIVER: 5, e.XACK: 4, e.XNACK: 4, e.XACKDEL: 4}
 _NO_KEY: Final = frozenset((e.EPOCH, e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 _ALONE: Final = frozenset((e.XADD_MANY, *range(e.XGROUP_CREATE, e.XACKDEL + 1)))
 
@@ -138,8 +141,12 @@ class Stats:
             self.entries += entries
             self.command_entries[e.XADD_MANY] += entries
             self.keys.add((effect[1], effect[2]), 0, 0, entries)
-        else:
-            self.groups.add((effect[1], effect[2], effect[3]), nbytes)
+            return
+        opcode = effect[0] & OPCODE
+        at = _IDS_AT.get(opcode)
+        entries = 0 if at is None else idlist.count(effect[at])
+        self.command_entries[opcode] += entries
+        self.groups.add((effect[1], effect[2], effect[3]), nbytes, 1, entries)
 
     def _large(self, frame: Frame, effects: list[Effect]) -> None:
         unpack = reader.unpacker()
