@@ -40,7 +40,7 @@ TOP = {
     "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis, and read one into a store."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "repair":   ("tidelog.tools.repair.command", "Say what a damaged store has left, and make a repaired copy."),
-    "state":    ("tidelog.tools.state", "Show streams, groups and pending entries as of any moment."),
+    "state":    ("tidelog.tools.state", "Show streams, groups, pending entries and queues as of any moment."),
     "why":      ("tidelog.tools.why",
                  "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),

@@ -16,6 +16,7 @@ from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
 from tidelog.tools import names
 from tidelog.tools.aof.wanted import name_filter
+from tidelog.tools.jobs import queue_facts, queue_lines
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, examples, json_value, time_text
@@ -25,7 +26,7 @@ VALUE_SHOWN: Final = 60  # bytes of a string in the form for people, without --f
 
 
 @click.command(
-    help="Show streams, groups and pending entries as of any moment.",
+    help="Show streams, groups, pending entries and queues as of any moment.",
     epilog=examples(
         "tidelog state orders-data --at-lsn 4711",
         "tidelog state orders-data --at-time 15m --key 'orders:*' --full",
@@ -58,11 +59,17 @@ def command(
             when = time_text(found.now) if found.now else "never"
             click.echo(f"state at LSN {found.last_lsn:,}, last write {when}")
         for db, key, value, expire_at in keys_of(found.state, wanted):
+            queue = None
+            if isinstance(value, Stream):
+                queue = queue_facts(found.state, db, key, value, found.now)
             if as_json:
                 head = {"v": VERSION, "lsn": found.last_lsn, "time_ms": found.now}
-                click.echo(json.dumps(head | key_facts(db, key, value, expire_at, full)))
+                facts = head | key_facts(db, key, value, expire_at, full)
+                click.echo(json.dumps(facts if queue is None else facts | {"queue": queue}))
             else:
                 for line in key_lines(db, key, value, expire_at, full):
+                    click.echo(line)
+                for line in [] if queue is None else queue_lines(queue):
                     click.echo(line)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, Made
+from tests.tools.queue_made import mails
 
 import tidelog
+from tidelog.testing import Clock
 from tidelog.tools import exits
 
 
@@ -125,6 +127,37 @@ def test_the_state_at_every_unit_is_the_digest_of_then(
         assert (done.code, done.out.split()[-1]) == (0, digest), lsn
         found += 1
     assert found and bool(refused) is released
+
+
+def test_queues(run: Run, tmp_path: Path) -> None:
+    """The figures of `queue stats` while the store was open, and those of an earlier moment."""
+    root = tmp_path / "db"
+    clock = Clock()
+    with mails(root, clock) as db:
+        before = int(db.info()["next_lsn"]) - 1
+        live = db.queue("mails").stats()
+        clock.advance(2 * 86_400)  # the pause ends
+        db.queue("mails").put("later")
+        after = db.queue("mails").stats()
+    told = {
+        row["key"]: row
+        for row in map(
+            json.loads, run("state", root, "--at-lsn", before, "--json").out.splitlines()
+        )
+    }
+    assert "queue" not in told["mails:holds"] and "queue" not in told["mails:dead"]
+    queue = told["mails"]["queue"]
+    (workers,) = queue["groups"]
+    assert (live.paused, after.paused) == (1, 0)
+    for figure in ("depth", "waiting", "paused"):
+        assert workers[figure] == getattr(live, figure), figure
+    assert workers["in_flight"] == sum(live.in_flight.values())
+    assert (queue["dead"], queue["failures"]) == (live.dead, live.failures)
+    text = run("state", root, "--key", "mails").out
+    assert (
+        f"queue, group workers: {after.depth} unfinished, {after.waiting} waiting, 1 in flight, "
+        "0 paused; 3 dead, 5 failures kept" in text
+    )
 
 
 def test_other_commands_take_the_moment(run: Run, made: Made) -> None:
