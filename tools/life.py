@@ -134,9 +134,18 @@ class Watch:
         }
         # fmt: on
 
-    def begin(self, name: str, lsn: int, now: int) -> None:
-        """Note the streams of the state that already hold the entry, or have it pending, at the base `name`."""
+    def begin(
+        self, name: str, lsn: int, now: int, *, alone: bool = False, before: bool = False
+    ) -> None:
+        """Note the streams of the state that already hold the entry, or have it pending, at the base `name`.
+
+        alone    the log does not continue this base
+        before   what the log has of the time before is told too
+        """
         self.lsn, self.now = lsn, now
+        more = "" if before else "; what happened before is not kept"
+        if alone:
+            more = "; the log behind it is gone"
         for number, database in enumerate(self.state.databases):
             for key, value, _ in database.keys.walk():
                 if not isinstance(value, Stream):
@@ -149,9 +158,8 @@ class Watch:
                 held = [group for group in value.groups.values() if group.pending.contains(self.id)]
                 if there or held:
                     life = self._born((number, key))
-                    self._note(
-                        life, "present", f"is there in {name}; what happened before is not kept"
-                    )
+                    at = "is there" if there else "is no longer in the stream, and still pending,"
+                    self._note(life, "present" if there else "absent", f"{at} in {name}{more}")
                     for group in held:
                         self._note(life, "pending", f"is {_holder(group, self.id)}")
 
@@ -238,6 +246,14 @@ class Watch:
                 f"added as entry {place:,} of a batch of {count:,}",
             )
 
+    def told_by(self, effect: Effect, lsn: int, now: int) -> list[Event]:
+        """The events that a record of one of the queue's streams tells, without any state."""
+        self.lsn, self.now = lsn, now
+        begun = len(self.notes)
+        if effect[0] & OPCODE <= e.XADD_IDMP and effect[2] in self._helpers:
+            self._told(effect)
+        return self.notes[begun:]
+
     def _told(self, effect: Effect) -> None:
         """A record of the queue about the job, in one of its helper streams."""
         _, _, key, ms, seq, row, *_ = effect
@@ -294,7 +310,7 @@ class Watch:
             "acknowledged and deleted" if held and there else "deleted" if there else "acknowledged"
         )
         if held or there:
-            self._note(life, "acked" if held else "deleted", f"{done} in {_in(effect)}")
+            self._note(life, "acked" if held else "deleted", f"{done} in {in_group(effect)}")
 
     def _delivered(self, effect: Effect) -> None:
         life, group = self._at(effect)
@@ -307,7 +323,7 @@ class Watch:
         at = idlist.unpack(ids).index(self.id)
         count = counts[at] if isinstance(counts, (tuple, list)) else counts
         self._apply(effect)
-        to = f"to {argument(consumer)} of {_in(effect)}, delivery {count}"
+        to = f"to {argument(consumer)} of {in_group(effect)}, delivery {count}"
         if before is None:
             self._note(life, "delivered", f"delivered {to}")
         elif owner == consumer:
@@ -327,20 +343,20 @@ class Watch:
         self._apply(effect)
         if life is not None and held is not None:
             by = f", which {argument(owner)} had" if owner else ""
-            self._note(life, "acked", f"acknowledged in {_in(effect)}{by}")
+            self._note(life, "acked", f"acknowledged in {in_group(effect)}{by}")
 
     def _released(self, effect: Effect) -> None:
         life, _ = self._at(effect)
         self._apply(effect)
         if life is not None and names_id(effect, self.id, self.id):
-            self._note(life, "nacked", f"released in {_in(effect)}")
+            self._note(life, "nacked", f"released in {in_group(effect)}")
 
     def _group_gone(self, effect: Effect) -> None:
         life, group = self._at(effect)
         held = group is not None and group.pending.contains(self.id)
         self._apply(effect)
         if life is not None and held:
-            self._note(life, "dropped", f"no longer pending: {_in(effect)} was destroyed")
+            self._note(life, "dropped", f"no longer pending: {in_group(effect)} was destroyed")
 
     def _consumer_gone(self, effect: Effect) -> None:
         life, group = self._at(effect)
@@ -348,7 +364,7 @@ class Watch:
         lost = held is not None and group is not None and group.owner_name(held[1]) == effect[4]
         self._apply(effect)
         if life is not None and lost:
-            who = f"consumer {argument(effect[4])} of {_in(effect)}"
+            who = f"consumer {argument(effect[4])} of {in_group(effect)}"
             self._note(life, "dropped", f"no longer pending: {who} was deleted")
 
     def _key_gone(self, effect: Effect) -> None:
@@ -459,7 +475,7 @@ def _is_job(row: tuple[bytes, ...]) -> bool:
     return bool(row) and row[0] == b"value"
 
 
-def _in(effect: Effect) -> str:
+def in_group(effect: Effect) -> str:
     return f"group {argument(effect[3])}"
 
 

@@ -30,6 +30,7 @@ from tidelog.tools.failed import Failed
 from tidelog.tools.life import Event, Life, Watch
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import first_lsn
+from tidelog.tools.named import named, witnessed
 from tidelog.tools.text import argument, command_line, examples, time_text
 
 VERSION: Final = 1
@@ -113,15 +114,22 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
 def story(files: LogFiles, key: bytes, wanted: int) -> Found:
     """Replay the log and watch the entry. Raises Unknown without a base; Damage, CorruptBlock, OSError."""
     first = first_lsn(files)
-    usable = [base for base in bases(files) if base.start.lsn + 1 >= first]
+    found = bases(files)
+    usable = [base for base in found if base.start.lsn + 1 >= first]
     if not usable:
         raise Unknown("neither a checkpoint nor a snapshot is there that the log continues")
     base = usable[0]
     units: dict[int, Unit] = {}
+    notes = list(witnessed(files, found[: len(found) - len(usable)], key, wanted))
     with state_of(files, base) as (state, start):
+        if first <= start.lsn and files.snapshot is None:
+            notes += named(files, key, wanted, first, start.lsn)
         watch = Watch(state, wanted, key)
         if base.folder is not None:
-            watch.begin(base.name, start.lsn, start.now)
+            watch.begin(base.name, start.lsn, start.now, before=first <= start.lsn)
+            if notes and not any(life.place[1] == key for life in watch.lives):
+                gone = f"is not there in {base.name}: trimmed, deleted or moved before"
+                notes.append(Event("gone", gone, start.lsn, start.now))
         if files.snapshot is None:
             replayed = _Replayed(watch, units)
             with console.progress("replaying", files.size(), size=True) as advance:
@@ -129,7 +137,9 @@ def story(files: LogFiles, key: bytes, wanted: int) -> Found:
                     replayed.run(scan)
                     advance(scan.size - at)
         lives = [life for life in watch.lives if any(place[1] == key for place in life.places)]
-        return Found(base, lives, watch.notes, units, nearest(state, key, wanted))
+        if notes and not lives:
+            lives = [Life((0, key))]
+        return Found(base, lives, [*notes, *watch.notes], units, nearest(state, key, wanted))
 
 
 def _scans(files: LogFiles, start: Start) -> Iterator[tuple[Scan, int]]:

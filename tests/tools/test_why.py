@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,70 @@ def test_a_job_in_the_words_of_the_queue(run: Run, tmp_path: Path) -> None:
     assert f"redriven as {new}" in text
     assert "XADD sent" in run("why", root, "mails", second).out
     assert f"redriven from the dead job {first}" in run("why", root, "mails", new).out
+
+
+def test_the_retained_log_before_the_checkpoint_is_told(run: Run, tmp_path: Path) -> None:
+    """The log begins before the only base, and no state of that time is kept: the records alone tell."""
+    root = tmp_path / "db"
+    with tidelog.open(root, fsync="no", save=(), checkpoint_bytes=0, segment_bytes=4096) as db:
+        fill(db, 100)
+    with tidelog.open(
+        root, fsync="no", save=(), checkpoint_bytes=0, segment_bytes=4096, retain_bytes=20_000
+    ) as db:
+        db.xgroup_create("s", "g", id="$", mkstream=True)
+        queue = db.queue("mails")
+        lost = queue.put("lost")
+        queue.get("w", block=0).nack(RuntimeError("no address"), delay=0)
+        there = db.xadd("s", {"n": "there"}).decode()
+        gone = db.xadd("s", {"n": "gone"}).decode()
+        db.xreadgroup("g", "anna", {"s": ">"})
+        db.xdel("s", gone)
+        fill(db, 20)
+        db.checkpoint()
+        db.xack("s", "g", there)
+    assert min(int(path.stem) for path in (root / "aof").glob("*.aof")) > 1
+    assert kinds(run, root, "s", there) == ["added", "delivered", "present", "pending", "acked"]
+    assert kinds(run, root, "s", gone) == ["added", "delivered", "deleted", "absent", "pending"]
+    told = kinds(run, root, "mails", lost)
+    assert told[:5] == ["added", "delivered", "failed", "paused", "nacked"]
+    assert "is there in the checkpoint\n" in run("why", root, "s", there).out
+
+
+def test_a_snapshot_older_than_the_log(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    options: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
+    with tidelog.open(root, segment_bytes=4096, retain_bytes=0, **options) as db:
+        stays = db.xadd("s", {"n": "stays"}).decode()
+        goes = db.xadd("s", {"n": "goes"}).decode()
+        db.xgroup_create("s", "g", id="0")
+        db.xreadgroup("g", "anna", {"s": ">"}, count=1)
+        made = db.snapshot()
+        db.xdel("s", goes)
+        fill(db, 200)
+    aside = tmp_path / "aside"
+    shutil.move(made.path, aside)  # a kept snapshot would keep the log behind it
+    with tidelog.open(root, segment_bytes=4096, retain_bytes=0, **options) as db:
+        db.checkpoint()
+        fill(db, 100)
+        db.checkpoint()
+    shutil.move(aside, made.path)
+    assert min(int(path.stem) for path in (root / "aof").glob("*.aof")) > made.lsn + 1
+    assert kinds(run, root, "s", stays) == ["present", "pending", "present", "pending"]
+    assert kinds(run, root, "s", goes) == ["present", "gone"]
+    text = run("why", root, "s", goes).out
+    assert f"is there in snapshot {made.lsn:020d}; the log behind it is gone" in text
+    assert "is not there in the checkpoint: trimmed, deleted or moved before" in text
+
+
+def fill(db: Any, count: int) -> None:
+    for n in range(count):
+        db.xadd("fill", {"n": n, "text": "x" * 100})
+
+
+def kinds(run: Run, root: Path, key: str, entry: str) -> list[str]:
+    done = run("why", root, key, entry, "--json")
+    assert done.code == 0, done.err
+    return [json.loads(line)["event"] for line in done.out.splitlines()]
 
 
 # --- the ledger
