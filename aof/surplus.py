@@ -105,8 +105,12 @@ class Surplus:
 
     def report(self, at: Position, leader: str) -> bytes:
         """The text of report.json. `at`: where the log ends from now on."""
-        told = {
-            "parted": {"lsn": at.lsn, "crc": f"{at.crc:08x}", "leader": leader},
+        parted = {"parted": {"lsn": at.lsn, "crc": f"{at.crc:08x}", "leader": leader}}
+        return json.dumps(parted | self.figures(), indent=1).encode() + b"\n"
+
+    def figures(self) -> dict[str, Any]:
+        """The counts, in the words of report.json."""
+        return {
             "records": self.records,
             "first_lsn": self.first_lsn,
             "last_lsn": self.last_lsn,
@@ -135,7 +139,6 @@ class Surplus:
             "others": self.others,
             "records_of_unnamed_streams_and_groups": self._unnamed,
         }
-        return json.dumps(told, indent=1).encode() + b"\n"
 
 
 def _text(name: bytes) -> str:

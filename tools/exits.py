@@ -17,6 +17,7 @@ SYSTEM: Final = 5  # the operating system refused: permission, full disk, input/
 DAMAGED: Final = 6  # damage in the log; the command stopped there
 NEWER: Final = 7  # written by a newer version of tidelog
 REFUSED: Final = 8  # the store refused the call
+DIFFERS: Final = 9  # `tidelog diff`: the logs or the states are not the same
 INTERRUPTED: Final = 130  # Ctrl-C
 
 VERIFY_TAIL: Final = 20

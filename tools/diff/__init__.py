@@ -1,0 +1,1 @@
+"""`tidelog diff`: two logs, or two states."""
