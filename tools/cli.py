@@ -25,6 +25,7 @@ AOF = {
     "ls":     ("tidelog.tools.aof.ls", "List the segments of the log."),
     "dump":   ("tidelog.tools.aof.dump", "Print the records of the log as Redis commands."),
     "stats":  ("tidelog.tools.aof.stats", "Count what the log consists of: commands, keys, groups, lives, frames."),
+    "plot":   ("tidelog.tools.aof.plot", "Draw write rate, bytes, lag, pending and exposed records over time."),
     "verify": ("tidelog.tools.aof.verify", "Check every byte of the log; one exit code per check."),
     "repair": ("tidelog.tools.aof.repair", "Show what can be kept of a damaged log; write a repaired copy."),
     "export": ("tidelog.tools.aof.export", "Write the log as commands for redis-cli --pipe."),

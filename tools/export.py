@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tidelog.tools import console, exits
-from tidelog.tools.failed import Failed
+from tidelog.tools import console
+from tidelog.tools.installed import installed
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples
 
@@ -41,12 +40,6 @@ FILTERS: Final = {
     "snapshot": ("WHICH", "Snapshot of a store: latest (default), now, or an LSN."),
 }
 # fmt: on
-
-
-class Missing(Failed):
-    """A package that the command needs is not installed."""
-
-    exit_code = exits.REFUSED
 
 
 def filters(command: Any) -> Any:
@@ -113,7 +106,7 @@ def command(
     as_json: bool,
     **options: str | None,
 ) -> None:
-    _installed("pyarrow")
+    installed("tidelog export", "pyarrow", extra="spark")
     # here: it loads pyarrow
     from tidelog.spark.exports import export, lakes
 
@@ -126,7 +119,7 @@ def command(
     }
     kind, _, place = to.partition(":")
     if kind in LAKES and not place.startswith("//"):
-        _installed(LAKES[kind], kind)
+        installed("tidelog export", LAKES[kind], extra=kind)
         made = lakes.export(path, kind, place, **told, progress=console.progress)
         facts: dict[str, Any] = made._asdict()
         text = f"{made.path}: {made.rows:,} rows, committed as version {made.version}"
@@ -151,13 +144,6 @@ def command(
     click.echo(json.dumps(facts) if as_json else text)
 
 
-def _installed(package: str, extra: str = "spark") -> None:
-    if find_spec(package) is None:
-        raise Missing(
-            f"this export needs the package {package}; install it with: pip install 'tidelog[{extra}]'"
-        )
-
-
 def _runner(master: str) -> Runner:
     """The runner of the tasks. Spark is started when there are tasks to run."""
     # here: it loads pyarrow
@@ -165,7 +151,7 @@ def _runner(master: str) -> Runner:
 
     if master == NO_SPARK:
         return in_processes()
-    _installed("pyspark")
+    installed("tidelog export", "pyspark", extra="spark")
 
     def run(tasks: Sequence[Task], advance: Callable[[int], object]) -> list[list[ExportFile]]:
         with spark_session(master) as spark:

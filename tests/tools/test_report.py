@@ -10,7 +10,7 @@ from tests.tools.conftest import Run
 from tests.tools.report_page import Page
 
 import tidelog
-from tidelog.tools import exits
+from tidelog.tools import exits, installed
 from tidelog.tools.report import command as report
 from tidelog.tools.report.log_events import written
 from tidelog.tools.report.page import page
@@ -96,7 +96,7 @@ def test_errors_are_one_line(
 
 
 def test_a_package_that_is_missing(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "find_spec", lambda name: None if name == "matplotlib" else name)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None if name == "matplotlib" else name)
     done = run("report", store, "-o", store / "a.html")
     assert done == (
         exits.REFUSED,

@@ -66,7 +66,7 @@ def _bars(axes: Axes, chart: Chart) -> None:
     axes.set_xlabel(chart.unit)
     if chart.log:
         axes.set_xscale("symlog", linthresh=1)
-    axes.xaxis.set_major_formatter(FuncFormatter(_tick))  # the one of logarithms writes math
+    axes.xaxis.set_major_formatter(FuncFormatter(tick))  # the one of logarithms writes math
     axes.xaxis.grid(True, alpha=0.3)
     axes.set_axisbelow(True)
 
@@ -82,11 +82,11 @@ def _lines(axes: Axes, chart: Chart) -> None:
     axes.set_xticks(shown, [chart.labels[place] for place in shown], rotation=20, ha="right")
     axes.set_ylabel(chart.unit)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick))
     axes.yaxis.grid(True, alpha=0.3)
 
 
-def _tick(value: float, place: int | None = None) -> str:
+def tick(value: float, place: int | None = None) -> str:
     """A number at an axis: 250, 2.5k, 1M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:

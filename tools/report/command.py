@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -14,24 +12,13 @@ import click
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.errors import DataError
 from tidelog.store.queue.options import make_options
-from tidelog.tools import console, exits
-from tidelog.tools.failed import Failed
+from tidelog.tools import console
+from tidelog.tools.installed import installed
+from tidelog.tools.output import publish, writable
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
 
 PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
-
-
-class Missing(Failed):
-    """A package that the command needs is not installed."""
-
-    exit_code = exits.REFUSED
-
-
-class Exists(Failed):
-    """The file to write is there already, or its directory is not."""
-
-    exit_code = exits.SYSTEM
 
 
 @click.command(
@@ -105,8 +92,8 @@ def command(
     top: int,
     master: str,
 ) -> None:
-    _installed()
-    _writable(output, force)
+    installed("tidelog report", *PACKAGES, extra="report")
+    writable(output, force)
     # here: these load pyspark and pyarrow
     from tidelog.snapshot.place import place_of
     from tidelog.snapshot.sealed import read_manifest
@@ -164,24 +151,8 @@ def command(
         "report made": time_text(time.time_ns() // 1_000_000),
     }
     html = page(f"Report on {path}", facts, sections)
-    _publish(output, html.encode(errors="backslashreplace"))
+    publish(output, html.encode(errors="backslashreplace"))
     click.echo(f"{output}: {len(sections)} sections of the snapshot at LSN {shown.lsn}")
-
-
-def _installed() -> None:
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise Missing(
-            f"tidelog report needs {' and '.join(missing)}; install with: pip install 'tidelog[report]'"
-        )
-
-
-def _writable(output: Path, force: bool) -> None:
-    """Find out before the work that the file could not be written."""
-    if output.exists() and not force:
-        raise Exists(f"{output} exists already; give another name, or --force to replace it")
-    if not output.parent.is_dir():
-        raise Exists(f"{output}: its directory does not exist")
 
 
 def _queue(given: str) -> tuple[str, str]:
@@ -201,14 +172,3 @@ def _find(events: str) -> None:
         raise TidelogSparkError(
             "TIDELOG_IO", f"{events}: the file or directory of events does not exist"
         )
-
-
-def _publish(output: Path, data: bytes) -> None:
-    """Write the file whole or not at all."""
-    beside = output.with_name(output.name + ".new")
-    try:
-        beside.write_bytes(data)
-        os.replace(beside, output)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise

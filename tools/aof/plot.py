@@ -1,0 +1,150 @@
+"""`tidelog aof plot`: write rate, bytes, exposed records, lag and pending entries over time, as a picture."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tidelog.aof.errors import Damage
+from tidelog.tools import console, exits, names
+from tidelog.tools.aof.frames import wanted_frames
+from tidelog.tools.aof.series import GroupName, Sample, Series, base_for, samples
+from tidelog.tools.aof.stats import Stats
+from tidelog.tools.aof.wanted import Match, Wanted, name_filter
+from tidelog.tools.bases import bases
+from tidelog.tools.installed import installed
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
+from tidelog.tools.output import publish, writable
+from tidelog.tools.text import examples, time_text
+from tidelog.tools.times import moment
+
+FORMATS: Final = (".png", ".svg", ".pdf")
+GROUPS_SHOWN: Final = 6
+_CANDIDATES: Final = 10_000  # groups among which the filters choose
+
+
+@click.command(
+    help="Draw write rate, bytes, lag, pending and exposed records over time.",
+    epilog=examples(
+        "tidelog aof plot orders-data -o orders.svg",
+        "tidelog aof plot orders-data -o orders.png --since 2h --key orders --group packers",
+    ),
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The picture to write; its name ends in .png, .svg or .pdf.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--since", callback=moment, help="Start at this time (UTC), or at 15m ago.")
+@click.option("--until", callback=moment, help="Stop after this time.")
+@click.option(
+    "--key",
+    "wanted_keys",
+    multiple=True,
+    shell_complete=names.keys,
+    help="Show groups of this key, or of keys that match this glob; may be repeated.",
+)
+@click.option(
+    "--group",
+    "wanted_groups",
+    multiple=True,
+    shell_complete=names.groups,
+    help="Show this group, or groups that match this glob; may be repeated.",
+)
+@click.option(
+    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
+)
+def command(
+    paths: tuple[Path, ...],
+    output: Path,
+    force: bool,
+    since: int | None,
+    until: int | None,
+    wanted_keys: tuple[str, ...],
+    wanted_groups: tuple[str, ...],
+    past_damage: bool,
+) -> int:
+    if output.suffix not in FORMATS:
+        raise click.UsageError(f"{output}: the name must end in {', '.join(FORMATS)}")
+    installed("tidelog aof plot", "matplotlib", extra="plot")
+    writable(output, force)
+    # here: it loads matplotlib
+    from tidelog.tools.aof.picture import LIFE, Mark, Picture, drawn
+
+    files = look_at(paths)
+    wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
+    found: list[Damage] = []
+    series, stats = Series(), Stats()
+    with console.progress("reading", files.size(), size=True) as advance:
+        for path, frame in wanted_frames(
+            files, wanted, found, past_damage=past_damage, advance=advance
+        ):
+            before = stats.entries
+            stats.take(path, frame)
+            series.take(frame, stats.entries - before)
+    series.fit()
+    if not stats.frames:
+        raise click.UsageError("the log has no records of that time, so there is nothing to draw")
+    shown = chosen(stats, name_filter(wanted_keys), name_filter(wanted_groups))
+    of_groups = {} if found else of_each(files, series, shown, stats.since)
+    marks = [Mark(life[5], LIFE) for life in stats.lives.values()]
+    marks += [
+        Mark(base.start.now, base.name)
+        for base in bases(files)
+        if base.folder is not None and stats.since <= base.start.now <= stats.until
+    ]
+    picture = Picture(series, of_groups, marks, str(paths[0]))
+    publish(output, drawn(picture, output.suffix[1:]))
+    count = len(series.numbers())
+    click.echo(
+        f"{output}: {stats.records:,} records from {time_text(stats.since)} to {time_text(stats.until)}, "
+        f"{count:,} points of {span_text(series.width)} each, {len(of_groups)} groups"
+    )
+    return exits.DAMAGED if found else exits.OK
+
+
+def chosen(stats: Stats, key: Match | None, group: Match | None) -> list[GroupName]:
+    """The groups with the most records among those that the filters let through."""
+    ranked = [row.name for row in stats.groups.top(_CANDIDATES)]
+    return [
+        name
+        for name in ranked
+        if (key is None or key(name[1])) and (group is None or group(name[2]))
+    ][:GROUPS_SHOWN]
+
+
+def of_each(
+    files: LogFiles, series: Series, groups: list[GroupName], since: int
+) -> dict[GroupName, dict[int, Sample]]:
+    """Replay the log for the figures of groups; none if there is no state to begin with."""
+    base = base_for(files, since) if groups else None
+    if base is None:
+        if groups:
+            click.echo(
+                "tidelog: no checkpoint and no snapshot is there that the log continues, so lag and pending entries "
+                "are not drawn",
+                err=True,
+            )
+        return {}
+    numbers = series.numbers()
+    with console.progress("replaying", files.size(), size=True) as advance:
+        found = samples(files, base, series.width, numbers[-1], groups, advance)
+    return {
+        group: {number: sample for number, sample in each.items() if number >= numbers[0]}
+        for group, each in found.items()
+    }
+
+
+def span_text(ms: int) -> str:
+    """The length of a span of time."""
+    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if ms >= size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms} ms"
