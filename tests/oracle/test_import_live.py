@@ -14,18 +14,13 @@ import pytest
 from tests.oracle.appending import Appending
 from tests.oracle.test_import import agree, history, imported, place, views
 from tests.oracle.wire import Connection
+from tests.server.ports import free_port
 
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import from_server
 from tidelog.tools.importing import link as importing_link
 
 __all__ = ["place"]  # a fixture
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from tests.replication.proxy import Proxy
+from tests.server.ports import free_port
 
 import tidelog
 from tidelog.server.server import Server
@@ -23,7 +24,7 @@ class Pair:
         self.root = root
         self._stack = stack
         self.db = self.open("leader", **options)
-        self.serving = stack.enter_context(tidelog.serve(self.db, port=0))
+        self.serving = self.serve(self.db)
         self.port = self.serving.port
         self.proxy = Proxy(self.port)
         stack.callback(self.proxy.close)
@@ -34,8 +35,8 @@ class Pair:
         return self._stack.enter_context(tidelog.open(self.root / name, **given))
 
     def serve(self, db: tidelog.Store, **options: Any) -> tidelog.Serving:
-        """A server that ends at the end."""
-        return self._stack.enter_context(tidelog.serve(db, **{"port": 0, **options}))
+        """A server that ends at the end. Another one may be started on its port."""
+        return self._stack.enter_context(tidelog.serve(db, **{"port": free_port(), **options}))
 
     def follow(self, name: str = "follower", **options: Any) -> tidelog.Store:
         """An embedded follower, through the proxy."""
@@ -58,7 +59,7 @@ class Pair:
     def client(self, port: int | None = None, **options: Any) -> Any:
         """A redis.Redis of the leader, or of the server on this port."""
         client = redis.Redis(
-            port=port or self.port, **{"protocol": 2, "socket_timeout": 30, **options}
+            port=port or self.port, **{"protocol": 2, "socket_timeout": 90, **options}
         )
         self._stack.callback(client.close)
         return client

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from tests.server.ports import free_port
 from tests.until import until
 
 CHILD = Path(__file__).with_name("child.py")
@@ -22,23 +23,29 @@ class Node:
     def __init__(self, root: Path, *options: str) -> None:
         self.root = root
         self.options = options
-        self.port = 0
+        self.port = free_port()
         self.errors = root.with_suffix(".log")
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> Node:
-        """Start it, on the port that it had before, if any."""
-        port = (f"port={self.port}",) if self.port else ()
+        """Start it, on the same port each time."""
         with self.errors.open("ab") as errors:
             self._child = child = subprocess.Popen(
-                [sys.executable, str(CHILD), str(self.root), *self.options, *port, *options],
+                [
+                    sys.executable,
+                    str(CHILD),
+                    str(self.root),
+                    *self.options,
+                    f"port={self.port}",
+                    *options,
+                ],
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
         assert child.stdout is not None
         line = child.stdout.readline()
         assert line, self.errors.read_text()
-        self.port = int(line)
+        assert int(line) == self.port
         return self
 
     def end(self, number: int = signal.SIGTERM) -> None:
@@ -48,7 +55,7 @@ class Node:
             return
         child.send_signal(number)
         try:
-            child.wait(30)
+            child.wait(60)
         finally:
             child.kill()
             child.wait()
@@ -71,7 +78,7 @@ class Node:
 
     def client(self) -> Any:
         """A redis.Redis."""
-        return redis.Redis(port=self.port, protocol=2, socket_timeout=30)
+        return redis.Redis(port=self.port, protocol=2, socket_timeout=90)
 
     def follow(self, port: int) -> None:
         """Make it follow the server on this port."""

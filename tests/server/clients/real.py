@@ -12,17 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.oracle import server as oracle
+from tests.server.ports import free_port
 
 from tidelog import testing
 
 START_MS = 1_692_632_000_000
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until_served(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -48,7 +42,7 @@ def real_redis(directory: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 class Clocks:

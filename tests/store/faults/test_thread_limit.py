@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from tests.server.clients.real import free_port
+from tests.server.ports import free_port
 
 import tidelog
 from tidelog.snapshot import walk
