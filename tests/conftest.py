@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests import walks
 from xdist.scheduler import LoadScopeScheduling
 
@@ -33,9 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts background jobs with SIGINT ignored, and children inherit that: Ctrl-C tests would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("same cases", derandomize=True)
-    if not config.getoption("--new-seeds"):
-        settings.load_profile("same cases")
+    # How long an example takes is no verdict: the machine may be busy with something else.
+    patient: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("new cases", **patient)
+    settings.register_profile("same cases", derandomize=True, **patient)
+    settings.load_profile("new cases" if config.getoption("--new-seeds") else "same cases")
 
 
 files_begun: set[Path] = set()

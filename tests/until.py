@@ -8,7 +8,7 @@ from typing import Any
 
 from tests import inside
 
-PATIENCE_S = 30.0  # after which a test gives up: it only matters to one that fails
+PATIENCE_S = 60.0  # after which a test gives up: it only matters to one that fails
 
 
 def until(true: Callable[[], object], what: str = "it never came true") -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.oracle.wire import Connection
 
-START_SECONDS_MAX = 20.0
+START_SECONDS_MAX = 60.0
 
 
 class OracleMissing(Exception):
@@ -103,7 +103,7 @@ class RedisServer:
     def close(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

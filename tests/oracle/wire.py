@@ -20,7 +20,7 @@ NULL_ARRAY: Form = ("*-1",)
 OK: Form = ("+", b"OK")
 QUEUED: Form = ("+", b"QUEUED")
 
-REPLY_SECONDS_MAX = 30.0  # a server that stays silent so long hangs
+REPLY_SECONDS_MAX = 60.0  # a server that stays silent so long hangs
 
 
 def error(line: bytes) -> Form:

@@ -53,7 +53,7 @@ class Client(Connection):
 
 def connect(port: int, host: str = "127.0.0.1") -> Client:
     """A new connection."""
-    return Client(socket.create_connection((host, port), 10))
+    return Client(socket.create_connection((host, port), 60))
 
 
 def calls(client: Connection, *commands: Sequence[bytes] | str) -> list[Form]:
