@@ -19,8 +19,8 @@ from tests.oracle.conftest import Oracle, oracle  # noqa: F401  # a fixture
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401
-from tests.server.wire import calls
-from tests.until import until
+from tests.server.wire import Client, calls
+from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.server.handlers import COMMANDS
@@ -36,7 +36,7 @@ class Line:
 
     def __init__(self, link: socket.socket, protocol: int) -> None:
         self.link = link
-        link.settimeout(10)
+        link.settimeout(60)
         if protocol == 3:
             self.say("HELLO 3")
             self.say("ECHO ready")
@@ -47,32 +47,29 @@ class Line:
     def say(self, line: str) -> None:
         self.link.sendall(encode([word.encode() for word in line.split()]))
 
-
-def read(*lines: Line) -> list[bytes]:
-    """The messages to each, once none come any more."""
-    heard = {line.link: line.link.recv(1 << 16) for line in lines}
-    links = list(heard)
-    while ready := select.select(links, [], [], SILENCE_S)[0]:
-        for link in ready:
-            piece = link.recv(1 << 16)
-            heard[link] += piece
-            if not piece:
-                links.remove(link)
-    return list(heard.values())
+    def heard(self) -> bytes:
+        """The bytes that have come."""
+        data = b""
+        while select.select([self.link], [], [], 0)[0] and (piece := self.link.recv(1 << 16)):
+            data += piece
+        return data
 
 
 def play(connect: Callable[[], socket.socket], protocol: int, script: str) -> dict[str, bytes]:
     """Lines `name: command`, one after the other: what came to everyone."""
     lines: dict[str, Line] = {}
+    barrier = Client(connect())
     for row in script.strip().splitlines():
         name, _, command = row.strip().partition(": ")
         if name not in lines:
             lines[name] = Line(connect(), protocol)
         lines[name].say(command)
-        time.sleep(0.01)
-    heard = dict(zip(lines, read(*lines.values()), strict=True))
+        for _ in range(2):  # the first may share a turn of the server with what it is to come after
+            barrier.call(b"PING")
+    heard = {name: line.heard() for name, line in lines.items()}
     for line in lines.values():
         line.link.close()
+    barrier.close()
     return heard
 
 
@@ -242,7 +239,7 @@ def test_who_does_not_read_is_closed_at_once(start: Start, monkeypatch: pytest.M
 
 
 def next_message(pubsub: Any) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         message = pubsub.get_message(timeout=1)
         if message is not None:
@@ -296,7 +293,7 @@ def test_redis_py_asyncio(server: Running, protocol: int) -> None:
                     ("message", b"hello"),
                 ]
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_monitor_of_redis_py(server: Running) -> None:
@@ -312,35 +309,31 @@ def test_monitor_of_redis_py(server: Running) -> None:
         assert monitor.next_command()["command"] == "ECHO after"
 
 
-def shown_to(monitor: Line) -> list[bytes]:
-    """The commands that a monitor was shown by now, each with its database."""
-    lines = read(monitor)[0].split(b"\r\n")
-    return [
-        b"%c %b" % (line[line.index(b"[") + 1], line.partition(b"] ")[2]) for line in lines[:-1]
-    ]
+def shown_to(monitor: Client, client: Client) -> list[bytes]:
+    """The commands of a client that a monitor was shown since the last look, each with its database."""
+    client.call(b"ECHO", b"end")
+    shown: list[bytes] = []
+    while True:
+        _, line = monitor.receive()
+        if b'"ECHO" "end"' in line:
+            return shown
+        shown.append(b"%c %b" % (line[line.index(b"[") + 1], line.partition(b"] ")[2]))
 
 
 def test_monitor_shows_what_runs_and_once(server: Running) -> None:
     """As Redis: a queued command when EXEC runs it, before EXEC; one that a pause holds back when it is over."""
-    monitor, line = (Line(socket.create_connection(("127.0.0.1", server.port)), 2) for _ in "ab")
-    monitor.say("MONITOR")
-    assert read(monitor)[0] == b"+OK\r\n"
-    for command in ("MULTI", "SET a 1", "SELECT 2", "GET a", "CONFIG GET port", "EXEC"):
-        line.say(command)
-    assert shown_to(monitor) == [
+    monitor, client = dial(server.port), dial(server.port)
+    assert calls(monitor, "MONITOR") == [("+", b"OK")]
+    calls(client, "MULTI", "SET a 1", "SELECT 2", "GET a", "CONFIG GET port", "EXEC")
+    assert shown_to(monitor, client) == [
         b'0 "MULTI"', b'0 "SET" "a" "1"', b'0 "SELECT" "2"', b'2 "GET" "a"', b'2 "EXEC"',
     ]  # fmt: skip
-    for command in ("MULTI", "SET a 1", "DISCARD"):
-        line.say(command)
-    assert shown_to(monitor) == [b'2 "MULTI"', b'2 "DISCARD"']
-    for command in ("MULTI", "SET a", "EXEC"):
-        line.say(command)
-    assert shown_to(monitor) == [b'2 "MULTI"', b'2 "EXEC"']
-    line.say("CLIENT PAUSE 100 WRITE")
-    line.say("SET a 1")
-    assert shown_to(monitor) == [b'2 "SET" "a" "1"']
-    for each in (monitor, line):
-        each.link.close()
+    calls(client, "MULTI", "SET a 1", "DISCARD")
+    assert shown_to(monitor, client) == [b'2 "MULTI"', b'2 "DISCARD"']
+    calls(client, "MULTI", "SET a", "EXEC")
+    assert shown_to(monitor, client) == [b'2 "MULTI"', b'2 "EXEC"']
+    calls(client, "CLIENT PAUSE 100 WRITE", "SET a 1")
+    assert shown_to(monitor, client) == [b'2 "SET" "a" "1"']
 
 
 # --- events
@@ -390,9 +383,7 @@ def test_blocked_reader_and_subscriber(server: Running) -> None:
     client, listener = listening(server, "Et")
     client.xgroup_create("s", "g", mkstream=True)
     with server.client() as other:
-        reader = threading.Thread(
-            target=lambda: other.xreadgroup("g", "c", {"s": ">"}, block=10_000)
-        )
+        reader = threading.Thread(target=lambda: other.xreadgroup("g", "c", {"s": ">"}, block=0))
         reader.start()
         events = [next_message(listener)["channel"].rpartition(b":")[2] for _ in "12"]
         client.xadd("s", {"f": "v"})
@@ -413,10 +404,7 @@ def test_a_session_that_ends_listens_to_nothing(server: Running) -> None:
         pubsub = server.server.pubsub
         assert pubsub.counts() == (2, 1, 1)
         listener.close()
-        deadline = time.monotonic() + 30
-        while pubsub.counts() != (0, 0, 0) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert pubsub.counts() == (0, 0, 0)
+        until(lambda: pubsub.counts() == (0, 0, 0))
 
 
 def test_nothing_is_collected_that_nobody_wants(server: Running) -> None:

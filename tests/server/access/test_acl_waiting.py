@@ -6,16 +6,18 @@ Nothing here depends on time: a connection that waits is seen in the store or in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 from tests import inside
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import Form
-from tests.server.conftest import Running
+from tests.server.conftest import Running, Start
 from tests.server.real_redis import real_redis
 from tests.server.wire import Client, calls, connect
 from tests.until import parked, until
+
+from tidelog.testing import Clock
 
 Dial = Callable[[], Client]
 OK = ("+", b"OK")
@@ -163,20 +165,23 @@ def test_a_change_that_is_taken_back(server: Running, dial: Dial) -> None:
     assert bob.receive() == [[b"s", [[b"1-2", [b"a", b"1"]]]]]
 
 
-def test_a_wait_that_ends_otherwise(server: Running, dial: Dial) -> None:
+def test_a_wait_that_ends_otherwise(start: Start) -> None:
     """Its time is up, or CLIENT UNBLOCK: as if nothing had changed, since nothing is told."""
-    admin, bob = dial(), dial()
-    groups(admin)
-    calls(admin, EVERYTHING)
-    calls(bob, "AUTH bob x")
-    [number] = calls(bob, "CLIENT ID")
-    block(server, bob, READS["xread"])
-    assert calls(admin, "ACL SETUSER bob resetkeys", f"CLIENT UNBLOCK {number}") == [OK, 1]
-    assert bob.receive() == NIL
-    calls(admin, "ACL SETUSER bob ~*")
-    block(server, bob, "XREAD BLOCK 20 STREAMS s $")
-    calls(admin, "ACL SETUSER bob resetkeys")
-    assert bob.receive() == NIL
+    clock = Clock()
+    server = start(clock=clock)
+    with closing(connect(server.port)) as admin, closing(connect(server.port)) as bob:
+        groups(admin)
+        calls(admin, EVERYTHING)
+        calls(bob, "AUTH bob x")
+        [number] = calls(bob, "CLIENT ID")
+        block(server, bob, READS["xread"])
+        assert calls(admin, "ACL SETUSER bob resetkeys", f"CLIENT UNBLOCK {number}") == [OK, 1]
+        assert bob.receive() == NIL
+        calls(admin, "ACL SETUSER bob ~*")
+        block(server, bob, "XREAD BLOCK 20 STREAMS s $")
+        calls(admin, "ACL SETUSER bob resetkeys")
+        clock.advance(0.02)
+        assert bob.receive() == NIL
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.oracle.server import tool
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 class Typed:
@@ -64,7 +64,7 @@ class Typed:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(60)
         os.close(self._terminal)
 
     def __enter__(self) -> Typed:

@@ -79,7 +79,7 @@ def run(place: Path, port: int, protocol: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=place) as own:  # modules are looked for beside the program
         program = Path(shutil.copy(PROGRAM, own))
         done = subprocess.run(
-            [tool("node"), str(program), str(port), str(protocol)], capture_output=True, text=True, timeout=60
+            [tool("node"), str(program), str(port), str(protocol)], capture_output=True, text=True, timeout=120
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -489,12 +489,12 @@ def blocked(
         target=lambda: found.append(clients.waiting.do(name, *args, **options)), daemon=True
     )
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while thread.is_alive() and clients.other.do("info", "clients")["blocked_clients"] != 1:
         assert time.monotonic() < deadline, "it does not block"
         time.sleep(0.002)
     done = then(clients.other)
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive(), f"{name} still waits"
     return [found[0], done]
 

@@ -22,12 +22,17 @@ class Gate:
     def __init__(self, disk: SimulatedDisk) -> None:
         self.open = threading.Event()
         self.open.set()
+        self.held = 0  # syncs that wait for it
         self.fails: dict[str, int] = {}
         disk.before = self
 
     def __call__(self, operation: str, path: Path) -> None:
         if operation == "fdatasync":
-            assert self.open.wait(20)
+            self.held += 1
+            try:
+                assert self.open.wait(60)
+            finally:
+                self.held -= 1
         if operation in self.fails:
             raise OSError(self.fails[operation], "injected", str(path))
 

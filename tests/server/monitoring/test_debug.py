@@ -205,8 +205,9 @@ def test_sleep_stops_the_server(running: Running, client: Client) -> None:
     with closing(connect(running.port)) as other:
         calls(other, "PING")
         began = time.monotonic()
+        session = running.server.sessions[calls(client, "CLIENT ID")[0]]
         client.begin(b"DEBUG", b"SLEEP", b"0.15")
-        time.sleep(0.03)
+        until(lambda: session.last_command.startswith(b"debug"))
         assert calls(other, "PING") == [("+", b"PONG")]
         assert time.monotonic() - began >= 0.15
         assert client.receive() == OK

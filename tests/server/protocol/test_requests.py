@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -12,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import encode
-from tests.server.conftest import Running, Start
+from tests.server.conftest import Start
 from tests.server.dial import dial, hang_up  # noqa: F401
+from tests.server.loop import in_one_turn
 from tests.server.real_redis import Raw, real_redis
-from tests.server.wire import Client
 
 from tidelog.server.wire.inline import split_words
 from tidelog.server.wire.requests import Limits, ProtocolError, Requests, alike
@@ -155,21 +154,6 @@ def test_an_xadd_of_one_word_begins_no_row(start: Start) -> None:
     client.send([[b"XADD"], add, [b"XADD"], add, add])
     replies = [client.receive() for _ in range(5)]
     assert [isinstance(reply, bytes) for reply in replies] == [False, True, False, True, True]
-
-
-def in_one_turn(running: Running, clients: list[Client], sent: list[bytes]) -> None:
-    """Send while the server's loop is held up, so that it finds all of it at once."""
-    held, gate = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        held.set()
-        assert gate.wait(30)
-
-    running.server.loop.call_soon_threadsafe(hold)
-    assert held.wait(30)
-    for client, data in zip(clients, sent, strict=True):
-        client.raw(data)
-    gate.set()
 
 
 # --- what is refused; the same list goes to the real server

@@ -33,7 +33,7 @@ from tidelog.server.server import Server
 
 Command = list[bytes]
 
-PATIENCE_S: Final = 20.0  # a server that is not done after so long hangs
+PATIENCE_S: Final = 60.0  # a server that is not done after so long hangs
 PAIR_SESSIONS: Final = (
     40  # sessions of one pair of stores, so that what ACL or CONFIG changed goes away again
 )
