@@ -43,7 +43,7 @@ class Proxy:
                 return
             self.count += 1
             try:
-                upstream = socket.create_connection(("127.0.0.1", self.leader), 10)
+                upstream = socket.create_connection(("127.0.0.1", self.leader), 60)
                 upstream.settimeout(None)
             except OSError:
                 link.close()

@@ -18,7 +18,7 @@ from tests.until import until
 
 NAME = "orders"
 # A leader that a busy machine keeps from answering for so long is no leader any more.
-DOWN_AFTER_MS = 2000
+DOWN_AFTER_MS = 6000  # a machine may have no time for a leader for so long
 PATIENCE_S = 120.0  # an election that fails is repeated after twice the failover-timeout
 # Sentinel ignores what a follower told longer ago than five pings. So with these values it compares offsets that were
 # told after the leader's death.
@@ -28,7 +28,7 @@ PERIODS = ("INFO-PERIOD", 100, "PING-PERIOD", 250, "PUBLISH-PERIOD", 200, "ASK-P
 class Sentinels:
     """Some sentinels, of which most must agree. `client` is redis-py's."""
 
-    def __init__(self, root: Path, leader: int, count: int) -> None:
+    def __init__(self, root: Path, leader: int, count: int, down_after_ms: int) -> None:
         """`leader`: the port of the leader."""
         program = shutil.which("redis-server")
         if program is None:
@@ -43,7 +43,7 @@ class Sentinels:
             config.write_text(
                 f"port {port}\nbind 127.0.0.1\ndir {root}\n"
                 f"sentinel monitor {NAME} 127.0.0.1 {leader} {count // 2 + 1}\n"
-                f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
+                f"sentinel down-after-milliseconds {NAME} {down_after_ms}\n"
                 f"sentinel failover-timeout {NAME} 4000\n"
             )
             with (root / f"sentinel-{port}.log").open("wb") as log:
@@ -53,7 +53,7 @@ class Sentinels:
         until(lambda: all(self._answers(port) for port in self.ports), "a sentinel does not start")
         untyped: Any = Sentinel  # redis-py gives it no types
         self.client: Any = untyped(
-            [("127.0.0.1", port) for port in self.ports], socket_timeout=30, protocol=2
+            [("127.0.0.1", port) for port in self.ports], socket_timeout=90, protocol=2
         )
 
     def _answers(self, port: int) -> bool:
@@ -63,7 +63,7 @@ class Sentinels:
 
     def ask(self, port: int, *words: object) -> Any:
         """SENTINEL ... of one of them."""
-        with redis.Redis(port=port, protocol=2, socket_timeout=30) as client:
+        with redis.Redis(port=port, protocol=2, socket_timeout=60) as client:
             return client.execute_command("SENTINEL", *map(str, words))
 
     def know(self, followers: Iterable[int]) -> None:
@@ -123,9 +123,11 @@ def _pairs(reply: Any) -> dict[bytes, bytes]:
 
 
 @contextmanager
-def sentinels(root: Path, leader: int, count: int = 1) -> Iterator[Sentinels]:
+def sentinels(
+    root: Path, leader: int, count: int = 1, down_after_ms: int = DOWN_AFTER_MS
+) -> Iterator[Sentinels]:
     """Started, and killed at the end."""
-    made = Sentinels(root, leader, count)
+    made = Sentinels(root, leader, count, down_after_ms)
     try:
         yield made
     finally:

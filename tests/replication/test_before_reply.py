@@ -44,7 +44,7 @@ def test_late_replies_are_errors(waiting: tuple[Pair, Client]) -> None:
 
 def test_replies_leave_when_a_follower_has_it(waiting: tuple[Pair, Client]) -> None:
     pair, client = waiting
-    wait_for(pair, 1, 30_000)
+    wait_for(pair, 1, 60_000)
     client.begin(b"SET", b"a", b"1")
     until(lambda: pair.server.turns.holding)
     assert client.arrived() == []
@@ -66,7 +66,7 @@ def test_two_followers_are_two(waiting: tuple[Pair, Client]) -> None:
     late = ("-", b"NOREPLICAS stored here, confirmed by 1 of 2 followers")
     until(lambda: calls(client, "SET a 2") == [late])
     pair.follow("two")
-    wait_for(pair, 2, 30_000)
+    wait_for(pair, 2, 60_000)
     assert calls(client, "SET a 3") == [OK]
 
 
@@ -113,7 +113,7 @@ def test_a_follower_does_not_wait_for_its_own_followers(pair: Pair) -> None:
     until(lambda: client.info("replication")["master_link_status"] == "up")
     writer = pair.client()
     writer.set("a", 1)
-    assert writer.wait(1, 30_000) == 1
+    assert writer.wait(1, 60_000) == 1
     assert client.get("a") == b"1"
     client.execute_command("REPLICAOF", "NO", "ONE")
     with closing(connect(port)) as raw:

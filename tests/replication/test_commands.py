@@ -58,9 +58,9 @@ def test_wait_counts_followers(two: Two) -> None:
     pair, _, _ = two
     client = pair.client()
     client.xadd("orders", {"n": 1})
-    assert client.wait(1, 30_000) == 1
+    assert client.wait(1, 60_000) == 1
     assert client.wait(2, 50) == 1
-    assert client.waitaof(1, 1, 30_000) == [1, 1]
+    assert client.waitaof(1, 1, 60_000) == [1, 1]
     assert client.waitaof(0, 2, 50) == [1, 1]
 
 
@@ -68,11 +68,11 @@ def test_wait_is_answered_when_the_follower_comes(pair: Pair) -> None:
     client = pair.client()
     client.xadd("orders", {"n": 1})
     found: list[int] = []
-    waiting = threading.Thread(target=lambda: found.append(client.wait(1, 30_000)), daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(client.wait(1, 60_000)), daemon=True)
     waiting.start()
     until(lambda: pair.server.blocked == 1)
     pair.follow()
-    waiting.join(30)
+    waiting.join(60)
     assert found == [1]
 
 
@@ -87,7 +87,7 @@ def test_role_and_info(two: Two) -> None:
     pair, db, port = two
     client = pair.client()
     client.xadd("orders", {"n": 1})
-    assert client.wait(1, 30_000) == 1
+    assert client.wait(1, 60_000) == 1
     lsn = pair.client().info("replication")["master_repl_offset"]
     assert pair.client().role() == [b"master", lsn, [[b"127.0.0.1", b"%d" % port, b"%d" % lsn]]]
     assert pair.client(port).role() == [b"slave", b"127.0.0.1", pair.proxy.port, b"connected", lsn]
@@ -95,7 +95,8 @@ def test_role_and_info(two: Two) -> None:
     assert told["role"] == "master" and told["connected_slaves"] == 1
     slave = told["slave0"]
     assert (slave["ip"], slave["port"], slave["state"]) == ("127.0.0.1", port, "online")
-    assert slave["offset"] == lsn and slave["lag"] <= 1
+    assert slave["offset"] == lsn
+    until(lambda: pair.client().info("replication")["slave0"]["lag"] <= 1)
     told = pair.client(port).info("replication")
     assert told["role"] == "slave" and told["slave_repl_offset"] == lsn
     assert (told["master_host"], told["master_port"]) == ("127.0.0.1", pair.proxy.port)
@@ -116,7 +117,7 @@ def test_lag_is_told_in_seconds_also(pair: Pair) -> None:
     leader, client = pair.client(), pair.client(port)
 
     def health() -> dict[str, Any]:
-        with urlopen(f"http://127.0.0.1:{http}/health", timeout=30) as got:
+        with urlopen(f"http://127.0.0.1:{http}/health", timeout=60) as got:
             found: dict[str, Any] = json.load(got)
             return found
 
@@ -129,7 +130,7 @@ def test_lag_is_told_in_seconds_also(pair: Pair) -> None:
     pair.proxy.cut()
     until(lambda: health()["link"] == "down" and health()["lag_seconds"] > 0.0)
     assert client.info("replication")["slave_lag_seconds"] > 0.0
-    with urlopen(f"http://127.0.0.1:{http}/metrics", timeout=30) as got:
+    with urlopen(f"http://127.0.0.1:{http}/metrics", timeout=60) as got:
         assert "\ntidelog_link_lag_seconds " in got.read().decode()
     pair.proxy.open.set()
     up(pair, port)
@@ -143,7 +144,7 @@ def test_client_list_shows_followers(two: Two) -> None:
     assert found["flags"] == "S"
     assert all(other["flags"] == "N" for other in pair.client().client_list(_type="normal"))
     pair.client().client_kill_filter(_id=found["id"])
-    until(lambda: pair.proxy.count == 2)
+    until(lambda: pair.proxy.count >= 2)
 
 
 def test_client_list_shows_the_link_to_the_leader(two: Two) -> None:
@@ -159,13 +160,14 @@ def test_client_list_shows_the_link_to_the_leader(two: Two) -> None:
     assert pair.proxy.count == count
     assert client.execute_command("CLIENT", "KILL", "USER", "default", "TYPE", "master") == 0
     assert client.execute_command("CLIENT", "KILL", "TYPE", "master") == 1
-    until(lambda: pair.proxy.count == count + 1)
-    until(lambda: client.client_list(_type="master"))
+    until(lambda: pair.proxy.count > count)
+    up(pair, port)
+    count = pair.proxy.count
     (again,) = client.client_list(_type="master")
     assert int(again["id"]) > int(found["id"])
     assert client.client_list(_type="master")[0]["id"] == again["id"]
     assert client.execute_command("CLIENT", "KILL", again["addr"]) == b"OK"
-    until(lambda: pair.proxy.count == count + 2)
+    until(lambda: pair.proxy.count > count)
     client.execute_command("REPLICAOF", "NO", "ONE")
     until(lambda: not client.client_list(_type="master"))
 
@@ -176,7 +178,7 @@ def test_client_kill_ends_the_links_of_followers(two: Two) -> None:
     client.execute_command("CLIENT", "KILL", "TYPE", "normal")
     assert pair.proxy.count == count
     assert client.execute_command("CLIENT", "KILL", "TYPE", "replica") == 1
-    until(lambda: pair.proxy.count == count + 1)
+    until(lambda: pair.proxy.count > count)
     until(lambda: client.execute_command("CLIENT", "KILL", "TYPE", "slave") == 1)
     up(pair, port)
 
@@ -400,9 +402,9 @@ def test_keyspace_events_of_a_follower(pair: Pair) -> None:
     up(pair, port)
     subscriber = pair.client(port).pubsub()
     subscriber.psubscribe("__key*__:*")
-    assert subscriber.get_message(timeout=30)["type"] == "psubscribe"
+    assert subscriber.get_message(timeout=60)["type"] == "psubscribe"
     pair.db.xadd("orders", {"n": 1})
-    assert subscriber.get_message(timeout=30)["data"] == b"xadd"
+    assert subscriber.get_message(timeout=60)["data"] == b"xadd"
     subscriber.close()
 
 
@@ -410,7 +412,7 @@ def test_expired_keys_are_hidden_and_deleted_by_the_leader(two: Two) -> None:
     pair, db, port = two
     client, other = pair.client(), pair.client(port)
     client.set("k", "v", px=60)
-    assert client.wait(1, 30_000) == 1
+    assert client.wait(1, 60_000) == 1
     until(lambda: other.get("k") is None)
     until(lambda: client.dbsize() == 0)
     equal(pair.db, db)

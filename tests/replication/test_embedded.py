@@ -40,12 +40,12 @@ def test_a_blocked_reader_gets_entries_as_they_arrive(pair: Pair) -> None:
     caught_up(pair.db, follower)
     got: list[object] = []
     reader = threading.Thread(
-        target=lambda: got.extend(follower.xread({"orders": "$"}, block=30_000)), daemon=True
+        target=lambda: got.extend(follower.xread({"orders": "$"}, block=60_000)), daemon=True
     )
     reader.start()
     parked(follower)
     id_ = pair.db.xadd("orders", {"n": 1})
-    reader.join(30)
+    reader.join(60)
     assert got == [[b"orders", [(id_, {b"n": b"1"})]]]
 
 
@@ -105,7 +105,7 @@ def test_the_same_for_asyncio(pair: Pair) -> None:
         url = f"tidelog://127.0.0.1:{pair.proxy.port}"
         id_ = pair.db.xadd("orders", {"n": 1})
         async with tidelog.afollow(pair.root / "follower", url) as db:
-            (found,) = await db.xread({"orders": "0"}, block=30_000)
+            (found,) = await db.xread({"orders": "0"}, block=60_000)
             assert found == [b"orders", [(id_, {b"n": b"1"})]]
             await db.promote()
             await db.xadd("orders", {"n": 2})
@@ -160,7 +160,7 @@ class TestOpenStores:
         caught_up(pair.db, db)
         tidelog.follow(db, f"tidelog://:secret@127.0.0.1:{middle_port}")
         until(lambda: db.info()["replication"]["link"] == "connected")
-        assert len(pair.server.replicating.feeding.feeds) == 1
+        until(lambda: len(pair.server.replicating.feeding.feeds) == 1)
         pair.db.xadd("orders", {"n": 1})
         equal(pair.db, db)
         # The thread of the first link ends by itself, soon after it was told.
@@ -211,7 +211,7 @@ class TestOpenStores:
             async with tidelog.aopen(pair.root / "other") as db:
                 url = f"tidelog://127.0.0.1:{pair.port}"
                 assert await tidelog.afollow(db, url) is db
-                (found,) = await db.xread({"orders": "0"}, block=30_000)
+                (found,) = await db.xread({"orders": "0"}, block=60_000)
                 assert found[0] == b"orders"
 
         asyncio.run(go())

@@ -31,7 +31,7 @@ def test_it_is_told_and_nothing_more_is_acknowledged(
         gate = Gate(disk)
         equal(pair.db, db)
         client = pair.client()
-        assert client.waitaof(0, 1, 30_000) == [1, 1]
+        assert client.waitaof(0, 1, 60_000) == [1, 1]
         before = last_lsn(pair.db)
         gate.fails["fdatasync"] = errno.EIO
         feeds = pair.server.replicating.feeding.feeds

@@ -34,7 +34,7 @@ class Two:
         up(pair, self.port)
         self.client, self.other = pair.client(), pair.client(self.port)
         self.client.xadd("orders", {"n": 1})
-        assert self.client.wait(1, 30_000) == 1
+        assert self.client.wait(1, 60_000) == 1
 
     def failover(self, *words: object) -> None:
         assert self.client.execute_command("FAILOVER", *words) == b"OK"
@@ -239,8 +239,8 @@ def test_clients_wait_and_the_owner_is_refused_until_it_ends(two: Two) -> None:
         assert two.client.execute_command("CLIENT", "UNPAUSE") == b"OK"  # is another pause
         assert two.state() == "waiting-for-sync" and not late.done()
         assert two.client.execute_command("FAILOVER", "ABORT") == b"OK"
-        assert late.result(30)
-        assert blocked.result(30)[0][1][0][0] == late.result()
+        assert late.result(60)
+        assert blocked.result(60)[0][1][0][0] == late.result()
         two.db.xadd("orders", {"n": 8})
     two.led_as_before()
 
@@ -253,7 +253,7 @@ def test_a_client_pause_stays_in_force(two: Two) -> None:
         two.client.execute_command("FAILOVER", "ABORT")
         assert two.state() == "no-failover" and not late.done()
         two.client.client_unpause()
-        assert late.result(30)
+        assert late.result(60)
 
 
 def test_a_client_that_waited_is_told_to_go_elsewhere(two: Two) -> None:
@@ -265,9 +265,9 @@ def test_a_client_that_waited_is_told_to_go_elsewhere(two: Two) -> None:
             late = pool.submit(two.pair.client().xadd, "orders", {"n": 9})
             until(lambda: two.pair.server._pause.postponed, "it does not wait")
         with pytest.raises(redis.ReadOnlyError):
-            late.result(30)
+            late.result(60)
         with pytest.raises(redis.ResponseError, match="force unblock"):
-            parked.result(30)
+            parked.result(60)
     two.led_by_copy()
 
 

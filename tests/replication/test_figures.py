@@ -33,7 +33,7 @@ class Watched:
     def health(self) -> dict[str, Any]:
         """With status 503, too, as while the store loads."""
         try:
-            with urllib.request.urlopen(self.url + "/health", timeout=30) as got:
+            with urllib.request.urlopen(self.url + "/health", timeout=60) as got:
                 body = got.read()
         except urllib.error.HTTPError as error:
             body = error.read()
@@ -42,7 +42,7 @@ class Watched:
 
     def metrics(self) -> dict[str, float]:
         """By name; one value of each."""
-        with urllib.request.urlopen(self.url + "/metrics", timeout=30) as got:
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as got:
             families = text_string_to_metric_families(got.read().decode())
             return {each.name: each.value for family in families for each in family.samples}
 

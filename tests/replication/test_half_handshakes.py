@@ -65,7 +65,7 @@ def test_more_than_may_wait_are_refused_and_cost_no_thread(
 
     def answer(self: Feeds, *args: Any) -> Any:
         answered.append(args)
-        assert go.wait(30)
+        assert go.wait(60)
         return real(self, *args)
 
     monkeypatch.setattr(Feeds, "answer", answer)
@@ -136,7 +136,7 @@ def test_two_thousand_at_once(pair: Pair) -> None:
             equal(pair.db, second)
             feeds = pair.server.replicating.feeding.feeds
             until(lambda: len(feeds) <= shaking.SILENT_MAX + 2)
-            assert client.wait(2, 30_000) == 2
+            assert client.wait(2, 60_000) == 2
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert threads < 50

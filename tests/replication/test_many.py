@@ -32,7 +32,7 @@ def test_twenty_followers_and_one_that_reads_nothing(pair: Pair) -> None:
         client = pair.client()
         for number in range(100):
             client.xadd("orders", {"n": number, "pad": "x" * 20_000}, maxlen=10)
-        assert client.wait(20, 30_000) == 20
+        assert client.wait(20, 60_000) == 20
         end = written(inside.core(pair.db))
         for copy in copies:
             assert written(inside.core(copy)) == end  # the checksum covers every frame before it
@@ -50,7 +50,7 @@ def test_one_digest_at_a_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> No
         nonlocal begun
         assert now.acquire(blocking=False), "two at a time"
         begun += 1
-        assert go.acquire(timeout=30)
+        assert go.acquire(timeout=60)
         now.release()
         return b"+DIGEST 1 x"
 

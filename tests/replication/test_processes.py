@@ -87,7 +87,7 @@ def test_redis_cli(pair: tuple[Node, Node]) -> None:
 
     def said(node: Node, *words: str) -> list[str]:
         command = ["redis-cli", "-p", str(node.port), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout.split()
 
     said(leader, "XADD", "orders", "*", "n", "1")

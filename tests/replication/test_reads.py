@@ -31,11 +31,11 @@ def test_published_messages_stay_where_they_are(pair: Pair) -> None:
     _, port = pair.follower()
     subscriber = pair.client(port).pubsub()
     subscriber.subscribe("news")
-    assert subscriber.get_message(timeout=30)["type"] == "subscribe"
+    assert subscriber.get_message(timeout=60)["type"] == "subscribe"
     client = pair.client()
     assert client.publish("news", "there") == 0
     client.xadd("orders", {"n": 1})
-    assert client.wait(1, 30_000) == 1
+    assert client.wait(1, 60_000) == 1
     pair.client(port).publish("news", "here")
-    assert subscriber.get_message(timeout=30)["data"] == b"here"
+    assert subscriber.get_message(timeout=60)["data"] == b"here"
     subscriber.close()

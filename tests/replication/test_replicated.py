@@ -46,7 +46,7 @@ def test_what_no_follower_has_is_an_error_and_stored(tmp_path: Path) -> None:
 def test_calls_return_once_a_follower_has_it(pair: Pair) -> None:
     follower = pair.follow()
     for db in (pair.db, pair.db.at("fsynced")):
-        view = db.at("replicated", timeout=30)
+        view = db.at("replicated", timeout=60)
         for n in range(20):
             view.xadd("orders", {"n": n})
             assert follower.xlen("orders") == view.xlen("orders")
@@ -60,7 +60,7 @@ def test_calls_return_once_a_follower_has_it(pair: Pair) -> None:
 
 def test_fsynced_by_followers(pair: Pair) -> None:
     follower = pair.follow(fsync="always")
-    view = pair.db.at("replicated", fsynced=True, timeout=30)
+    view = pair.db.at("replicated", fsynced=True, timeout=60)
     for n in range(5):
         view.xadd("orders", {"n": n})
         assert inside.log(follower).synced_lsn >= pair.db.barrier("written").lsn
@@ -69,7 +69,7 @@ def test_fsynced_by_followers(pair: Pair) -> None:
 
 def test_a_follower_that_never_syncs_confirms_no_fsync(pair: Pair) -> None:
     pair.follow(fsync="no")
-    pair.db.at("replicated", timeout=30).xadd("orders", {"n": 1})
+    pair.db.at("replicated", timeout=60).xadd("orders", {"n": 1})
     with pytest.raises(NotReplicated):
         pair.db.at("replicated", fsynced=True, timeout=0.05).xadd("orders", {"n": 2})
 
@@ -78,27 +78,27 @@ def test_two_followers_are_two(pair: Pair) -> None:
     pair.follow("one")
     view = pair.db.at("replicated", replicas=2, timeout=0.05)
     until(lambda: len(pair.server.replicating.feeding.feeds) == 1)
-    pair.db.at("replicated", timeout=30).set("a", 1)
+    pair.db.at("replicated", timeout=60).set("a", 1)
     with pytest.raises(NotReplicated, match="confirmed by [01] of 2 followers"):
         view.set("a", 2)
     pair.follow("two")
-    pair.db.at("replicated", replicas=2, timeout=30).set("a", 3)
+    pair.db.at("replicated", replicas=2, timeout=60).set("a", 3)
 
 
 def test_a_wait_ends_when_the_follower_comes(pair: Pair) -> None:
-    view = pair.db.at("replicated", timeout=30)
+    view = pair.db.at("replicated", timeout=60)
     writing = threading.Thread(target=view.set, args=("a", 1), daemon=True)
     writing.start()
     until(lambda: bool(inside.core(pair.db).acks._awaited))
     follower = pair.follow()
-    writing.join(30)
+    writing.join(60)
     assert not writing.is_alive() and follower.get("a") == b"1"
     assert not inside.core(pair.db).acks._awaited
 
 
 def test_many_threads(pair: Pair) -> None:
     follower = pair.follow()
-    view = pair.db.at("replicated", timeout=30)
+    view = pair.db.at("replicated", timeout=60)
     wrong: list[Any] = []
 
     def write(name: str) -> None:
@@ -135,7 +135,7 @@ def test_a_call_and_an_acknowledgement_at_the_same_time(tmp_path: Path, monkeypa
         monkeypatch.setattr(core.acks, "count", look)
         asked: list[int] = []
         monkeypatch.setattr(core.acks, "ask", lambda: asked.append(1))
-        db.at("replicated", timeout=0.2).set("a", 1)
+        db.at("replicated", timeout=60).set("a", 1)
         assert looks[0] == 0 and looks[1] == 1 and not asked
 
 
@@ -149,13 +149,13 @@ def test_tasks(pair: Pair) -> None:
             await db.barrier("replicated", timeout=0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await db.at("replicated", timeout=30).set("a", 1)
+                await db.at("replicated", timeout=60).set("a", 1)
         assert not db._core.acks._awaited
 
     async def together() -> None:
-        view = db.at("replicated", timeout=30)
+        view = db.at("replicated", timeout=60)
         await asyncio.gather(*[view.set(f"k{n}", n) for n in range(20)])
-        assert (await db.barrier("replicated", timeout=30)).level == "replicated"
+        assert (await db.barrier("replicated", timeout=60)).level == "replicated"
 
     asyncio.run(alone())
     follower = pair.follow()
@@ -172,12 +172,12 @@ def test_receipts_and_barrier(pair: Pair) -> None:
     assert late.last_receipt is not None and late.last_receipt.level != "replicated"
     assert late.last_receipt.replicas() == 0
     pair.follow(fsync="always")
-    receipt = pair.db.barrier("replicated", timeout=30)
+    receipt = pair.db.barrier("replicated", timeout=60)
     assert receipt.level == "replicated" and receipt.replicas() == 1
     assert receipt.lsn == last_lsn(pair.db)
     until(lambda: receipt.replicas(fsynced=True) == 1)
     assert late.last_receipt.replicas() == 1 and late.last_receipt.level != "replicated"
-    view = pair.db.at("replicated", timeout=30).receipts()
+    view = pair.db.at("replicated", timeout=60).receipts()
     view.set("a", 2)
     assert view.last_receipt is not None and view.last_receipt.level == "replicated"
     assert pair.db.barrier().level == "fsynced"
@@ -197,7 +197,7 @@ def test_a_store_that_begins_to_follow_ends_the_waits(tmp_path: Path) -> None:
         writing.start()
         until(lambda: bool(inside.core(db).acks._awaited))
         begin_to_follow(db)
-        writing.join(30)
+        writing.join(60)
         assert len(failed) == 1 and not inside.core(db).acks._awaited
 
 

@@ -270,7 +270,7 @@ def test_promoted_in_the_middle(released: Pair) -> None:
     stalled = pair.proxy.stall_after(1000)
     with pair.client(serving.port) as client:
         client.execute_command("REPLICAOF", "127.0.0.1", str(pair.proxy.port))
-        assert stalled.wait(30)
+        assert stalled.wait(60)
         client.execute_command("REPLICAOF", "NO", "ONE")
         client.xadd("own", {"n": 1})
     pair.proxy.open.set()
@@ -286,7 +286,7 @@ def test_a_follower_that_is_closed_in_the_middle(released: Pair) -> None:
     pair = released
     stalled = pair.proxy.stall_after(1000)
     db = pair.follow()
-    assert stalled.wait(30)
+    assert stalled.wait(60)
     db.close()
     pair.proxy.change = lambda data, at: data
     pair.proxy.open.set()

@@ -53,7 +53,7 @@ def test_one_failover(pair: Pair, tmp_path: Path) -> None:
         assert len(run_ids) == 2 and all(len(run_id) == 40 for run_id in run_ids)
         client = watching.client.master_for(NAME)
         client.xadd("orders", {"n": 1})
-        assert leader.wait(3, 30_000) == 3
+        assert leader.wait(3, 60_000) == 3
         pair.serving.close()
         watching.until(lambda: watching.leader() == heir.port)
         watching.until(lambda: reached(lambda: client.xadd("orders", {"n": 2})))
@@ -76,7 +76,7 @@ def reached(call: Callable[[], object]) -> object:
 
 def role(pair: Pair, port: int) -> list[Any]:
     """The reply of ROLE without the offsets."""
-    with redis.Redis(port=port, protocol=2, socket_timeout=30) as client:
+    with redis.Redis(port=port, protocol=2, socket_timeout=60) as client:
         found: list[Any] = client.role()
         return found[:3]
 
@@ -102,7 +102,7 @@ class Writers:
     def stop(self) -> None:
         self._stopping.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
 
     def _run(self, number: int) -> None:
@@ -159,7 +159,7 @@ def test_twenty_rounds_of_killed_leaders(tmp_path: Path) -> None:
         for node in followers:
             node.start(f"replicaof=127.0.0.1 {leader.port}")
             caught_up(leader, node)
-        watching = stack.enter_context(sentinels(tmp_path, leader.port, 3))
+        watching = stack.enter_context(sentinels(tmp_path, leader.port, 3, 2000))
         by_port = {node.port: node for node in nodes}
         writers = Writers(watching, 2)
         stack.callback(writers.stop)
@@ -191,7 +191,7 @@ def test_what_it_sends_changes_role_and_file(pair: Pair, tmp_path: Path) -> None
         bystander_id = bystander.client_id()
         subscriber = pair.client(serving.port).pubsub()
         subscriber.subscribe("__sentinel__:hello")
-        assert subscriber.get_message(timeout=30)
+        assert subscriber.get_message(timeout=60)
         bystander.execute_command(*USER.split())
         done = transaction(serving.port, "127.0.0.1", str(pair.port))
         assert done[:2] == [OK, OK] and done[2] >= 1 and done[3] == 1

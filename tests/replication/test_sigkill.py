@@ -70,7 +70,7 @@ def test_what_wait_confirmed_is_there_after_a_promotion(tmp_path: Path) -> None:
             until(lambda: client.info("replication")["connected_slaves"] == 1)
             for number in range(300):
                 id_ = client.xadd("orders", {"n": number})
-                if client.wait(1, 10_000) == 1:
+                if client.wait(1, 60_000) == 1:
                     confirmed.append(id_)
         leader.kill()
         with follower.client() as client:

@@ -9,7 +9,7 @@ import pytest
 from tests.replication.conftest import Pair
 from tests.replication.stores import caught_up, equal
 
-TIMEOUT_S = 5
+TIMEOUT_S = 10
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ def test_it_catches_up(pair: Pair) -> None:
     pair.proxy.pace = 1000
     db = pair.follow(timeout=TIMEOUT_S)
     caught_up(pair.db, db)
-    pair.db.xadd("orders", {"random": random.Random(1).randbytes(15_000)})
+    pair.db.xadd("orders", {"random": random.Random(1).randbytes(3 * TIMEOUT_S * 1000)})
     equal(pair.db, db)
     assert pair.proxy.count == 1
 

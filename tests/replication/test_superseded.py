@@ -34,7 +34,7 @@ def test_both_sides_say_which_one_is_superseded(
         until(lambda: "superseded_by" in client.info("replication"))
         name = f"127.0.0.1:{port}"
         assert name in str(client.info("replication")["superseded_by"])
-        with urlopen(f"http://127.0.0.1:{metrics}/health", timeout=30) as answer:
+        with urlopen(f"http://127.0.0.1:{metrics}/health", timeout=60) as answer:
             health = json.loads(answer.read())
         assert health["superseded_by"] == f"{name}, generation 1"
         until(lambda: "was promoted later" in str(other.info("replication")["master_link_failure"]))

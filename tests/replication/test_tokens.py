@@ -83,7 +83,7 @@ def test_a_follower_waits_for_a_write(pair: Pair) -> None:
     follower = pair.follow()
     for n in range(20):
         token = token_of(lambda db: db.set("a", n), pair.db)
-        follower.wait_for(token, 30)
+        follower.wait_for(token, 60)
         assert follower.get("a") == b"%d" % n
         pair.db.wait_for(token, 0)
     assert pair.db.barrier("written").token == token
@@ -91,7 +91,7 @@ def test_a_follower_waits_for_a_write(pair: Pair) -> None:
     async def main() -> None:
         db = tidelog.AsyncStore(inside.core(follower), decode=False)
         for n in range(5):
-            await db.wait_for(token_of(lambda db: db.set("a", n), pair.db), 30)
+            await db.wait_for(token_of(lambda db: db.set("a", n), pair.db), 60)
             assert await db.get("a") == b"%d" % n
         token = parse(pair.db.barrier("written").token)
         with pytest.raises(TokenLate):
@@ -103,18 +103,18 @@ def test_a_follower_waits_for_a_write(pair: Pair) -> None:
 
 def test_what_does_not_come_is_late(pair: Pair, tmp_path: Path) -> None:
     follower = pair.follow()
-    pair.db.at("replicated", timeout=30).set("a", 1)
+    pair.db.at("replicated", timeout=60).set("a", 1)
     token = parse(pair.db.barrier("written").token)
     later = str(token._replace(lsn=token.lsn + 1))
     with pytest.raises(
         TokenLate, match=f"has LSN {token.lsn}, and the token is of LSN {token.lsn + 1}"
     ):
         follower.wait_for(later, 0.01)
-    waiting = threading.Thread(target=follower.wait_for, args=(later, 30), daemon=True)
+    waiting = threading.Thread(target=follower.wait_for, args=(later, 60), daemon=True)
     waiting.start()
     until(lambda: bool(inside.core(follower).arrivals._waiting))
     pair.db.set("a", 2)
-    waiting.join(30)
+    waiting.join(60)
     assert not waiting.is_alive()
     with tidelog.open(tmp_path / "other") as other, pytest.raises(DataError, match="of the store"):
         other.wait_for(later, 0)
@@ -122,7 +122,7 @@ def test_what_does_not_come_is_late(pair: Pair, tmp_path: Path) -> None:
 
 def test_a_write_that_was_given_up_is_lost(pair: Pair) -> None:
     follower = pair.follow()
-    pair.db.at("replicated", timeout=30).set("a", 1)
+    pair.db.at("replicated", timeout=60).set("a", 1)
     kept = pair.db.barrier("written").token
     with closing(connect(pair.port)) as client:
         follower.promote()
@@ -149,12 +149,12 @@ def test_commands(pair: Pair) -> None:
         for n in range(10):
             token = calls(raw, f"SET a {n}", "TIDELOG TOKEN")[1]
             assert isinstance(token, bytes)
-            assert other.execute_command("TIDELOG", "WAITFOR", token, 30_000) == b"OK"
+            assert other.execute_command("TIDELOG", "WAITFOR", token, 60_000) == b"OK"
             assert other.get("a") == b"%d" % n
         pair.db.set("a", "shown")
         shown = calls(raw, "GET a", "TIDELOG TOKEN")[1]
         assert isinstance(shown, bytes) and parse(shown).lsn == parse(token).lsn + 1
-        assert other.execute_command("TIDELOG", "WAITFOR", shown, 30_000) == b"OK"
+        assert other.execute_command("TIDELOG", "WAITFOR", shown, 60_000) == b"OK"
         assert other.get("a") == b"shown"
     later = str(parse(shown)._replace(lsn=10_000))
     for words, text in (
@@ -178,7 +178,7 @@ def test_commands(pair: Pair) -> None:
     other.execute_command("REPLICAOF", "NO", "ONE")
     assert client.set("a", 1)
     db.set("b", 2)  # the next generation has begun, and that life ends before LSN 10,000
-    waiting.join(30)
+    waiting.join(60)
     assert len(ended) == 1 and ended[0].startswith("LOST LSN 10000"), ended
 
 
@@ -199,5 +199,5 @@ def test_a_wait_ends_with_its_store(tmp_path: Path) -> None:
     waiting.start()
     until(lambda: bool(inside.core(db).arrivals._waiting))
     db.close()
-    waiting.join(30)
+    waiting.join(60)
     assert len(failed) == 1

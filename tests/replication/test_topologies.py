@@ -39,12 +39,12 @@ def test_a_served_leader_and_an_embedded_follower(tmp_path: Path) -> None:
         url = f"tidelog://127.0.0.1:{leader.port}"
         with tidelog.follow(tmp_path / "follower", url) as follower:
             id_ = client.xadd("orders", {"n": 1})
-            assert client.wait(1, 30_000) == 1 and client.waitaof(1, 1, 30_000) == [1, 1]
+            assert client.wait(1, 60_000) == 1 and client.waitaof(1, 1, 60_000) == [1, 1]
             assert follower.xrange("orders") == [(id_, {b"n": b"1"})]
             leader.kill()
             leader.start()
             client.xadd("orders", {"n": 2})
-            assert client.wait(1, 30_000) == 1
+            assert client.wait(1, 60_000) == 1
             leader.kill()
             follower.promote()
             follower.xadd("orders", {"n": 3})
@@ -69,6 +69,7 @@ def test_a_chain_of_three(tmp_path: Path) -> None:
             assert second.replicaof("127.0.0.1", a.port) and third.replicaof("127.0.0.1", b.port)
             for n in range(100):
                 first.xadd("orders", {"n": n})
+            assert first.wait(1, 60_000) == 1
             assert first.wait(2, 100) == 1  # direct followers only
             until(lambda: c.lsn() == a.lsn())
             assert third.role()[:4] == [b"slave", b"127.0.0.1", b.port, b"connected"]
@@ -76,7 +77,7 @@ def test_a_chain_of_three(tmp_path: Path) -> None:
             a.kill()
             assert second.replicaof("NO", "ONE")
             second.xadd("orders", {"n": 100})
-            assert second.wait(1, 30_000) == 1
+            assert second.wait(1, 60_000) == 1
             a.start()
             # the old leader is the end of the chain now
             with a.client() as again:

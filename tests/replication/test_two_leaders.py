@@ -20,10 +20,10 @@ def test_what_the_losing_side_took_is_set_aside(pair: Pair) -> None:
     other, new = pair.serve(stays, replicaof=address), pair.serve(heir, replicaof=address)
     old = pair.client()
     old.xadd("orders", {"n": 1})
-    assert old.wait(2, 30_000) == 2
+    assert old.wait(2, 60_000) == 2
     assert pair.client(new.port).execute_command("REPLICAOF", "NO", "ONE") == b"OK"
     lost = old.xadd("orders", {"n": 2})
-    assert old.wait(1, 30_000) == 1 and old.waitaof(1, 1, 30_000) == [1, 1]
+    assert old.wait(1, 60_000) == 1 and old.waitaof(1, 1, 60_000) == [1, 1]
     kept = pair.client(new.port).xadd("orders", {"n": 3})
     for port in (other.port, pair.port):
         assert pair.client(port).execute_command("REPLICAOF", "127.0.0.1", str(new.port)) == b"OK"
