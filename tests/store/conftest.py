@@ -45,7 +45,7 @@ def server() -> Iterator[Path]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not socket.exists():
             assert process.poll() is None and time.monotonic() < deadline, "it did not start"
             time.sleep(0.01)

@@ -37,7 +37,7 @@ def run(program: str, *args: object, wanted: int = 0) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert done.returncode == wanted, done.stderr
     return done.stdout
@@ -57,7 +57,7 @@ def test_a_program_that_never_closes_exits_promptly_with_everything_on_the_disk(
         tmp_path / "s",
         fsync,
     )
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 100
     with tidelog.open(tmp_path / "s") as db:
         assert db.xlen("s") == 100
 
@@ -327,7 +327,7 @@ def test_a_store_collected_in_a_thread_of_its_log_is_released(
 
         monkeypatch.setattr(RealFile, "fdatasync", collecting)
         log._commit.request()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while gone() is not None or not log._closed or log._commit._thread.is_alive():
             assert time.monotonic() < deadline
             time.sleep(0.001)
@@ -335,7 +335,7 @@ def test_a_store_collected_in_a_thread_of_its_log_is_released(
         gc.enable()
     for thread in threading.enumerate():
         if thread.name == "closing tidelog":
-            thread.join(20)
+            thread.join(60)
     with tidelog.open(path) as again:
         assert again.get("k") == b"1"
 
@@ -354,7 +354,7 @@ def pressed(db: tidelog.Store) -> None:
     try:
         db.set("k", 1)
     finally:
-        timer.join(20)
+        timer.join(60)
         assert not timer.is_alive()
 
 
@@ -413,7 +413,7 @@ def test_an_interrupt_while_a_thread_of_the_store_is_woken_locks_nothing(
 
     others = threading.Thread(target=go_on, daemon=True)
     others.start()
-    others.join(20)
+    others.join(60)
     assert not others.is_alive()
 
 
@@ -461,7 +461,7 @@ def test_whoever_closes_second_waits_for_the_first(
 
     def slow(file: RealFile) -> None:
         entered.set()
-        assert go.wait(20)
+        assert go.wait(60)
         real(file)
 
     monkeypatch.setattr(RealFile, "fdatasync", slow)
@@ -475,13 +475,13 @@ def test_whoever_closes_second_waits_for_the_first(
 
     second = threading.Thread(target=close_and_open)
     first.start()
-    assert entered.wait(20)
+    assert entered.wait(60)
     second.start()
     second.join(0.05)
     assert second.is_alive()
     go.set()
-    first.join(20)
-    second.join(20)
+    first.join(60)
+    second.join(60)
     assert opened == [b"1"]
 
 

@@ -78,14 +78,14 @@ def test_a_blocked_reader_gets_the_first_unit_alone(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool, tidelog.open(tmp_path / "s", fsync="no") as db:
-        waiting = pool.submit(lambda: db.xread({"s": "$"}, block=10_000))
+        waiting = pool.submit(lambda: db.xread({"s": "$"}, block=60_000))
         while not inside.waiting(db).keys:
             pass
         pipe = db.pipeline(transaction=False)
         for number in range(2 * batch.MANY):
             pipe.xadd("s", {"n": number})
         ids = pipe.execute()
-        assert [id for id, _ in waiting.result(10)[0][1]] == ids[:1]
+        assert [id for id, _ in waiting.result(60)[0][1]] == ids[:1]
 
 
 def test_a_node_is_filled_to_its_end_and_the_next_begun(tmp_path: Path) -> None:

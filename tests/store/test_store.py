@@ -193,7 +193,7 @@ def test_watch_and_transaction(db: tidelog.Store) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(db.transaction, add, "n") for _ in range(40)]:
-            future.result(10)
+            future.result(60)
     assert db.get("n") == b"40" and db.xlen("s") == 40
     assert not inside.core(db).watches.keys
 
@@ -209,7 +209,7 @@ def test_threads_under_always(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(8) as pool:
             for future in [pool.submit(write, n) for n in range(8)]:
-                future.result(30)
+                future.result(60)
         digest = db.digest()
         assert db.xlen("s") == 400
     with tidelog.open(tmp_path / "s") as db:

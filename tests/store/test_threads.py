@@ -14,7 +14,7 @@ from tidelog.store.threads import in_thread
 
 def run(work: Callable[[], object]) -> object:
     async def go() -> object:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await in_thread(work, "try it", "tidelog-test")
 
     return asyncio.run(go())
@@ -44,7 +44,7 @@ def test_work_that_ends_after_its_loop() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        assert go.wait(30)
+        assert go.wait(60)
         done.set()
 
     async def begin() -> None:
@@ -52,7 +52,7 @@ def test_work_that_ends_after_its_loop() -> None:
 
     asyncio.run(begin())
     go.set()
-    assert done.wait(30)
+    assert done.wait(60)
 
 
 def test_a_system_that_gives_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,12 +78,12 @@ def test_a_blocked_read_is_served_by_refresh(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with tidelog.open(path, fsync="no") as db, tidelog.open(path, read_only=True) as copy:
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(copy.xread, {"s": "$"}, block=10_000)
+            waiting = pool.submit(copy.xread, {"s": "$"}, block=60_000)
             while not inside.waiting(copy).keys:
                 pass
             id = db.xadd("s", {"a": 1})
             copy.refresh()
-            assert waiting.result(10) == [[b"s", [(id, {b"a": b"1"})]]]
+            assert waiting.result(60) == [[b"s", [(id, {b"a": b"1"})]]]
 
 
 def test_a_missing_store_is_not_created(tmp_path: Path) -> None:

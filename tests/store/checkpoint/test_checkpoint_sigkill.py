@@ -98,7 +98,7 @@ def rounds(directory: Path, policy: str, way: str, count: int) -> None:
         if number % FRESH == 0:
             told, checkpoints = told + promised.lines, checkpoints + promised.checkpoints
             promised, root = Promised(), directory / f"store-{number}"
-        lines = run_and_kill(root, policy, dice.uniform(0.1, 0.8), CHILD, way)
+        lines = run_and_kill(root, policy, dice.uniform(0.1, 0.8), CHILD, way, lines=2)
         promised.take(lines)
         check(root, policy, way, promised, directory / "replayed")
     assert told + promised.lines > count

@@ -88,7 +88,7 @@ def test_a_snapshot_waits_for_another(
             thread = threading.Thread(target=lambda: made.append(db.snapshot()))
             thread.start()
             for _ in range(3):
-                assert refused.acquire(timeout=30), "it never came to the lock"
+                assert refused.acquire(timeout=60), "it never came to the lock"
             assert not made
             end()
             thread.join(60)

@@ -13,9 +13,14 @@ CHILD = Path(__file__).with_name("kill_child.py")
 
 
 def run_and_kill(
-    directory: Path, policy: str, delay_s: float, child_file: Path = CHILD, *words: str
+    directory: Path,
+    policy: str,
+    delay_s: float,
+    child_file: Path = CHILD,
+    *words: str,
+    lines: int = 0,
 ) -> list[bytes]:
-    """Start the writer, kill it `delay_s` after it is ready, and return the whole lines it wrote."""
+    """Start the writer, kill it `delay_s` after it was ready and had told so many lines; all whole lines it wrote."""
     child = subprocess.Popen(
         [sys.executable, str(child_file), str(directory), policy, *words], stdout=subprocess.PIPE
     )
@@ -33,7 +38,7 @@ def run_and_kill(
             piece = child.stdout.raw.read(1 << 16)  # type: ignore[attr-defined]
             assert piece, f"the writer ended by itself with {child.wait()}"
             received += piece
-            if deadline is None and b"ready\n" in received:
+            if deadline is None and b"ready\n" in received and received.count(b"\n") > lines:
                 deadline = time.monotonic() + delay_s
         child.send_signal(signal.SIGKILL)
         received += child.stdout.read()

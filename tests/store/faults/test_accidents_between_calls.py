@@ -21,7 +21,7 @@ from tidelog.store.commit.core import Core
 from tidelog.store.commit.durability import Durability
 from tidelog.store.commit.landing import Landing
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(1) as pool, tidelog.open(tmp_path / "s", fsync="no") as db:
         db.xgroup_create("s", "g", mkstream=True)
-        waiting = pool.submit(lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000))
+        waiting = pool.submit(lambda: db.xreadgroup("g", "c", {"s": ">"}, block=60_000))
         while not inside.waiting(db).keys:
             pass
         real, inside.landing(db).log = inside.log(db), None  # type: ignore[assignment]
@@ -177,7 +177,7 @@ def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
         inside.landing(db).log = real
         inside.landing(db).trouble = landing.RELOAD
         db.xadd("s", {"a": 2})
-        assert [f for _, f in waiting.result(10)[0][1]] == [{b"a": b"2"}]
+        assert [f for _, f in waiting.result(60)[0][1]] == [{b"a": b"2"}]
 
 
 def test_a_watched_key_counts_as_changed_by_a_rebuild(db: tidelog.Store) -> None:

@@ -71,7 +71,7 @@ def loop(life):
             task = tasks.pop(name)
             task.cancel()
             try:
-                await asyncio.wait_for(task, 20)
+                await asyncio.wait_for(task, 60)
             except asyncio.CancelledError:
                 pass
         for task in tasks.values():
@@ -136,7 +136,7 @@ def run(path: Path, seed: int, seconds: float) -> tuple[int, int]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=seconds + 60,
+        timeout=seconds + 120,
     )
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()

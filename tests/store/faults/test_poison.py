@@ -70,7 +70,7 @@ def test_everyone_who_waits_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     with ThreadPoolExecutor(8) as pool:
         for future in [pool.submit(write) for _ in range(8)]:
-            future.result(10)
+            future.result(60)
     assert len(outcomes) == 8 and set(outcomes) <= {"OutcomeUnknown", "StorePoisoned"}
     with pytest.raises(tidelog.StorePoisoned):
         db.close()

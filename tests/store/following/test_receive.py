@@ -108,7 +108,7 @@ def test_readers_that_block_are_woken_by_frames(leader: tidelog.Store, copy: tid
         new = leader.xadd("s", {"n": 1})
         pull(copy, leader)
         for each in found:
-            assert each.result(20) == [[b"s", [(new, {b"n": b"1"})]]]
+            assert each.result(60) == [[b"s", [(new, {b"n": b"1"})]]]
 
 
 def test_a_changed_key_breaks_a_watch(leader: tidelog.Store, copy: tidelog.Store) -> None:

@@ -149,7 +149,7 @@ def test_readers_that_wait_get_what_comes_then(copy: tidelog.Store, leader: tide
     write(leader, 5)
     pull(copy, leader)
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(copy.xread({"other": "$"}, block=30_000)))
+    thread = threading.Thread(target=lambda: found.append(copy.xread({"other": "$"}, block=60_000)))
     thread.start()
     until(lambda: inside.waiters(copy))
     assert rewind(copy, kept) == ""

@@ -133,14 +133,14 @@ def test_callers_that_wait_to_write_are_unblocked(tmp_path: Path) -> None:
         roles(db).follow("leader", 1)
         for each in (takes, gets):
             with pytest.raises(tidelog.ResponseError, match="force unblock") as caught:
-                each.result(20)
+                each.result(60)
             assert caught.value.code == "UNBLOCKED"
         with pytest.raises(tidelog.ReadOnlyError):
-            puts.result(20)
+            puts.result(60)
         assert len(inside.waiters(db)) == 1  # the reader waits on
         db.promote()
         db.xadd("s", {"n": 1})
-        assert len(reads.result(20)[0][1]) == 1
+        assert len(reads.result(60)[0][1]) == 1
 
 
 def test_no_consumer_is_parked_when_a_store_follows(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_writers_beside_a_change_are_served_or_refused(tmp_path: Path, policy: s
             found = [pool.submit(write, n) for n in range(4)]
             until(lambda: db.xlen("s") > before + 50)  # noqa: B023
             roles(db).follow("leader", 1)
-            assert db.xlen("s") == before + sum(each.result(20) for each in found)
+            assert db.xlen("s") == before + sum(each.result(60) for each in found)
         state = db.digest()
     with tidelog.open(tmp_path / "s") as db:
         assert db.digest() == state

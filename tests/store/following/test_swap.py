@@ -139,7 +139,7 @@ def test_a_blocked_reader_gets_the_new_entries(copy: tidelog.Store, leader: tide
     until(lambda: bool(inside.core(copy).waiting.keys), "nobody waits")
     write(leader, 3)
     swapped(copy, fetched(copy, leader))
-    reader.join(30)
+    reader.join(60)
     assert found and found[0]
 
 
@@ -196,7 +196,7 @@ def test_readers_in_this_process_and_in_others_go_on(
             assert beside.digest() == leader.digest() == seen()
     finally:
         child.stdin.close()
-        child.wait(30)
+        child.wait(60)
         child.stdout.close()
 
 
@@ -219,13 +219,14 @@ def test_a_reader_that_opens_all_the_time(copy: tidelog.Store, leader: tidelog.S
     before = {copy.digest()}
     thread.start()
     try:
+        until(lambda: states or failures, "it does not open")
         for _ in range(2):
             write(leader, 20)
             swapped(copy, fetched(copy, leader))
             before.add(copy.digest())
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(60)
     assert not failures and states and states <= before
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.until import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +18,7 @@ def nothing_stays_behind() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while left := [t for t in threading.enumerate() if t not in before and t.is_alive()]:
         assert time.monotonic() < deadline, f"left behind: {left}"
         left[0].join(0.05)

@@ -35,7 +35,7 @@ from tidelog.disk.simulated import SimulatedDisk
 from tidelog.store.queue.names import queue_names
 from tidelog.store.queue.work.shared import Delivery
 
-LONG = 30  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 DAY = 86_400
 
 
@@ -391,7 +391,7 @@ def test_put_waits_until_a_job_is_given_up(
     clock.advance(31)
     until(lambda: set(queue._shared.room) - before, "it does not wait on")
     assert queue.get("ben", block=0) is None
-    putting.result(5)
+    putting.result(LONG)
     assert queue.dead.count() == 1 and drain(queue) == [2]
 
 
@@ -1507,7 +1507,7 @@ def test_a_closed_store_ends_a_wait_for_room(tmp_path: Path, clock: testing.Cloc
     thread.start()
     until(lambda: queue._shared.room, "it does not wait for room")
     db.close()
-    thread.join(5)
+    thread.join(LONG)
     assert errors
 
 

@@ -18,7 +18,7 @@ import pytest
 import tidelog
 from tidelog import testing
 
-LONG = 30  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 LEASE = 30.0
 
 

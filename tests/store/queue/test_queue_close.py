@@ -21,7 +21,7 @@ from tests.until import parked, until
 
 import tidelog
 
-LONG = 20  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_closing_says_how_many_jobs_were_left(
     ]
     began = time.monotonic()
     assert db.close(drain=timedelta(milliseconds=200)) == 3
-    assert 0.2 <= time.monotonic() - began < 20
+    assert 0.2 <= time.monotonic() - began < 60
     assert "held 3 jobs (jobs: 2, others: 1)" in caplog.text
     for holding in held:
         holding.end()
@@ -179,7 +179,7 @@ def test_closing_waits_for_none_of_the_callers_own_jobs(tmp_path: Path) -> None:
     two = next(batch)
     began = time.monotonic()
     assert queue.close() == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     with tidelog.queue(tmp_path / "s", "jobs") as queue:
         assert queue.stats().in_flight == {"anna": 2}, (one, two)
         found = sorted((job.value, job.deliveries) for job in queue.consume("anna", block=0))
@@ -221,7 +221,7 @@ def test_closing_waits_for_no_job_whose_thread_has_ended(tmp_path: Path) -> None
     thread.join(LONG)
     began = time.monotonic()
     assert queue.close() == 0 and kept
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_no_job_is_handed_out_while_a_store_is_being_closed(
@@ -431,7 +431,7 @@ def test_a_thread_does_not_wait_for_tasks_of_its_own_loop(tmp_path: Path) -> Non
         await taken.wait()
         began = time.monotonic()
         assert tidelog.Store(inside.core(db), decode=False).close() == 0
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         working.cancel()
 
     asyncio.run(asyncio.wait_for(main(), LONG))

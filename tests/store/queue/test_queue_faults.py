@@ -222,7 +222,7 @@ def test_waiting_workers_survive_a_full_disk(
     room.fill(db)
     clock.advance(6)
     with pytest.raises(tidelog.OutOfSpace):
-        waiting.result(20)
+        waiting.result(60)
     room.full = False
     assert work_off(queue, clock) == [{"n": 0}]
 
@@ -513,7 +513,7 @@ def test_a_time_limit_begins_with_the_delivery(
     clock.advance(1000)
     parked(db)
     queue.put(1)
-    job = waiting.result(20)
+    job = waiting.result(60)
     for _ in range(8):
         clock.advance(RETRY_AFTER / 4)
         assert queue.get("other", block=0) is None, "taken from a living worker in its time"
@@ -541,10 +541,12 @@ def test_the_lease_thread_rests(
         queue: Any = db.queue("jobs", retry_after=1.5)
         queue.put(1)
         job = next(queue.consume("w", time_limit=0.02 if lapsed else None))
+        began = time.monotonic()
         time.sleep(0.7)
         assert job.ack() is True
         time.sleep(0.1)
-        assert beats < 20, f"{beats} beats in less than a second"
+        seconds = time.monotonic() - began
+        assert beats < 20 + 5 * seconds, f"{beats} beats in {seconds:.1f} s"
 
 
 def test_a_batch_keeps_what_it_has_not_come_to(db: tidelog.Store, clock: testing.Clock) -> None:
@@ -726,7 +728,6 @@ def test_the_stream_goes_under_waiting_workers_and_comes_again(
     queue.put({"n": 0})
     queue.get("w", block=0).nack("later")  # something paused goes along
     seen: list[int] = []
-    enough = threading.Event()
 
     def work(name: str) -> None:
         with queue.consume(name, batch) as consumer:
@@ -735,24 +736,23 @@ def test_the_stream_goes_under_waiting_workers_and_comes_again(
                     seen.append(job.value["n"])
                     if job.value["n"] < 0:
                         return
-                    if {1, 2, 3} <= set(seen):
-                        enough.set()
 
     workers = [pool.submit(work, f"w{n}") for n in range(2)]
     parked(db, 2)
     GOING[way](db)
     for number in range(1, 4):
         queue.put({"n": number})
-    assert enough.wait(20), f"they do not see the new stream: {seen}"
     # With the group went what it knew of pauses; all that is in the stream is new to the next one.
-    assert sorted(seen) == ([0, 1, 2, 3] if way == "XGROUP DESTROY" else [1, 2, 3])
+    expected = [0, 1, 2, 3] if way == "XGROUP DESTROY" else [1, 2, 3]
+    until(lambda: len(seen) >= len(expected), "they do not see the new stream")
+    assert sorted(seen) == expected
     clock.advance(100)
     for _ in range(2):
         until(lambda: sum(w.done() for w in workers) == _, "a worker ended too early")
         queue.put({"n": -1})
         until(lambda: sum(w.done() for w in workers) == _ + 1, "a worker does not end")
     for worker in workers:
-        worker.result(20)
+        worker.result(60)
 
 
 @pytest.mark.parametrize("way", list(GOING))
@@ -798,8 +798,8 @@ def test_a_closed_store_ends_every_wait_at_once(tmp_path: Path, pool: ThreadPool
     db.close()
     for future in waiting:
         with pytest.raises(tidelog.StoreClosed):
-            future.result(20)
-    assert time.monotonic() - began < 20
+            future.result(60)
+    assert time.monotonic() - began < 60
     calls: list[Callable[[], Any]] = [
         job.ack,
         job.nack,
@@ -825,6 +825,7 @@ def test_a_bounded_queue_never_holds_more(pool: ThreadPoolExecutor, tmp_path: Pa
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         queue: Any = db.queue("jobs", max_depth=10)
         each, putters, takers = 120, 5, 3
+        total = putters * each * 11 // 10
         deepest, done, lock = 0, list[Any](), threading.Lock()
 
         def put(name: int) -> None:
@@ -837,7 +838,10 @@ def test_a_bounded_queue_never_holds_more(pool: ThreadPoolExecutor, tmp_path: Pa
                 deepest = max(deepest, len(queue))
 
         def take(name: str) -> None:
-            while (job := queue.get(name, block=2)) is not None:
+            while len(done) < total:
+                job = queue.get(name, block=0.1)
+                if job is None:  # others have the last ones, or the putters had no time
+                    continue
                 with lock:
                     done.append(tuple(job.value))
                 assert job.ack()
@@ -848,7 +852,7 @@ def test_a_bounded_queue_never_holds_more(pool: ThreadPoolExecutor, tmp_path: Pa
         for future in takers_:
             future.result(60)
         assert deepest <= 10
-        assert len(done) == len(set(done)) == putters * each * 11 // 10
+        assert len(done) == len(set(done)) == total
 
 
 def test_put_waits_so_long_for_room(
@@ -867,19 +871,19 @@ def test_put_waits_so_long_for_room(
         return str(queue.put(3, timeout=10))
 
     waiting = pool.submit(put)
-    assert started.wait(20)
-    give_up = time.monotonic() + 20
+    assert started.wait(60)
+    give_up = time.monotonic() + 60
     while not waiting.done():  # each advance may come before it waits
         clock.advance(5)
         assert time.monotonic() < give_up, "it waits on"
         time.sleep(0.001)
     with pytest.raises(tidelog.QueueFull):
-        waiting.result(20)
+        waiting.result(60)
     assert len(queue) == 2
     waiting = pool.submit(put)
     job = queue.get("w", block=0)
     assert job.ack()
-    assert waiting.result(20)
+    assert waiting.result(60)
     assert len(queue) == 2
 
 
@@ -902,7 +906,7 @@ def make_room(way: str, db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
         return queue.put(1)
 
     waiting = pool.submit(put)
-    assert started.wait(20)
+    assert started.wait(60)
     time.sleep(0.02)
     assert not waiting.done()
     calls: dict[str, Callable[[], Any]] = {
@@ -914,7 +918,7 @@ def make_room(way: str, db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
         "del": lambda: db.delete("jobs"),
     }
     assert calls[way]()
-    assert waiting.result(20)
+    assert waiting.result(60)
     assert len(queue) == 1
 
 

@@ -20,7 +20,7 @@ from tidelog import testing
 from tidelog.store.queue.work import leases
 from tidelog.store.queue.work.leases import Leases
 
-LONG = 30  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 DAY = 86_400
 
 

@@ -180,7 +180,8 @@ def rounds(directory: Path, policy: str, same_names: bool, count: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     life = Life(directory / "store", policy, same_names, seed)
-    for _ in range(count):
+    # Workers that have ended before this process had time to kill them were not in the middle of anything.
+    while life.lives < count or (life.kills <= count // 2 and life.lives < 10 * count):
         life.more()
         life.run(life.dice.uniform(0.0, 0.12))
     life.finish()

@@ -21,7 +21,7 @@ from tests.store.queue.interrupts import QueueTrap
 import tidelog
 from tidelog import testing
 
-LONG = 30  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 LIVES = 3  # as many as the deliveries that a job has
 WORKERS = 5
 
