@@ -21,7 +21,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SPARE = segment.SPARE
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,7 @@ from tests.until import until
 from tidelog.aof.commit import EverySecond, GroupCommit, _Waiter
 from tidelog.aof.errors import LogPoisoned
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Device:
@@ -178,12 +179,18 @@ def test_a_failed_sync_tells_everyone_and_is_never_forgotten() -> None:
     commit.stop()
 
 
-def interrupted(commit: GroupCommit, lsn: int, when: Callable[[], object]) -> None:
-    """The main thread waits, and SIGINT comes once `when` returned."""
+def interrupted(
+    commit: GroupCommit,
+    lsn: int,
+    when: Callable[[], object],
+    then: Callable[[], object] = lambda: None,
+) -> None:
+    """The main thread waits, and SIGINT comes once `when` returned; `then` is called behind it."""
 
     def interrupt() -> None:
         when()
         os.kill(os.getpid(), signal.SIGINT)
+        then()
 
     threads = started(interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -215,24 +222,25 @@ def test_an_interrupted_waiter_passes_the_chain_on() -> None:
     commit = GroupCommit(device.sync, 0)
     commit._leading = True  # nobody else does: this test builds the chain
     threads: list[threading.Thread] = []
+    chain: list[_Waiter] = []
 
     def build() -> None:
         until(lambda: queued(commit) == 1)
         threads.extend(started(*[lambda: commit.wait(2)] * 3))
         until(lambda: queued(commit) == 4)
         with commit._gate:
-            chain, commit._waiters = commit._waiters, []
+            chain.extend(commit._waiters)
+            commit._waiters = []
             for waiter, behind in zip(chain, chain[1:]):
                 waiter.next = behind
             commit.synced = 2
 
-        def go() -> None:
-            chain[0].go = True
-            chain[0].lock.release()
+    def go() -> None:
+        time.sleep(0.1)  # so that the interrupt usually strikes before it; then it waits for this
+        chain[0].go = True
+        chain[0].lock.release()
 
-        threading.Timer(0.1, go).start()  # after the interrupt
-
-    interrupted(commit, 1, build)
+    interrupted(commit, 1, build, go)
     joined(threads)
     commit.stop()
 
@@ -249,9 +257,7 @@ def test_an_interrupted_leader_hands_over() -> None:
 
     threads: list[threading.Thread] = []
     lsn = device.write()
-    release = threading.Timer(0.2, lambda: device.gate.release(1 << 20))
-    release.start()
-    interrupted(commit, lsn, when)
+    interrupted(commit, lsn, when, lambda: device.gate.release(1 << 20))
     joined(threads)
     assert commit.failure is None
     commit.stop()

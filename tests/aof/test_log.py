@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def test_a_life_that_writes_nothing_leaves_no_segment(root: Path) -> None:

@@ -16,7 +16,7 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.disk.simulated import SimulatedDisk
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 LINES_MAX = 60
 
 

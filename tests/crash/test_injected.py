@@ -135,7 +135,7 @@ def test_an_error_that_is_not_tidelogs_is_found(
 
 
 def test_a_call_that_hangs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(injected, "HUNG_S", 0.5)
+    monkeypatch.setattr(injected, "HUNG_S", 3.0)
     real = SimulatedFile.fdatasync
 
     def hang(self: SimulatedFile) -> None:

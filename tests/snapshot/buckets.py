@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(part if fault is None else part[: len(part) // 2])
         if fault == "stall":
             self.wfile.flush()
-            self.server.go_on.wait(30)
+            self.server.go_on.wait(60)
         self.close_connection = fault is not None
 
     def do_PUT(self) -> None:

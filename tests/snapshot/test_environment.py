@@ -336,7 +336,7 @@ def test_a_forked_child_does_its_parent_no_harm(tmp_path: Path) -> None:
         [sys.executable, "-c", IN_CHILD, str(tmp_path / "c")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.stdout == "parent is well\n", done.stderr
 

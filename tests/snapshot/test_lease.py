@@ -168,7 +168,7 @@ def test_readers_and_prunes_at_the_same_time(tmp_path: Path) -> None:
         thread.start()
     deleted = 0
     try:
-        while deleted < 6 and not wrong:
+        while (deleted < 6 or not read) and not wrong:
             if not path.exists():
                 shutil.copytree(spare, tmp_path / "new")
                 (tmp_path / "new").rename(path)

@@ -167,7 +167,7 @@ def test_who_waits_is_told(tmp_path: Path) -> None:
 
         def wait() -> None:
             try:
-                told.append(db.xreadgroup("lost", "anna", {"s": ">"}, block=20_000))
+                told.append(db.xreadgroup("lost", "anna", {"s": ">"}, block=60_000))
             except tidelog.TidelogError as error:
                 told.append(error)
 
@@ -179,7 +179,7 @@ def test_who_waits_is_told(tmp_path: Path) -> None:
         damage_in_place(root, tmp_path / "copy")
         Residence(1).relieve(inside.core(db))
         id = db.xadd("s", {"n": 1})
-        thread.join(10)
+        thread.join(60)
         assert isinstance(told[0], tidelog.StoreDamaged), told
         assert [each for each, _ in db.xrange("s")] == [id]
         assert not inside.reloads(db)

@@ -119,7 +119,7 @@ def test_closing_does_not_wait_for_the_check(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(time, "sleep", sleep)
     env = module.open_environment(DISK, folder)
     rows = module.ColdRows(env)
-    assert reached.wait(20)
+    assert reached.wait(60)
     rows.close()
     env.close()
     assert env.sound == 0 and env.damage is None
@@ -271,5 +271,5 @@ print("well")
 
 def test_a_fork_in_the_middle_of_a_check(folder: Path) -> None:
     argv = [sys.executable, "-c", FORKED, str(folder)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.stdout == "well\n", done.stderr

@@ -120,7 +120,7 @@ def test_a_child_that_dies_or_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("print('nonsense')", "invalid result"),
         ("raise SystemExit('why')", "why"),
     ):
-        monkeypatch.setattr(module, "SILENT_S", 1.0)
+        monkeypatch.setattr(module, "SILENT_S", 1.0 if reason == "hung" else 120.0)
         monkeypatch.setattr(module, "COMMAND", ("-c", code))
         assert reason in findings(tmp_path)[0].text
 

@@ -166,7 +166,7 @@ def test_many_threads_may_move_it() -> None:
     kept: list[Listener] = []
 
     def move() -> None:
-        start.wait(30)
+        start.wait(120)
         for _ in range(200):
             kept.append(Listener(clock, []))
             clock.advance(0.001)

@@ -18,7 +18,7 @@ import tidelog
 from tidelog import testing
 
 START = 1_767_225_600_000  # unix ms at which a clock starts that is told nothing
-LONG = 30  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 
 
 @pytest.fixture

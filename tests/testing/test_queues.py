@@ -19,7 +19,7 @@ from tests import inside
 import tidelog
 from tidelog import testing
 
-LONG = 30  # seconds of real time after which a test gives up
+LONG = 60  # seconds of real time after which a test gives up
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def on_a_terminal(*args: object, width: int = 200) -> tuple[str, str]:
         stderr=ends[1][1],
         env={**os.environ, "TERM": "xterm", "COLUMNS": str(width)},
     )
-    assert child.wait(60) == 0
+    assert child.wait(120) == 0
     for master, slave in ends:
         os.close(slave)
         parts = []

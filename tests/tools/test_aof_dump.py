@@ -160,7 +160,7 @@ def test_follow_beside_a_running_writer(tmp_path: Path) -> None:
         for n in range(total // 2, total):
             db.xadd("s", {"n": n})
         lines += map(json.loads, follower.stdout)
-    assert follower.wait(60) == 0
+    assert follower.wait(120) == 0
     follower.stdout.close()
     assert [int(line["commands"][0][4]) for line in lines] == list(range(total))
     assert len({line["segment"] for line in lines}) == 2

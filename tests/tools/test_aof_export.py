@@ -232,7 +232,7 @@ def pipe(run: Run, root: Path, server: RedisServer, *flags: str) -> str:
         [tool("redis-cli", "redis-tools"), "-s", str(server.socket), "--pipe"],
         input=exported.read_bytes(),
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     assert b"errors: 0," in done.stdout, done.stdout + done.stderr
     return written.err
@@ -363,7 +363,7 @@ def test_what_dump_prints_can_be_typed_into_redis_cli(
         [tool("redis-cli", "redis-tools"), "-s", str(server.socket)],
         input=typed.encode(),
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     assert b"ERR" not in done.stdout and b"Invalid argument" not in done.stdout, done.stdout
     with tidelog.open(made.root, read_only=True) as db:

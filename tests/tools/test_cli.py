@@ -49,7 +49,7 @@ def test_python_m() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import sys; sys.argv[1:] = ['--version']; import runpy\n"
          f"sys.path[:0] = {sys.path!r}; runpy.run_module('tidelog', run_name='__main__')"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, f"tidelog {tidelog.__version__}\n"), done.stderr
 
@@ -61,7 +61,7 @@ def test_help_loads_no_tables() -> None:
         "from tidelog.tools import cli; cli.run(['--help']); print('rich' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.endswith("False\n"), done.stderr
 
@@ -147,7 +147,7 @@ def test_a_reader_who_has_seen_enough(made: Made) -> None:
     child.stdout.close()
     assert child.stderr.read() == b""
     child.stderr.close()
-    assert child.wait(60) == 0
+    assert child.wait(120) == 0
 
 
 @pytest.mark.parametrize(

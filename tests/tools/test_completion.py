@@ -59,7 +59,7 @@ def test_commands_import_no_module() -> None:
         "print('tidelog.tools.bench.command' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "False\n", done.stderr
 

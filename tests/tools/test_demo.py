@@ -101,7 +101,7 @@ def test_a_child_for_which_there_is_no_room(tmp_path: Path) -> None:
         running.stdin.write(task.dump())
         running.stdin.flush()  # and stays open: without a parent the child would end
         said = running.stderr.read().decode()
-        assert running.wait(60) == 1
+        assert running.wait(120) == 1
     assert "File too large" in said
     assert said.count("\n") == 1, said
 

@@ -93,7 +93,7 @@ def done_in(directory: Path, *args: str) -> list[str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout.splitlines()

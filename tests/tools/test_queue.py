@@ -125,7 +125,7 @@ def test_help_loads_neither_rich_nor_the_queue() -> None:
         "print('rich' in sys.modules, 'tidelog.store.queue' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.endswith("False False\n"), done.stderr
 
@@ -470,7 +470,7 @@ def test_a_reader_who_has_seen_enough(tmp_path: Path, as_json: tuple[str, ...]) 
     child.stdout.close()
     assert child.stderr.read() == b""
     child.stderr.close()
-    assert child.wait(60) == 0
+    assert child.wait(120) == 0
 
 
 @pytest.mark.parametrize(

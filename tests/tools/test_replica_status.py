@@ -198,5 +198,5 @@ def test_strangers(run: Run, answer: bytes, error: str) -> None:
         answering.start()
         at = f"127.0.0.1:{listening.getsockname()[1]}"
         done = run("replica", "status", f"redis://{at}")
-        answering.join(30)
+        answering.join(60)
     assert (done.out, done.err) == ("", f"tidelog: {at} {error}\n")

@@ -239,7 +239,7 @@ class Process:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.child.send_signal(number)
-        _, rest = self.child.communicate(timeout=60)
+        _, rest = self.child.communicate(timeout=120)
         self.lines += rest.splitlines(keepends=True)
         return self.child.returncode
 

@@ -45,7 +45,7 @@ def started(how: str, at: int, *args: str) -> subprocess.CompletedProcess[str]:
     start = STARTS[how].format(module=module, function=function)
     program = STRUCK.format(path=sys.path, args=list(args), at=at, start=start)
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
     )
 
 
@@ -70,7 +70,7 @@ def test_the_guarded_start_imports_next_to_nothing() -> None:
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
     ours = {name for name in done.stdout.split() if name.startswith("tidelog")}
     assert ours == {"tidelog", "tidelog.tools", "tidelog.tools.start"}

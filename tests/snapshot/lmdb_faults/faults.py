@@ -27,7 +27,7 @@ from typing import NamedTuple
 from tests.oracle.server import tool
 
 LMDB_DATA = ("data.mdb",)
-SECONDS_MAX = 60.0
+SECONDS_MAX = 120.0
 
 
 class Mode(Enum):

@@ -7,8 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests import inside
 from tests.rounds import some_and_all
 from tests.snapshot.portable.portable_store import DISK, opened, work
+from tests.until import until
 
 import tidelog
 from tidelog.aof.identity import DATA
@@ -124,7 +126,10 @@ def test_beside_a_busy_writer(tmp_path: Path, retain_bytes: int, count: int) -> 
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            made = [create_beside(DISK, root) for _ in range(count)]
+            made = []
+            for _ in range(count):
+                made.append(create_beside(DISK, root))
+                until(lambda: inside.log(db).written_lsn > made[-1].lsn, "the writer has no time")
         finally:
             stop.set()
             thread.join()

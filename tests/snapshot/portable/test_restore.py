@@ -300,11 +300,16 @@ def test_killed_while_creating(tmp_path: Path, kills: int) -> None:
         work(db, rng, 100)
         usual = killed_after(CREATE.format(root=str(root)), None)
         assert usual is not None
-        for round_number in range(kills):
+        for round_number in range(10 * kills):
+            if round_number >= kills and killed > kills // 4:
+                break
             work(db, rng, 100)
             if round_number % 3 == 1:
                 db.checkpoint()
-            killed += killed_after(CREATE.format(root=str(root)), rng.random() * usual) is None
+            if killed_after(CREATE.format(root=str(root)), rng.random() * usual) is None:
+                killed += 1
+            else:
+                usual *= 0.8  # the machine was busy with something else when that was measured
             for item in portable.snapshots(DISK, root / "snapshots"):
                 assert isinstance(item, Snapshot)
                 assert verify_snapshot(DISK, item.path) == []
@@ -330,8 +335,13 @@ def test_killed_while_restoring(tmp_path: Path, kills: int) -> None:
     assert usual is not None
     shutil.rmtree(target)
     killed = 0
-    for _ in range(kills):
-        killed += killed_after(body, rng.random() * 1.2 * usual) is None
+    for round_number in range(10 * kills):
+        if round_number >= kills and killed > kills // 4:
+            break
+        if killed_after(body, rng.random() * 1.2 * usual) is None:
+            killed += 1
+        else:
+            usual *= 0.8
         try:
             identity.read(DISK, target)
         except (NotAStore, Damage):
