@@ -20,6 +20,12 @@ from tidelog.tools.why import story
 Told = tuple[str, str, int]  # kind, a part of the text, LSN of the unit's end
 
 
+def added(db: tidelog.Store, fields: dict[str, str]) -> str:
+    entry = db.xadd("s", fields)
+    assert isinstance(entry, bytes)
+    return entry.decode()
+
+
 def test_output(run: Run, made: Made) -> None:
     expect("why.txt", run("why", made.root, "orders", f"{T0 + 1}-0").out, made.root)
     expect("why-trimmed.txt", run("why", made.root, "lines", f"{T0 + 3000}-0").out, made.root)
@@ -92,9 +98,11 @@ def test_the_retained_log_before_the_checkpoint_is_told(run: Run, tmp_path: Path
         db.xgroup_create("s", "g", id="$", mkstream=True)
         queue = db.queue("mails")
         lost = queue.put("lost")
-        queue.get("w", block=0).nack(RuntimeError("no address"), delay=0)
-        there = db.xadd("s", {"n": "there"}).decode()
-        gone = db.xadd("s", {"n": "gone"}).decode()
+        job = queue.get("w", block=0)
+        assert job is not None
+        job.nack(RuntimeError("no address"), delay=0)
+        there = added(db, {"n": "there"})
+        gone = added(db, {"n": "gone"})
         db.xreadgroup("g", "anna", {"s": ">"})
         db.xdel("s", gone)
         fill(db, 20)
@@ -112,8 +120,8 @@ def test_a_snapshot_older_than_the_log(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "db"
     options: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
     with tidelog.open(root, segment_bytes=4096, retain_bytes=0, **options) as db:
-        stays = db.xadd("s", {"n": "stays"}).decode()
-        goes = db.xadd("s", {"n": "goes"}).decode()
+        stays = added(db, {"n": "stays"})
+        goes = added(db, {"n": "goes"})
         db.xgroup_create("s", "g", id="0")
         db.xreadgroup("g", "anna", {"s": ">"}, count=1)
         made = db.snapshot()
