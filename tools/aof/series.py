@@ -30,7 +30,7 @@ GroupName = tuple[int, bytes, bytes]  # database, key, group
 
 
 class Span(NamedTuple):
-    """What was written in one span of time. `exposed`: the most records that were not yet synced at a write."""
+    """The records of one span of time. `exposed`: the most records that were not yet synced at a write."""
 
     records: int
     entries: int

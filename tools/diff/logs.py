@@ -34,7 +34,7 @@ class Side(NamedTuple):
 
 
 class Parting(NamedTuple):
-    """What two logs have in common, and where they part.
+    """The common part of two logs, and the place where they part.
 
     first, last   LSNs of the records that both files hold, and that are the same; last 0: none
     reason        why they part; None: neither log goes on, so they are equal
