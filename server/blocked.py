@@ -1,4 +1,4 @@
-"""Blocked calls: commands whose reply comes later, but not from the store's queue of waiters (WAIT, WAITAOF, WAITFOR).
+"""Blocked calls: commands whose reply comes later, but not from the store's queue of waiters (WAIT, QUEUE TAKE).
 
 A handler returns a `BlockedCall`, and its session is busy until the call has a reply. The code that ends the wait calls
 `nudge`, from any thread. At the end of that turn of the loop the session asks `look` for the reply. So all calls that
@@ -30,6 +30,10 @@ class BlockedCall:
     def nudge(self) -> None:
         """The wait may be over: look soon. From any thread, perhaps under the store's lock."""
         self._woke(get_ident())
+
+    def next_look(self) -> float | None:
+        """When to look without a nudge, on the store's monotonic clock; None = never."""
+        return self.deadline
 
     def look(self) -> Reply:
         """The reply, or NOT_YET. Raises the error to reply with."""

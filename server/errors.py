@@ -11,6 +11,7 @@ from tidelog.store.errors import (
     NotStored,
     OutcomeUnknown,
     OutOfSpace,
+    QueueFull,
     ResponseError,
     StorePoisoned,
     TidelogError,
@@ -55,6 +56,8 @@ def line(error: BaseException) -> bytes:
         code = b"ERR outcome unknown: "
     elif isinstance(error, (UnitTooLarge, NotStored)):
         code = b"ERR not stored: "
+    elif isinstance(error, QueueFull):
+        code = b"QUEUEFULL "
     elif isinstance(error, (NotReplicated, TokenLate, TokenLost)):
         code = b""  # the text begins with it
     elif isinstance(error, (CheckpointFailed, TidelogError)):

@@ -11,8 +11,10 @@ from tidelog.server.commands import (
     follow,
     info,
     introspect,
+    once,
     persistence,
     pubsub,
+    queue,
     replication,
     scripts,
     slowlog,
@@ -29,6 +31,9 @@ _OWN = "noscript loading stale"
 _SUBSCRIBER = "pubsub noscript loading stale"
 _SIGN_IN = "noscript loading stale fast no_auth allow_busy"
 _TRANSACTION = "noscript loading stale fast allow_busy"
+_PUTS = "write denyoom noscript no_multi"
+_WORKS = "write noscript no_multi"
+_LOOKS = "readonly noscript no_multi"
 
 # fmt: off
 COMMANDS: Final[Commands[Session]] = Commands((
@@ -114,6 +119,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("tidelog|digest", 4, "noscript loading stale", replication.digest, "admin dangerous"),
     Own("tidelog|verify", 2, "noscript loading stale", replication.verify, "admin dangerous"),
     Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
+    Own("tidelog|once", -5, "write denyoom noscript no_multi", once.once, "connection"),
     Own("tidelog|token", 2, "noscript loading stale fast", token.token, "connection"),
     Own("tidelog|waitfor", 4, "noscript loading stale blocking", token.waitfor, "connection"),
     Own("psync", -3, "admin noscript no_async_loading no_multi", follow.foreign),
@@ -147,6 +153,27 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("script|exists", -3, "noscript", scripts.script_exists, "scripting"),
     Own("script|kill", 2, "noscript allow_busy", scripts.script_kill, "scripting"),
     Own("script|help", 2, _ANY_TIME, scripts.script_help, "scripting"),
+
+    Own("queue|put", -4, _PUTS, queue.put, "stream", (2, 2, 1)),
+    Own("queue|putmany", -5, _PUTS, queue.putmany, "stream", (2, 2, 1)),
+    Own("queue|take", -4, "write blocking noscript no_multi", queue.take, "stream", (2, 2, 1)),
+    Own("queue|done", -6, _WORKS, queue.done, "stream", (2, 2, 1)),
+    Own("queue|doneand", -7, _PUTS, queue.doneand, "stream", (2, 2, 1)),
+    Own("queue|retry", -7, _WORKS, queue.retry, "stream", (2, 2, 1)),
+    Own("queue|fail", -7, _WORKS, queue.fail, "stream", (2, 2, 1)),
+    Own("queue|release", -6, _WORKS, queue.release, "stream", (2, 2, 1)),
+    Own("queue|extend", -7, _WORKS, queue.extend, "stream", (2, 2, 1)),
+    Own("queue|renew", -6, _WORKS, queue.renew, "stream", (2, 2, 1)),
+    Own("queue|drop", -6, _WORKS, queue.drop, "stream", (2, 2, 1)),
+    Own("queue|subscribe", -3, _WORKS, queue.subscribe, "stream", (2, 2, 1)),
+    Own("queue|len", -3, _LOOKS, queue.length, "stream", (2, 2, 1)),
+    Own("queue|stats", -3, _LOOKS, queue.stats, "stream", (2, 2, 1)),
+    Own("queue|peek", -3, _LOOKS, queue.peek, "stream", (2, 2, 1)),
+    Own("queue|failures", -3, _LOOKS, queue.failures, "stream", (2, 2, 1)),
+    Own("queue|dead", -4, _WORKS, queue.dead, "stream", (2, 2, 1)),
+    Own("queue|purge", -3, _WORKS, queue.purge, "stream", (2, 2, 1)),
+    Own("queue|list", 2, _LOOKS, queue.names, "stream"),
+    Own("queue|help", 2, _ANY_TIME, queue.help_, "stream"),
 
     Own("slowlog|get", -2, "admin loading stale", slowlog.slowlog_get),
     Own("slowlog|len", 2, "admin loading stale", slowlog.slowlog_len),

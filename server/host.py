@@ -17,6 +17,7 @@ from tidelog.replication.handshake import Follow
 from tidelog.replication.status import Kept
 from tidelog.server.acl.users import Acl
 from tidelog.server.config.config import Config
+from tidelog.server.jobs import Desk
 from tidelog.server.monitoring.stats import Stats
 from tidelog.server.pubsub import PubSub
 from tidelog.server.saving import Saving
@@ -228,6 +229,7 @@ class Host(Protocol[S]):
     stats: Stats
     acl: Acl
     pubsub: PubSub
+    desk: Desk
     saving: Saving
     limits: Limits
     sessions: dict[int, S]

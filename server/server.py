@@ -27,6 +27,7 @@ from tidelog.server.addresses import Addresses
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.handlers import COMMANDS
+from tidelog.server.jobs import Desk
 from tidelog.server.leaving import Leaving
 from tidelog.server.listeners import Listeners
 from tidelog.server.monitoring.logs import VERBOSE
@@ -85,6 +86,7 @@ class Server:
         if config["requirepass"] or self.acl.default.nopass:
             self.acl.set_default_password(config["requirepass"].encode())
         self.pubsub = PubSub(core)
+        self.desk = Desk()
         self.waiting = Leaving(self)
         self.saving = Saving(core, self.shutdown, self.waiting.followers)
         self.sessions: dict[int, Session] = {}
@@ -106,8 +108,7 @@ class Server:
         self.clock = self.loop.time()
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._look_at = 0.0
-        self._http_warning_at = 0.0  # no such warning before this time
+        self._times = _Times()
         self._leaving: asyncio.Task[None] | None = None  # keeps the task alive
         self._watch_config()
 
@@ -182,8 +183,8 @@ class Server:
     def warn_of_http(self, session: Session) -> None:
         """Log that an HTTP client is disconnected, at most once a minute so that clients cannot flood the log."""
         now = self.loop.time()
-        if now >= self._http_warning_at:
-            self._http_warning_at = now + HTTP_WARNING_S
+        if now >= self._times.http_warning_at:
+            self._times.http_warning_at = now + HTTP_WARNING_S
             _logger.warning(
                 "closing client %d (%s), which sent HTTP: a web page may be trying to send commands. Further such "
                 "clients are closed without a message for a minute",
@@ -223,8 +224,8 @@ class Server:
         self.replicating.feeding.tick()
         now = self.loop.time()
         self.stats.sample(now, core.log.parked and core.durability.relief is None)
-        if now >= self._look_at:
-            self._look_at = now + LOOK_S
+        if now >= self._times.look_at:
+            self._times.look_at = now + LOOK_S
             self._look()
             core.try_again()  # so that health checks notice when a full disk has room again
         # set it after `_look`, so that time which the loop spent elsewhere does not count as a client's idle time
@@ -490,6 +491,19 @@ class _Pause:
         self.holders: set[object] = set()
         self.timer: asyncio.TimerHandle | None = None
         self.postponed: list[tuple[Session, list[bytes]]] = []
+
+
+class _Times:
+    """When to do something next, by the loop's clock.
+
+    look_at            the next check of all sessions
+    http_warning_at    no warning about HTTP clients before
+    """
+
+    __slots__ = ("look_at", "http_warning_at")
+
+    def __init__(self) -> None:
+        self.look_at = self.http_warning_at = 0.0
 
 
 def _expire(ctx: Any) -> None:

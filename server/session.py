@@ -35,6 +35,7 @@ from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
+from tidelog.server.jobs import Held as HeldJobs
 from tidelog.server.seen import Seen
 from tidelog.server.table import Way
 from tidelog.server.wire.render import rendered
@@ -175,6 +176,7 @@ class Session:
         self.busy = self.closed = False
         self.queued_change = False  # the transaction contains a command for which `changes` is true
         self.in_exec = False  # a handler runs as part of EXEC, so it must not block
+        self.jobs: HeldJobs | None = None  # taken by QUEUE TAKE
         # a handler within EXEC ended the session, so EXEC's reply is its last one
         self.ending = False
         self.plain = False
@@ -559,6 +561,10 @@ class Session:
         else:
             self.seen.lsn = promise[1]
 
+    def rest_on(self, promise: Promise) -> None:
+        """The next reply, which a handler is about to return, has to wait for this promise."""
+        self._rest_on(promise)
+
     def _promise(self) -> Promise:
         return self.core.look(nothing)[1]
 
@@ -606,18 +612,20 @@ class Session:
         self.busy = True
         self._call = call
         self._command = command
-        if call.deadline is not None:
-            self._wake_at(call.deadline)
+        self._look_again(call)
+
+    def _look_again(self, call: BlockedCall) -> None:
+        at = call.next_look()
+        if at is not None:
+            self._wake_at(at)
 
     def _look(self, call: BlockedCall) -> None:
         """Go on with a blocked call: it may have its reply, or may be late."""
         try:
             reply = call.look()
             if reply is NOT_YET:
-                if call.deadline is None:
-                    return
-                if self.core.monotonic() < call.deadline:
-                    self._wake_at(call.deadline)
+                if call.deadline is None or self.core.monotonic() < call.deadline:
+                    self._look_again(call)
                     return
                 reply = call.late()
         except Exception as error:
@@ -836,6 +844,8 @@ class Session:
         if self._call is not None:
             self._call.forget()
             self._call = None
+        if self.jobs is not None:
+            self.jobs.abandon()
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)

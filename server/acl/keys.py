@@ -21,9 +21,11 @@ _READ_OPTIONS = {
 
 _ONLY_ASK = frozenset(
     b"exists touch type strlen xlen watch memory|usage object|encoding object|freq object|idletime "
-    b"object|refcount".split()
+    b"object|refcount queue|len".split()
 )
-_READ_AND_WRITE = frozenset(b"decr decrby getdel getex getset incr incrby move".split())
+_READ_AND_WRITE = frozenset(
+    b"decr decrby getdel getex getset incr incrby move queue|take queue|dead".split()
+)
 # First key, last key.
 _TWO_KEYS = {
     b"copy": (READ, WRITE),

@@ -65,15 +65,16 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
 # two keys in different ways.
 _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
-    "object|encoding object|freq object|idletime object|refcount",
+    "object|encoding object|freq object|idletime object|refcount queue|len",
     "RO access": "get mget ttl pttl expiretime pexpiretime xpending xrange xrevrange xread xreadgroup "
-    "xinfo|stream xinfo|groups xinfo|consumers",
-    "RW insert": "append xgroup|create xgroup|createconsumer",
+    "xinfo|stream xinfo|groups xinfo|consumers queue|stats queue|peek queue|failures",
+    "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
-    "xidmprecord xnack",
-    "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy",
-    "RW access update": "incr decr incrby decrby getset getex move",
-    "RW access delete": "getdel",
+    "xidmprecord xnack queue|renew queue|extend queue|retry queue|release queue|drop",
+    "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy "
+    "queue|done queue|doneand queue|fail queue|purge",
+    "RW access update": "incr decr incrby decrby getset getex move queue|take",
+    "RW access delete": "getdel queue|dead",
     "RW access update variable_flags": "set",
     "OW update": "setex psetex mset",
     "OW insert": "setnx msetnx",

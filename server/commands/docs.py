@@ -46,6 +46,27 @@ def _table() -> dict[bytes, tuple[bytes, bytes, bytes]]:
 
 _TEXT = """
 # stream
+queue 0.1.0 A durable queue of jobs, with leases and retries
+queue|dead 0.1.0 Show dead jobs, put them back, or delete them
+queue|done 0.1.0 Mark jobs as done
+queue|doneand 0.1.0 Mark a job as done and put others, as one unit
+queue|drop 0.1.0 Tell that a living worker dropped jobs
+queue|extend 0.1.0 Keep a job even if the connection ends
+queue|fail 0.1.0 Make a job a dead job
+queue|failures 0.1.0 Show recorded failures
+queue|help 0.1.0 Show the subcommands
+queue|len 0.1.0 Count the jobs that are not done
+queue|list 0.1.0 List the queues
+queue|peek 0.1.0 Show the next jobs without delivering them
+queue|purge 0.1.0 Delete jobs that are not in flight
+queue|put 0.1.0 Put a job
+queue|putmany 0.1.0 Put several jobs as one unit
+queue|release 0.1.0 Give a job back as if it had not been delivered
+queue|renew 0.1.0 Tell that a worker lives
+queue|retry 0.1.0 Tell that a delivery failed
+queue|stats 0.1.0 Figures about a queue
+queue|subscribe 0.1.0 Create the group of a queue
+queue|take 0.1.0 Get jobs as a worker; may block
 xack 5.0.0 Acknowledge messages of a group
 xackdel 8.2.0 Acknowledge messages of a group and delete them where nothing else refers to them
 xadd 5.0.0 Append an entry to a stream
@@ -258,6 +279,7 @@ tidelog|follow 0.1.0 Ask a leader for its log; followers send it
 tidelog|digest 0.1.0 Get the digest of the state at an LSN; followers ask for it
 tidelog|verify 0.1.0 Compare the data of this follower with its leader's
 tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
+tidelog|once 0.1.0 Run a write unless a write with this number was stored before
 tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
 tidelog|waitfor 0.1.0 Wait until this server has applied what a token names
 time 2.6.0 Tell the time

@@ -153,15 +153,19 @@ class JobBase:
         return reply is not None, promise
 
     def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
+        return self._nacked(*rows.evidence(reason), delay)
+
+    def _nacked(self, error: str, trace: str, delay: Duration | None) -> Settled:
         pause = None if delay is None else seconds("delay", delay, zero=True)
-        error, trace = rows.evidence(reason)
         chance = random()
         return self._plan(
             lambda held, ctx: settle.nack(held, ctx, error, trace, pause, chance), GIVEN
         )
 
     def _fail(self, reason: str | BaseException) -> Settled:
-        error, trace = rows.evidence(reason)
+        return self._failed(*rows.evidence(reason))
+
+    def _failed(self, error: str, trace: str) -> Settled:
         return self._plan(lambda held, ctx: settle.fail(held, ctx, error, trace), GIVEN)
 
     def _release(self) -> Settled:

@@ -168,9 +168,13 @@ def evidence(reason: str | BaseException) -> tuple[str, str]:
             said = str(reason)
         except Exception as broken:  # a foreign exception may fail even here
             said = f"(its text raised {type(broken).__name__})"
-        error = f"{name}: {said}" if said else name
-        return error[:_ERROR_CHARS], lines[-_TRACEBACK_CHARS:]
-    return str(reason)[:_ERROR_CHARS], ""
+        return evidence_of(f"{name}: {said}" if said else name, lines)
+    return evidence_of(str(reason), "")
+
+
+def evidence_of(error: str, trace: str) -> tuple[str, str]:
+    """(error, traceback) as they are recorded: the beginning of one and the end of the other."""
+    return error[:_ERROR_CHARS], trace[-_TRACEBACK_CHARS:]
 
 
 def failure_row(

@@ -223,7 +223,7 @@ def test_who_does_not_read_is_closed_at_once(start: Start, monkeypatch: pytest.M
     """Not at the next look: by then there may be gigabytes, and each message is there once for each of them."""
     monkeypatch.setattr("tidelog.server.server.LOOK_S", 1e9)
     running = start(client_output_buffer_limit="pubsub 2mb 0 0")
-    until(lambda: running.server._look_at > 1e8)  # the only one is over
+    until(lambda: running.server._times.look_at > 1e8)  # the only one is over
     stuck, watching, client = dial(running.port), dial(running.port), dial(running.port)
     calls(stuck, "SUBSCRIBE c")
     calls(watching, "MONITOR")

@@ -1,0 +1,36 @@
+"""TIDELOG ONCE: a write that a client can repeat after it lost the reply (server/once.py)."""
+
+from __future__ import annotations
+
+from tidelog.engine.api import TABLE as ENGINE
+from tidelog.engine.api import Context
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply
+from tidelog.server.once import NEW, Once
+from tidelog.server.session import Session
+
+
+def once(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG ONCE lane number command [arg ...]: run a write of the engine, unless the lane has this number already.
+
+    Replies as the command does. A command that was refused takes no number.
+    """
+    numbered, words, core = Once(args[2], args[3]), args[4:], session.core
+    command = session.server.commands.table.resolve(words)
+    known = command.name in ENGINE.commands
+    if not known or "write" not in command.flags or "blocking" in command.flags:
+        raise CommandError(b"ERR '%b' cannot be numbered: it is no plain write" % command.name)
+    refusal = session.server.acl.refusal(session.user, command, words)
+    if refusal is not None:
+        raise refusal
+
+    def work(ctx: Context) -> Reply:
+        reply = numbered.before(core, ctx)
+        if reply is NEW:
+            reply = core.decide_words(ctx, words)
+            numbered.note(core, ctx, reply)
+        return reply
+
+    reply, promise = core.run(session.db, work, None, False)
+    session.rest_on(promise)
+    return reply

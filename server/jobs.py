@@ -1,0 +1,326 @@
+"""Jobs: which connection holds which job of which queue, for the QUEUE commands.
+
+A job lives while the connection that took it lives and, if TAKE named a HEARTBEAT, while QUEUE RENEW names it in time.
+It is settled by its worker's name, its ID and its number of deliveries, over any connection. When a connection ends,
+its jobs are abandoned: they are delivered again when their lease is over, as after a crash of an embedded worker.
+
+Deliveries, leases and settling are those of the embedded queue (store/queue/work). The loop's thread uses this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from tidelog.engine import ids
+from tidelog.engine.api import Context, Stream
+from tidelog.engine.errors import INVALID_ID, CommandError
+from tidelog.engine.integers import int64
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import DataError
+from tidelog.store.faces.face import Face
+from tidelog.store.queue.base import Place, QueueBase
+from tidelog.store.queue.codecs import Codec
+from tidelog.store.queue.dead import DeadBase
+from tidelog.store.queue.job import JobBase
+from tidelog.store.queue.options import Options, make_options
+from tidelog.store.queue.streams import holds
+from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.shared import Delivery, Leftover
+from tidelog.store.queue.work.shared import Job as Entry
+
+QUEUES_MAX: Final = 1_000  # with their options, cached
+FEW: Final = (
+    64  # a connection's list of jobs is pruned when it is longer, and mostly of settled jobs
+)
+Place_ = tuple[int, bytes, bytes, int]  # database, key, group, job
+Fences = list[tuple[int, int]]  # (job, deliveries)
+
+# Options of a queue, each with its keyword argument of `make_options`. Durations are in milliseconds.
+_NUMBERS: Final = {
+    b"MAXDELIVERIES": "max_deliveries",
+    b"MAXDEPTH": "max_depth",
+    b"MAXFAILURES": "max_failures",
+    b"KEEP": "keep",
+}
+OPTIONS: Final = frozenset((*_NUMBERS, b"GROUP", b"RETRYAFTER", b"KEEPMS", b"CODEC"))
+
+
+@lru_cache(QUEUES_MAX)
+def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
+    """The options of a queue: pairs of an option's name, in upper case, and its value. Raises CommandError."""
+    given: dict[str, Any] = {}
+    codec = "bytes"
+    group = b"workers"
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option == b"GROUP":
+            group = value
+        elif option == b"CODEC":
+            codec = value.decode("utf-8", "backslashreplace")
+        elif option == b"RETRYAFTER":
+            given["retry_after"] = int64(value) / 1000
+        elif option == b"KEEPMS":
+            try:
+                given["keep"] = timedelta(milliseconds=int64(value))
+            except OverflowError:
+                raise CommandError(b"ERR KEEPMS is out of range") from None
+        else:
+            given[_NUMBERS[option]] = int64(value)
+    try:
+        return make_options(name.decode(), group.decode(), codec=_same(codec), **given)
+    except UnicodeDecodeError:
+        raise CommandError(b"ERR the names of a queue and of a group must be UTF-8") from None
+    except DataError as error:
+        raise CommandError(b"ERR " + str(error).encode()) from None
+
+
+def _same(name: str) -> Codec:
+    """Values are bytes here. The name of the client's codec is recorded in dead jobs."""
+    return Codec(name, bytes, bytes)
+
+
+class Lent:
+    """The jobs of one TAKE.
+
+    heartbeat    seconds after which they are taken back without QUEUE RENEW; None = when the connection ends
+    limit_at     monotonic seconds at which they are taken back in any case, None = never
+    """
+
+    __slots__ = ("delivery", "heartbeat", "limit_at")
+
+    def __init__(self, delivery: Delivery, heartbeat: float | None, limit: float | None) -> None:
+        self.delivery, self.heartbeat = delivery, heartbeat
+        mono = delivery.shared.monotonic()
+        self.limit_at = None if limit is None else mono + limit
+        delivery.until = None
+        self.renew(mono)
+
+    def renew(self, mono: float) -> None:
+        """The client has named the jobs."""
+        delivery = self.delivery
+        if self.heartbeat is None:
+            until = self.limit_at
+        else:
+            until = max(delivery.until or 0.0, mono + self.heartbeat)
+            if self.limit_at is not None:
+                until = min(until, self.limit_at)
+        delivery.until = until
+
+    def extend(self, mono: float, length: float) -> None:
+        """The client extended the lease of a job by `length` seconds."""
+        if self.limit_at is not None:
+            self.limit_at = max(self.limit_at, mono + length)
+
+
+class Holding(Protocol):
+    """A session, as far as it holds jobs.
+
+    jobs    None until it took some
+    """
+
+    jobs: Held | None
+
+
+class Desk:
+    """The queues of one server that clients use, and the jobs that clients hold."""
+
+    def __init__(self) -> None:
+        self._held: dict[Place_, Lent] = {}
+        self._queues: dict[tuple[int, Options], Served] = {}
+
+    def queue(self, core: Core, db: int, options: Options) -> Served:
+        """The queue with these options."""
+        found = self._queues.get((db, options))
+        if found is None:
+            if len(self._queues) >= QUEUES_MAX:
+                self._queues.clear()  # jobs in clients' hands keep what they need
+            found = self._queues[db, options] = Served(self, core, db, options)
+        return found
+
+    def face(self, core: Core, db: int) -> Face:
+        """A view on the store, for reading."""
+        return Face(core, decode=False, db=db)
+
+    def hand(self, session: Holding, queue: Served, lent: Lent) -> None:
+        """The client of this session holds these jobs now."""
+        mine = session.jobs
+        if mine is None:
+            mine = session.jobs = Held(self)
+        db, key, group = queue.place
+        for job in lent.delivery.open:
+            self._held[db, key, group, job] = mine.jobs[db, key, group, job] = lent
+        mine.prune()
+
+    def find(self, queue: Served, worker: bytes, job: int, count: int) -> Lent | None:
+        """The jobs among which a worker holds this one; None if no connection of this process holds it."""
+        lent = self._held.get((*queue.place, job))
+        if lent is None or lent.delivery.worker != worker or lent.delivery.open.get(job) != count:
+            return None
+        return lent
+
+    def settled(self, queue: Served, jobs: Iterable[int]) -> None:
+        """These jobs were settled."""
+        for job in jobs:
+            lent = self._held.pop((*queue.place, job), None)
+            if lent is not None:
+                lent.delivery.settled(job)
+
+    def forget(self, place: Place_, lent: Lent) -> None:
+        """A connection does not hold this job any more."""
+        if self._held.get(place) is lent:
+            del self._held[place]
+
+
+class Held:
+    """The jobs that one connection holds, and settled ones that were not pruned yet."""
+
+    __slots__ = ("jobs", "_desk")
+
+    def __init__(self, desk: Desk) -> None:
+        self.jobs: dict[Place_, Lent] = {}
+        self._desk = desk
+
+    def prune(self) -> None:
+        """Drop settled jobs from the list if there are many."""
+        if len(self.jobs) <= FEW:
+            return
+        gone = [p for p, lent in self.jobs.items() if p[3] not in lent.delivery.open]
+        if 2 * len(gone) >= len(self.jobs):
+            for place in gone:
+                self._desk.forget(place, self.jobs.pop(place))
+
+    def abandon(self) -> None:
+        """The connection has ended: its jobs belong to a worker that is gone. A worker of the same name may get them at
+        once, others when their lease is over.
+        """
+        for place, lent in self.jobs.items():
+            self._desk.forget(place, lent)
+            # If the job were left to `Delivery.__del__`, it would count as dropped by a living worker.
+            lent.delivery.open.pop(place[3], None)
+        self.jobs.clear()
+
+
+class Served(QueueBase):
+    """A queue with the options that a client gave."""
+
+    def __init__(self, desk: Desk, core: Core, db: int, options: Options) -> None:
+        super().__init__(Face(core, decode=False, db=db), options)
+        self.desk = desk
+        self.place = db, options.key, options.group_key
+        self.dead_jobs = DeadBase(self)
+
+    @property
+    def options(self) -> Options:
+        return self._options
+
+    def delivery(self, worker: bytes) -> Delivery:
+        """An empty delivery for a worker."""
+        return Delivery(self._shared, self._options, worker, False)
+
+    def job(self, worker: bytes, job: int, count: int) -> JobBase:
+        """A job that a worker says it holds. Settling it does nothing if the worker does not hold it."""
+        lent = self.desk.find(self, worker, job, count)
+        if lent is None:
+            delivery = self.delivery(worker)
+            delivery.open[job] = count
+        else:
+            delivery = lent.delivery
+        entry: Entry = (job, self._row_of(job), count)
+        return JobBase(Place(self, worker.decode(), False), delivery, entry, None)
+
+    def _row_of(self, job: int) -> tuple[bytes, ...]:
+        """The row of a job, as evidence if it dies; empty if it is gone."""
+
+        def at(ctx: Context) -> tuple[bytes, ...]:
+            stream = ctx.stream(self._key)
+            return () if stream is None else stream.get(job) or ()
+
+        row, _ = self._core.run(self._db, at, None, False)
+        if isinstance(row, CommandError):
+            raise row
+        found: tuple[bytes, ...] = row
+        return found
+
+    def end(self, job: JobBase) -> None:
+        """A job was settled or lost, or this process does not lend it: forget it."""
+        if job.state == "open":
+            lent = self.desk.find(self, job._delivery.worker, job._number, job.deliveries)
+            if lent is None:
+                job._delivery.open.clear()
+        else:
+            self.desk.settled(self, (job._number,))
+            job._delivery.open.pop(job._number, None)
+
+    def renew(
+        self, session: Holding, worker: bytes, fences: Fences, beat: float | None
+    ) -> list[int]:
+        """Keep the jobs of a living worker. Returns those that it still holds.
+
+        A job that this process does not lend, because an earlier server lent it, is lent to this connection.
+        """
+        core, mono = self._core, self._core.monotonic()
+        kept: list[int] = []
+        unknown: Fences = []
+        for job, count in fences:
+            lent = self.desk.find(self, worker, job, count)
+            if lent is None:
+                unknown.append((job, count))
+            else:
+                if beat is not None:
+                    lent.heartbeat = beat
+                lent.renew(mono)
+                kept.append(job)
+        if unknown:
+
+            def look(ctx: Context) -> list[tuple[int, int]]:
+                stream = ctx.stream(self._key)
+                group = None if stream is None else stream.groups.get(self._options.group_key)
+                if not isinstance(stream, Stream) or group is None:
+                    return []
+                living, lapsed = self._shared.held_jobs(mono)
+                return [
+                    (job, count)
+                    for job, count in unknown
+                    if job not in living | lapsed and holds(group, worker, job, count)
+                ]
+
+            found, _ = core.run(self._db, look, None, False)
+            if isinstance(found, CommandError):
+                raise found
+            if found:
+                delivery = self.delivery(worker)
+                delivery.open = dict(found)
+                self.desk.hand(session, self, Lent(delivery, beat, None))
+                leases_of(core).arm()
+                kept += [job for job, _ in found]
+        return kept
+
+    def drop(self, worker: bytes, fences: Fences) -> int:
+        """A living worker dropped these jobs: they wait for the end of their lease. Returns how many it held."""
+        dropped = 0
+        for job, count in fences:
+            lent = self.desk.find(self, worker, job, count)
+            if lent is not None:
+                self._shared.leftovers.append(Leftover(lent.delivery, {job: count}, [], []))
+                self.desk.settled(self, (job,))
+                dropped += 1
+        if dropped:
+            leases_of(self._core).arm()
+        return dropped
+
+
+def fences_of(words: list[bytes]) -> Fences:
+    """Pairs of a job's ID and its number of deliveries. Raises CommandError."""
+    if not words or len(words) % 2:
+        raise CommandError(b"ERR each job needs its ID and its number of deliveries")
+    return [(job_id(job), int64(count)) for job, count in zip(words[::2], words[1::2], strict=True)]
+
+
+def job_id(word: bytes) -> int:
+    """The ID of a job. Raises CommandError."""
+    found = ids.parse_or_none(word)
+    if found is None:
+        raise CommandError(INVALID_ID)
+    return found
