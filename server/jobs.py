@@ -32,9 +32,7 @@ from tidelog.store.queue.work.shared import Delivery, Leftover
 from tidelog.store.queue.work.shared import Job as Entry
 
 QUEUES_MAX: Final = 1_000  # with their options, cached
-FEW: Final = (
-    64  # a connection's list of jobs is pruned when it is longer, and mostly of settled jobs
-)
+FEW: Final = 64  # a longer list of a connection's jobs is pruned once most of them are settled
 Place_ = tuple[int, bytes, bytes, int]  # database, key, group, job
 Fences = list[tuple[int, int]]  # (job, deliveries)
 
