@@ -325,19 +325,19 @@ def test_a_store_that_needs_its_memory_rebuilt_has_it_rebuilt(watched: Watched) 
 def test_other_paths_and_methods(watched: Watched) -> None:
     assert watched.get("/")[0] == watched.get("/metrics/x")[0] == 404
     assert watched.get("/metrics?name=x")[0] == 200
-    with closing(socket.create_connection(("127.0.0.1", watched.http_port), 10)) as link:
+    with closing(socket.create_connection(("127.0.0.1", watched.http_port), 60)) as link:
         link.sendall(b"HEAD /health HTTP/1.0\r\n\r\n")
         head = _all_of(link)
     assert head.startswith(b"HTTP/1.0 200") and head.endswith(b"\r\n\r\n")
-    with closing(socket.create_connection(("127.0.0.1", watched.http_port), 10)) as link:
+    with closing(socket.create_connection(("127.0.0.1", watched.http_port), 60)) as link:
         link.sendall(b"POST /metrics HTTP/1.0\r\n\r\n")
         assert b" 501 " in _all_of(link)
 
 
 def test_garbage_and_silence_harm_nobody(watched: Watched) -> None:
-    silent = [socket.create_connection(("127.0.0.1", watched.http_port), 10) for _ in range(50)]
+    silent = [socket.create_connection(("127.0.0.1", watched.http_port), 60) for _ in range(12)]
     try:
-        with closing(socket.create_connection(("127.0.0.1", watched.http_port), 10)) as link:
+        with closing(socket.create_connection(("127.0.0.1", watched.http_port), 60)) as link:
             link.settimeout(60)
             assert _all_of(link) == b""  # turned away: there are enough
         names = [thread.name for thread in threading.enumerate()]
@@ -346,7 +346,7 @@ def test_garbage_and_silence_harm_nobody(watched: Watched) -> None:
         for each in silent:
             each.close()
     until(lambda: _status(watched) == 200)
-    with closing(socket.create_connection(("127.0.0.1", watched.http_port), 10)) as link:
+    with closing(socket.create_connection(("127.0.0.1", watched.http_port), 60)) as link:
         link.sendall(b"\0\xff\r\n" * 20)
         _all_of(link)
     until(lambda: _status(watched) == 200)
