@@ -26,6 +26,8 @@ TEST_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    # A Python process of Spark begins late where the machine has other work.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
