@@ -15,6 +15,9 @@ from tests.server.ports import free_port
 import tidelog
 from tidelog.server.server import Server
 
+# No link ends because a busy machine keeps it silent. A test of such ends gives a shorter time.
+LINK_TIMEOUT_S = 60
+
 
 class Pair:
     """A leader `db`, served on `port`, and a proxy in front of it."""
@@ -24,7 +27,7 @@ class Pair:
         self.root = root
         self._stack = stack
         self.db = self.open("leader", **options)
-        self.serving = self.serve(self.db)
+        self.serving = self.serve(self.db, repl_timeout=LINK_TIMEOUT_S)
         self.port = self.serving.port
         self.proxy = Proxy(self.port)
         stack.callback(self.proxy.close)
@@ -40,14 +43,15 @@ class Pair:
 
     def follow(self, name: str = "follower", **options: Any) -> tidelog.Store:
         """An embedded follower, through the proxy."""
-        given = {"fsync": "everysec", **options}
+        given = {"fsync": "everysec", "timeout": LINK_TIMEOUT_S, **options}
         url = f"tidelog://127.0.0.1:{self.proxy.port}"
         return self._stack.enter_context(tidelog.follow(self.root / name, url, **given))
 
     def follower(self, name: str = "follower", **options: Any) -> tuple[tidelog.Store, int]:
         """A follower that is a server: its store and port. It follows through the proxy."""
         db = self.open(name)
-        serving = self.serve(db, replicaof=f"127.0.0.1 {self.proxy.port}", **options)
+        given = {"repl_timeout": LINK_TIMEOUT_S, **options}
+        serving = self.serve(db, replicaof=f"127.0.0.1 {self.proxy.port}", **given)
         return db, serving.port
 
     @property
