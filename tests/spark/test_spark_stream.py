@@ -33,7 +33,7 @@ def run(spark: SparkSession, store: Path, checkpoint: Path, **options: str) -> l
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination(240)
     assert query.exception() is None
     return batches
 
@@ -103,10 +103,10 @@ def test_a_first_batch_that_fails_is_read_again_from_the_same_snapshot(
         db.snapshot()
         broken: list[str] = []
         with pytest.raises(Exception, match="the query ends within its batch") as told:
-            start().awaitTermination(60)
+            start().awaitTermination(240)
         broken.append(str(told.value))
         add(db, range(5, 8))
         db.snapshot()
         add(db, range(8, 10))
-    start().awaitTermination(60)
+    start().awaitTermination(240)
     assert numbers(list(kept.values())) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]

@@ -576,7 +576,7 @@ def test_half_of_a_pipeline_after_quit_is_not_run(server: Running, dial: Dial) -
 
 
 def test_reset_ends_everything(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), 10) as link:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as link:
         link.sendall(
             b"HELLO 3 SETNAME ann\r\nSELECT 3\r\nWATCH k\r\nSUBSCRIBE c\r\nCLIENT REPLY OFF\r\nRESET\r\n"
         )

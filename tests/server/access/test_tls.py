@@ -273,7 +273,7 @@ def free_port() -> int:
 
 def ask(trusted: Files, port: int) -> bytes:
     """The reply to a client that connects and sends PING."""
-    with socket.create_connection(("127.0.0.1", port), 10) as link:
+    with socket.create_connection(("127.0.0.1", port), 60) as link:
         with client(trusted).wrap_socket(link, server_hostname="localhost") as secure:
             secure.sendall(b"PING\r\n")
             return secure.recv(100)
@@ -283,18 +283,23 @@ def test_who_stalls_in_the_handshake_takes_no_more_than_clients_may(
     start: Start, ours: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else the log could not open its next file, by the doing of one who has not even said a word."""
-    monkeypatch.setattr(listeners, "HANDSHAKE_S", 1.0)
+    monkeypatch.setattr(listeners, "HANDSHAKE_S", 60.0)
     port = free_port()
     running = start(tls_port=port, tls_auth_clients="no", maxclients=3, **files(ours))
     handshakes, stats = running.server.listeners.handshakes, running.server.stats
     with caplog.at_level(VERBOSE, "tidelog.server"):
-        for _ in range(20):
-            dial(port)
+        silent = [dial(port) for _ in range(20)]
         until(lambda: stats.connections_received == 20 - 3 - listeners.HANDSHAKES_SPARE)
         assert len(handshakes) == 3 + listeners.HANDSHAKES_SPARE
         assert stats.rejected_connections == stats.connections_received
         assert dial(running.port).rest() == b"-ERR max number of clients reached\r\n"
+        for client in silent:
+            client.close()
         until(lambda: not len(handshakes))
+        monkeypatch.setattr(listeners, "HANDSHAKE_S", 0.2)
+        dial(port)
+        until(lambda: "taking longer than 0.2 seconds" in caplog.text)
+        monkeypatch.setattr(listeners, "HANDSHAKE_S", 60.0)
         assert ask(ours, port) == b"+PONG\r\n"
         plain = dial(port)
         plain.raw(b"*1\r\n$4\r\nPING\r\n")

@@ -120,8 +120,8 @@ def test_a_query_from_a_log_whose_workers_are_killed(
     served.proxy.on_exec = kill
     for _ in range(2):
         with pytest.raises(Exception, match="Writing job failed|Python worker exited"):
-            start().awaitTermination(60)
-    start().awaitTermination(60)
+            start().awaitTermination(240)
+    start().awaitTermination(240)
     assert not kills
     assert served.numbers("copy") == [*range(2500)]
 
