@@ -127,6 +127,7 @@ class Explorer:
 
     layer      the name of the first layer in the report; that of double crashes is DOUBLE
     stopping   called between states; true ends the exploration
+    serve      opens a state and reads it: a store, or a log alone
     """
 
     def __init__(
@@ -136,9 +137,11 @@ class Explorer:
         effort: Effort,
         layer: str = STORE,
         stopping: Callable[[], bool] = lambda: False,
+        serve: Callable[[Stage, Tree], Served] = serve,
     ) -> None:
         self.report = Report()
         self._stage = stage
+        self._serve = serve
         self._rng = rng
         self._effort = effort
         self._layer = layer
@@ -168,7 +171,7 @@ class Explorer:
                 power = state != cut.whole
                 served = outcomes.get(name)
                 if served is None:
-                    served = outcomes[name] = serve(self._stage, image)
+                    served = outcomes[name] = self._serve(self._stage, image)
                     counts.distinct += 1
                     share = self._effort.double if power else self._effort.killed
                     if layer != DOUBLE and self._rng.random() < share:
@@ -185,7 +188,7 @@ class Explorer:
         state = self._rng.choice([*cut.states(self._rng, 8, 0)])
         power = state != cut.whole
         image = cut.image(state)
-        served = serve(self._stage, image)
+        served = self._serve(self._stage, image)
         oracle = Oracle(trace.units)
         fault = oracle.judge(served, cut.promised, power=power)
         if fault is not None or served.contents is None:
@@ -262,7 +265,12 @@ def record_recovery(
     return disk.trace(about, asked), fault
 
 
-def try_again(stage: Stage, trace: Trace, finding: Finding) -> tuple[Fault | None, list[str]]:
+def try_again(
+    stage: Stage,
+    trace: Trace,
+    finding: Finding,
+    serve: Callable[[Stage, Tree], Served] = serve,
+) -> tuple[Fault | None, list[str]]:
     """The fault of one state again, and the state in words."""
     cut = cut_at(trace, finding.time)
     served = serve(stage, cut.image(finding.state))

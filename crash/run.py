@@ -15,15 +15,19 @@ from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tidelog.crash import logs, replies
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Effort, Explorer, Report
 from tidelog.crash.injected import ERRORS, Scene, inject
 from tidelog.crash.killed import KILL, kill
+from tidelog.crash.logs import LOG
+from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
-from tidelog.crash.trace import Tree, Unit
+from tidelog.crash.servers import SERVERS, kill_servers
+from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.crash.workloads import long, record, small
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
@@ -31,11 +35,13 @@ from tidelog.disk.real import RealDisk
 STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
-POWER: Final = (STORE, CHECKPOINTS, DOUBLE)  # the layers in which power is lost
-FILES: Final = (ROT, ERRORS, KILL)  # the layers that may work on the disk of the user
-LAYERS: Final = (*POWER, ROT, ERRORS, KILL)
+POWER: Final = (LOG, STORE, CHECKPOINTS, DOUBLE, REPLIES)  # the layers in which power is lost
+FILES: Final = (ROT, ERRORS, KILL, SERVERS)  # the layers that may work on the disk of the user
+LAYERS: Final = (*POWER, *FILES)
 
 LONG_STEPS: Final = 20
+LOG_STEPS: Final = 30
+LOG_DRAWN: Final = 24  # states of each moment of a log, which opens ten times as fast as a store
 INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
 LIVES_MAX: Final = 3
@@ -65,7 +71,7 @@ def tasks(layers: set[str], policies: list[str], seed: str) -> Iterator[Task]:
     for number in count():
         for policy in policies:
             for layer in first:
-                double = DOUBLE in layers and layer in POWER
+                double = DOUBLE in layers and layer in (STORE, CHECKPOINTS)
                 yield Task(layer, policy, f"{seed}/{number}", number, double)
 
 
@@ -78,6 +84,12 @@ def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) 
         return _inject(task, scratch, rng, stopping)
     if task.layer == KILL:
         return _kill(task, scratch, rng, stopping)
+    if task.layer == SERVERS:
+        return kill_servers(task.policy, task.seed, scratch, rng, stopping=stopping)
+    if task.layer == REPLIES:
+        return _replies(task, rng, stopping)
+    if task.layer == LOG:
+        return _log(task, rng, stopping)
     return _explore(task, scratch, rng, stopping)
 
 
@@ -120,29 +132,66 @@ def scene_of(policy: str, seed: str, rng: random.Random) -> Scene:
     return Scene(policy, (steps[:first], steps[first:]), seed)
 
 
+def _replies(task: Task, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Record a server and explore it, in memory."""
+    stage = Memory()
+    explorer = Explorer(stage, rng, Effort(double=0, killed=0), REPLIES, stopping)
+    explorer.explore(replies.record(stage, task.policy, task.seed, rng))
+    return explorer.report
+
+
+def _log(task: Task, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Explore lives of a log alone, in memory."""
+    effort = Effort(drawn=LOG_DRAWN, double=0, killed=0)
+    stage = Memory()
+    explorer = Explorer(stage, rng, effort, LOG, stopping, logs.serve)
+
+    def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
+        return logs.record(stage, task.policy, logs.long(rng, LOG_STEPS), about, base, before)
+
+    return _lives(explorer, record_life, task.seed, rng.randint(1, LIVES_MAX), stopping)
+
+
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     checkpoints = task.layer == CHECKPOINTS
     stage: Stage = Files(scratch) if checkpoints else Memory()
     effort = Effort() if task.double else Effort(double=0, killed=0)
     explorer = Explorer(stage, rng, effort, task.layer, stopping)
-    base: Tree | None = None
-    before: list[Unit] = []
-    for life in range(rng.randint(1, LIVES_MAX) if task.number % 2 == 0 else 1):
-        if task.number % 2 == 0:
+    whole = task.number % 2 == 0
+
+    def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
+        if whole:
             steps = long(rng, LONG_STEPS, checkpoints=checkpoints)
         else:
             steps = next(small(rng, checkpoints=checkpoints))
-        about = {"seed": task.seed, "life": life + 1}
-        trace = record(stage, task.policy, steps, about, base, before)
+        return record(stage, task.policy, steps, about, base, before)
+
+    lives = rng.randint(1, LIVES_MAX) if whole else 1
+    try:
+        return _lives(explorer, record_life, task.seed, lives, stopping)
+    finally:
+        stage.clear()
+
+
+def _lives(
+    explorer: Explorer,
+    record_life: Callable[[dict[str, Any], Tree | None, list[Unit]], Trace],
+    seed: str,
+    lives: int,
+    stopping: Callable[[], bool],
+) -> Report:
+    """Record and explore lives, each of which begins with what a crash left of the one before."""
+    base: Tree | None = None
+    before: list[Unit] = []
+    for life in range(1, lives + 1):
+        trace = record_life({"seed": seed, "life": life}, base, before)
         explorer.explore(trace)
         if explorer.report.findings or stopping():
             break
-        # The next life begins with what a crash left of this one.
         left = explorer.next_base(trace)
         if left is None:
             break
         base, before = left[0], trace.units[: left[1]]
-    stage.clear()
     return explorer.report
 
 

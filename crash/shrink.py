@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
-from tidelog.crash import injected, killed, rot
+from tidelog.crash import injected, killed, logs, rot, served, servers, workloads
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
 from tidelog.crash.injector import KILLS
-from tidelog.crash.oracle import Fault
+from tidelog.crash.oracle import Fault, Served
 from tidelog.crash.served import STORE, Files, Memory, Stage
 from tidelog.crash.states import cut_at
-from tidelog.crash.trace import Mkdir, Promised, Trace, unpack
-from tidelog.crash.workloads import record
+from tidelog.crash.trace import Mkdir, Promised, Trace, Tree, unpack
 
 # Several findings, because the first one may be of another kind.
 EFFORT: Final = Effort(drawn=12, exhaustive=64, double=0, killed=0, findings=20)
@@ -36,17 +35,24 @@ def stage_for(trace: Trace, scratch: Path) -> Stage:
     return Files(scratch) if made or checkpoint in trace.base else Memory()
 
 
+def serve_for(finding: Finding) -> Callable[[Stage, Tree], Served]:
+    """The function that opens a state of a finding and reads it."""
+    return logs.serve if finding.layer == logs.LOG else served.serve
+
+
 def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
     """The fault of a finding, tried again. `scratch` is an existing empty directory."""
     if finding.damage is not None:
         return rot.try_again(scratch, trace, finding)
+    if finding.layer == servers.SERVERS:
+        return servers.try_again(scratch, trace, finding)
     if finding.trouble is not None:
         if finding.trouble.how in KILLS:
             return killed.try_again(scratch, trace, finding)
         return injected.try_again(scratch, trace, finding)
     stage = stage_for(trace, scratch)
     try:
-        return try_again(stage, trace, finding)[0]
+        return try_again(stage, trace, finding, serve_for(finding))[0]
     finally:
         stage.clear()
 
@@ -80,6 +86,7 @@ def _fewer_steps(
 
     def fails(steps: list[object]) -> bool:
         nonlocal found
+        record = logs.record if finding.layer == logs.LOG else workloads.record
         try:
             smaller = record(
                 stage,
@@ -91,7 +98,9 @@ def _fewer_steps(
             )
         except CrashError:
             return False  # another fault, which needs no crash
-        explorer = Explorer(stage, random.Random(1), EFFORT, finding.layer, stopping)
+        explorer = Explorer(
+            stage, random.Random(1), EFFORT, finding.layer, stopping, serve_for(finding)
+        )
         explorer.explore(smaller)
         for each in explorer.report.findings:
             if each.kind == finding.kind:
@@ -114,11 +123,11 @@ def _fewer_losses(finding: Finding, stage: Stage, stopping: Callable[[], bool]) 
         return finding._replace(state=state)
 
     def fails(places: list[int]) -> bool:
-        fault, _ = try_again(stage, trace, with_lost(places))
+        fault, _ = try_again(stage, trace, with_lost(places), serve_for(finding))
         return fault is not None and fault.kind.value == finding.kind
 
     smaller = with_lost(minimise(lost, fails, stopping))
-    fault, _ = try_again(stage, trace, smaller)
+    fault, _ = try_again(stage, trace, smaller, serve_for(finding))
     return finding if fault is None else smaller._replace(words=fault.words)
 
 

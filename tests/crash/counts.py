@@ -16,8 +16,11 @@ from typing import Final
 from tidelog.crash.explore import Report
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
+from tidelog.crash.logs import LOG
+from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task
+from tidelog.crash.servers import SERVERS
 from tidelog.tools.crash.shutdowns import MACHINE
 
 FILE: Final = Path(__file__).with_name("counts.json")
@@ -30,7 +33,16 @@ COUNTED: Final = ("tried", "distinct", "told")
 
 # For each layer, how many workloads a share has under each policy, the long ones first.
 # Those of DOUBLE come from STORE and CHECKPOINTS.
-PLAN: Final = {CHECKPOINTS: 2, KILL: 2, ROT: 2, STORE: 8, ERRORS: 10}
+PLAN: Final = {
+    CHECKPOINTS: 2,
+    KILL: 2,
+    ROT: 2,
+    LOG: 2,
+    SERVERS: 1,
+    STORE: 8,
+    REPLIES: 1,
+    ERRORS: 10,
+}
 assert {*PLAN, DOUBLE} == set(LAYERS)
 
 Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number

@@ -12,8 +12,11 @@ from tests.crash.counts import SHARES, Counts
 
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
+from tidelog.crash.logs import LOG
+from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, STORE
+from tidelog.crash.servers import SERVERS
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools.crash.shutdowns import MACHINE
 
@@ -40,11 +43,14 @@ TOLD: Final = "every call is right or raises; everything acknowledged at its lev
 RIGHT: Final = "every answer is right or an error, and nothing else is deleted"
 
 PROMISES: Final = (
+    Promise("power cut of the log alone", LOG, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, all data in the log", STORE, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, with checkpoints", CHECKPOINTS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut during the recovery, and after it", DOUBLE, SERVED, SERVED, SERVED),
     Promise("power cut of a real file system, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of a server: what clients had read", REPLIES, ALWAYS, SYNCED, SYNCED),
     Promise("`kill -9`", KILL, KILLED, KILLED, KILLED),
+    Promise("`kill -9` of a server under load", SERVERS, KILLED, KILLED, KILLED),
     Promise("an operation of the disk fails", ERRORS, TOLD, TOLD, TOLD),
     Promise("one damage to a file", ROT, RIGHT, RIGHT, RIGHT),
 )  # fmt: skip

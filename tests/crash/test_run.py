@@ -12,17 +12,19 @@ from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Report
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
+from tidelog.crash.logs import LOG
+from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task, do, run, tasks
+from tidelog.crash.servers import SERVERS
 from tidelog.crash.workloads import OPERATIONS, POLICIES, SMALL_MAX, small
 
 
 def test_tasks_come_by_turns_of_policy_and_layer() -> None:
-    found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 15))
+    order = (LOG, STORE, CHECKPOINTS, REPLIES, ROT, ERRORS, KILL, SERVERS)
+    found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 3 * len(order)))
     assert [(task.policy, task.layer, task.double) for task in found] == [
-        (policy, layer, layer in (STORE, CHECKPOINTS))
-        for policy in POLICIES
-        for layer in (STORE, CHECKPOINTS, ROT, ERRORS, KILL)
+        (policy, layer, layer in (STORE, CHECKPOINTS)) for policy in POLICIES for layer in order
     ]
     (only,) = islice(tasks({DOUBLE}, ["no"], "7"), 1)
     assert only == Task(STORE, "no", "7/0", 0, True)

@@ -90,7 +90,7 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
     [
         (
             ("--layers", "L7"),
-            "'L7' is not one of L0, all, store, checkpoints, double, rot, errors, kill",
+            "'L7' is not one of L0, all, log, store, checkpoints, double, replies, rot, errors, kill",
         ),
         (("--policy", "never"), "'never' is not one of"),
         (("--minutes", "-1"), "-1"),

@@ -65,7 +65,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     default="all",
     show_default=True,
     callback=layers_of,
-    help=f"Layers to try, separated by commas: {', '.join(LAYERS)}; L0 is the first three, all is all of them.",
+    help=f"Layers to try, separated by commas: {', '.join(LAYERS)}; L0 is the first five, all is all of them.",
 )
 @click.option(
     "--policy",
@@ -86,7 +86,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     "--dir",
     "directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
-    help="Run rot, errors and kill in this directory, on the disk that you want to try. Nothing is left in it.",
+    help="Run rot, errors, kill and servers in this directory, on the disk to be tried. Nothing is left in it.",
 )
 @json_option
 @click.pass_context
