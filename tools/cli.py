@@ -44,6 +44,8 @@ TOP = {
     "state":    ("tidelog.tools.state", "Show streams, groups, pending entries and queues as of any moment."),
     "why":      ("tidelog.tools.why",
                  "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
+    "top":      ("tidelog.tools.top.command",
+                 "Show streams, groups and queues as they change, of a store or a server."),
     "diff":     ("tidelog.tools.diff.command",
                  "Compare two logs, or two states: what is common, and where they differ."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),

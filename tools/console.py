@@ -53,11 +53,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -
 
 
 @contextmanager
-def progress(label: str, total: int, *, size: bool = False) -> Iterator[Advance]:
+def progress(
+    label: str, total: int, *, size: bool = False, quiet: bool = False
+) -> Iterator[Advance]:
     """A progress bar over `total` steps (bytes, with `size`). The block gets a function and calls it with each
-    advance.
+    advance. `quiet`: nothing is shown.
     """
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console

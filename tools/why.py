@@ -111,8 +111,11 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
                 shown = unit
 
 
-def story(files: LogFiles, key: bytes, wanted: int) -> Found:
-    """Replay the log and watch the entry. Raises Unknown without a base; Damage, CorruptBlock, OSError."""
+def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> Found:
+    """Replay the log and watch the entry, with a progress bar unless `quiet`.
+
+    Raises Unknown without a base; Damage, CorruptBlock, OSError.
+    """
     first = first_lsn(files)
     found = bases(files)
     usable = [base for base in found if base.start.lsn + 1 >= first]
@@ -132,7 +135,7 @@ def story(files: LogFiles, key: bytes, wanted: int) -> Found:
                 notes.append(Event("gone", gone, start.lsn, start.now))
         if files.snapshot is None:
             replayed = _Replayed(watch, units)
-            with console.progress("replaying", files.size(), size=True) as advance:
+            with console.progress("replaying", files.size(), size=True, quiet=quiet) as advance:
                 for scan, at in _scans(files, start):
                     replayed.run(scan)
                     advance(scan.size - at)

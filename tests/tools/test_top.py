@@ -1,0 +1,393 @@
+"""tidelog top: one look as tables and JSON, the screens by a headless pilot, a store beside its writer, a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import T0, Made
+from tests.tools.queue_made import mails
+from tests.until import PATIENCE_S
+from textual.pilot import Pilot
+from textual.widgets import Input, Static
+
+import tidelog
+from tidelog.testing import Clock
+from tidelog.tools import exits, installed
+from tidelog.tools.top.app import Table, Top
+from tidelog.tools.top.command import source_of
+from tidelog.tools.top.look import Look, Place, Rates, StreamRow, ranked
+from tidelog.tools.top.server import STREAMS_ASKED
+from tidelog.tools.top.words import span
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with mails(tmp_path / "orders-data", Clock()):
+        pass
+    return tmp_path / "orders-data"
+
+
+def without_ages(text: str) -> str:
+    """Ages are counted from now."""
+    return re.sub(r" +\d+d\d\dh", "  AGE", text)
+
+
+# --- one look
+
+
+def test_output(run: Run, store: Path) -> None:
+    done = run("top", store, "--once")
+    assert (done.code, done.err) == (0, "")
+    expect("top.txt", without_ages(done.out), store)
+
+
+def test_json(run: Run, store: Path) -> None:
+    told = json.loads(run("top", store, "--json", "--filter", "mails", "--sort", "key").out)
+    assert [row["key"] for row in told["streams"]] == [
+        *("mails", "mails:dead", "mails:failures", "mails:holds"),
+    ]
+    row = told["streams"][0]
+    assert (row["length"], row["added"], row["lag"], row["pending"]) == (5, 8, 3, 2)
+    (group,) = row["groups"]
+    assert (group["name"], group["read"], group["lag"], group["pending"]) == ("workers", 5, 3, 2)
+    assert [one["name"] for one in group["consumers"]] == ["worker-1", "worker-2", "worker-3"]
+    assert {row["key"] for row in told["queues"]} == {"mails", "orders"}
+    assert told["facts"]["last_lsn"] == 35
+    assert told["facts"]["exposed_bytes"] is None  # only the writer knows
+
+
+def test_count_and_sort(run: Run, store: Path) -> None:
+    done = run("top", store, "--once", "--count", 1, "--sort", "length")
+    assert "mails " in done.out and "and 4 streams more" in done.out
+
+
+def test_rates_need_two_looks(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.tools.top.command.RATE_SECONDS", 0.01)
+    told = json.loads(run("top", store, "--json", "--rates").out)
+    assert {row["added_per_s"] for row in told["streams"]} == {0.0}
+    told = json.loads(run("top", store, "--json").out)
+    assert {row["added_per_s"] for row in told["streams"]} == {None}
+
+
+def test_a_snapshot(run: Run, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "db") as db:
+        db.xadd("s", {"n": 1})
+        made = db.snapshot()
+    told = json.loads(run("top", made.path, "--json").out)
+    assert [row["key"] for row in told["streams"]] == ["s"]
+    assert told["facts"]["durable_lsn"] is None
+
+
+def test_cold_streams_keep_their_figures(tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    with tidelog.open(root, fsync="no") as db:
+        for n in range(20):
+            db.xadd(f"s{n}", {"n": n})
+        db.checkpoint()
+        db.xadd("s3", {"n": 4})
+        source = source_of(str(root))
+        try:
+            first = {row.key: row for row in source.look(()).streams}
+            db.xadd("s5", {"n": 6})
+            db.delete("s7")
+            second = {row.key: row for row in source.look(()).streams}
+            db.xadd("s5", {"n": 7})
+            db.checkpoint()  # what was read so far is read anew
+            db.xadd("s9", {"n": 9})
+            third = {row.key: row for row in source.look(()).streams}
+        finally:
+            source.close()
+    assert len(first) == 20 and (first[b"s3"].length, first[b"s5"].length) == (2, 1)
+    assert set(first) - set(second) == {b"s7"}
+    assert (second[b"s5"].length, second[b"s4"]) == (2, first[b"s4"]._replace(added_per_s=0.0))
+    assert (third[b"s5"].length, third[b"s9"].length, third[b"s3"].length) == (3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (["none"], exits.NOT_A_STORE, "none is not a tidelog store"),
+        (["redis://127.0.0.1:1"], exits.SYSTEM, "127.0.0.1:1"),
+        (["ftp://x"], exits.USAGE, "a server is given as"),
+    ],
+)
+def test_errors(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], code: int, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("top", *args, "--once")
+    assert (done.code, done.out) == (code, "") and text in done.err
+
+
+def test_without_textual(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
+    done = run("top", store)
+    assert (done.code, done.err) == (
+        exits.REFUSED,
+        "tidelog: tidelog top needs textual; install with: pip install 'tidelog[top]'\n",
+    )
+    assert run("top", store, "--once").code == 0
+    assert run("top", store, "--rates").code == exits.USAGE
+
+
+# --- order and rates
+
+
+def row(key: str, lag: int | None, pending: int, oldest: int | None = None) -> StreamRow:
+    return StreamRow(0, key.encode(), pending, 0, None, 1, lag, pending, oldest)
+
+
+def test_the_most_urgent_comes_first() -> None:
+    rows = [row("a", 1, 7, 50), row("b", None, 9, 20), row("c", 5, 7), row("ab", 0, 0)]
+
+    def keys(sort: str, *, reverse: bool = False, wanted: str = "") -> str:
+        found = ranked(rows, sort, reverse=reverse, wanted=wanted)
+        return " ".join(each.key.decode() for each in found)
+
+    assert keys("lag") == "c a ab b"
+    assert keys("pending") == "b a c ab"
+    assert keys("oldest") == "b a ab c"
+    assert keys("key") == "a ab b c"
+    assert keys("key", reverse=True) == "c b ab a"
+    assert keys("lag", wanted="b") == "ab b"
+
+
+def test_rates() -> None:
+    rates = Rates()
+    assert rates.of("s", 10, 1000) is None
+    assert rates.of("s", 30, 3000) == 10.0
+    assert rates.of("s", 5, 4000) is None  # it was made anew
+    assert rates.of("s", 6, 4000) is None
+    assert rates.of("t", None, 4000) is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(-5, "0s"), (59_999, "59s"), (61_000, "1m01s"), (3_660_000, "1h01m"), (90_000_000, "1d01h")],
+)
+def test_spans(ms: int, text: str) -> None:
+    assert span(ms) == text
+
+
+# --- the screens
+
+
+class Screens:
+    """A running application, and what is on its screens."""
+
+    def __init__(self, app: Top, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Until it is true; the application goes on meanwhile."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                await self.pilot.pause(0.01)
+
+    def names(self, id: str) -> list[str]:
+        """The first cells of a table, in order."""
+        found = self.app.screen.query(f"#{id}").results(Table)
+        return [str(table.get_row_at(at)[0]) for table in found for at in range(table.row_count)]
+
+    def text(self, id: str) -> str:
+        return "".join(
+            str(each.render()) for each in self.app.screen.query(f"#{id}").results(Static)
+        )
+
+
+def on_screens(place: str, test: Callable[[Screens], Awaitable[None]], every: float = 0.05) -> None:
+    """Run a test in the application."""
+
+    async def main() -> None:
+        source = source_of(place)
+        app = Top(source, every=every, sort="lag", wanted="")
+        try:
+            async with app.run_test(size=(140, 40)) as pilot:
+                screens = Screens(app, pilot)
+                await screens.until(lambda: app.look is not None and screens.names("streams"))
+                await test(screens)
+        finally:
+            await asyncio.to_thread(app.settle)
+            source.close()
+        if app.failure is not None:
+            raise app.failure
+
+    asyncio.run(main())
+
+
+def test_streams_sorted_reversed_and_filtered(store: Path) -> None:
+    async def test(screens: Screens) -> None:
+        first = screens.names("streams")
+        assert first[:2] == ["mails", "orders"] and len(first) == 5
+        await screens.pilot.press("r")
+        await screens.until(lambda: screens.names("streams") == first[::-1])
+        await screens.pilot.press("r", "s")
+        await screens.until(lambda: "by pending" in screens.text("head"))
+        await screens.pilot.press("slash", *"ord")
+        await screens.until(lambda: screens.names("streams") == ["orders"])
+        await screens.pilot.press("enter")
+        assert screens.app.focused is screens.app.main.query_one("#streams")
+        assert "1 streams with 'ord' in the key" in screens.text("head")
+        await screens.pilot.press("escape")
+        await screens.until(lambda: len(screens.names("streams")) == 5)
+        assert screens.app.main.query_one("#filter", Input).value == ""
+
+    on_screens(str(store), test)
+
+
+def test_from_a_stream_to_the_life_of_an_entry(store: Path) -> None:
+    async def test(screens: Screens) -> None:
+        await screens.pilot.press("enter")
+        await screens.until(lambda: screens.names("entries"))
+        assert screens.text("head") == "mails"
+        assert screens.names("groups") == ["workers"]
+        assert len(screens.names("consumers")) == 3
+        entries = screens.names("entries")
+        assert len(entries) == 5 and entries == sorted(entries, reverse=True)
+        await screens.pilot.press("down", "down", "down", "enter")
+        await screens.until(lambda: "delivered to worker-2" in screens.text("life"))
+        assert screens.text("head") == f"mails {entries[3]}"
+        assert "put by XADD" in screens.text("life")
+        await screens.pilot.press("escape", "escape")
+        await screens.until(lambda: screens.names("streams"))
+
+    on_screens(str(store), test)
+
+
+def test_queues(store: Path) -> None:
+    async def test(screens: Screens) -> None:
+        await screens.pilot.press("tab")
+        await screens.until(lambda: screens.names("queues") == ["mails", "orders"])
+        assert not screens.app.main.query_one("#streams").display
+        await screens.pilot.press("tab")
+        await screens.until(lambda: screens.app.main.query_one("#streams").display)
+
+    on_screens(str(store), test)
+
+
+def test_it_follows_the_writer_and_can_be_paused(tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    with tidelog.open(root) as db:
+        db.xadd("s", {"n": 1})
+
+        async def test(screens: Screens) -> None:
+            await asyncio.to_thread(db.xadd, "t", {"n": 1})
+            await screens.until(lambda: sorted(screens.names("streams")) == ["s", "t"])
+            await screens.pilot.press("space")
+            await screens.until(lambda: "paused" in screens.text("head"))
+            await asyncio.to_thread(screens.app.settle)
+            await screens.pilot.pause()
+            look = screens.app.look
+            await asyncio.to_thread(db.xadd, "u", {"n": 1})
+            assert screens.app.look is look
+            await screens.pilot.press("space")
+            await screens.until(lambda: len(screens.names("streams")) == 3)
+
+        on_screens(str(root), test)
+
+
+class Failing:
+    """A source whose second look fails."""
+
+    title = "failing"
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def look(self, shown: Sequence[Place]) -> Look:
+        self.looks += 1
+        if self.looks == 2:
+            raise tidelog.StoreDamaged("the log is damaged")
+        return Look(T0, {}, [row("s", 1, 1)])
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def test_an_error_of_the_source_ends_it() -> None:
+    async def main() -> Top:
+        app = Top(Failing(), every=0.02, sort="lag", wanted="")
+        async with app.run_test() as pilot:
+            async with asyncio.timeout(PATIENCE_S):
+                while app.failure is None:
+                    await pilot.pause(0.01)
+        return app
+
+    app = asyncio.run(main())
+    assert isinstance(app.failure, tidelog.StoreDamaged)
+    assert app.look is not None
+
+
+# --- a server
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[tidelog.Store, str]]:
+    with tidelog.open(tmp_path / "db") as db, tidelog.serve(db, port=0) as server:
+        yield db, f"redis://127.0.0.1:{server.port}"
+
+
+def test_a_server(run: Run, served: tuple[tidelog.Store, str]) -> None:
+    db, url = served
+    for n in range(4):
+        db.xadd("s", {"n": n}, id=f"{n + 1}-0")
+    db.xgroup_create("s", "g", id="0")
+    db.xreadgroup("g", "anna", {"s": ">"}, count=3)
+    told = json.loads(run("top", url, "--json").out)
+    (stream,) = told["streams"]
+    assert (stream["length"], stream["added"], stream["lag"], stream["pending"]) == (4, 4, 1, 3)
+    (group,) = stream["groups"]
+    assert (group["name"], group["last_id"], group["read"]) == ("g", "3-0", 3)
+    assert [(one["name"], one["pending"]) for one in group["consumers"]] == [("anna", 3)]
+    facts = told["facts"]
+    assert facts["version"].startswith("tidelog ") and facts["exposed_bytes"] == 0
+    assert facts["last_lsn"] == facts["durable_lsn"] == int(db.info()["next_lsn"]) - 1
+
+
+def test_the_screens_of_a_server(served: tuple[tidelog.Store, str]) -> None:
+    db, url = served
+    db.xadd("s", {"n": 1}, id="1-0")
+
+    async def test(screens: Screens) -> None:
+        await screens.pilot.press("enter")
+        await screens.until(lambda: screens.names("entries") == ["1-0"])
+        await screens.pilot.press("enter")
+        await screens.until(lambda: "tidelog why PATH s 1-0" in screens.text("life"))
+
+    on_screens(url, test)
+
+
+def test_streams_of_a_server_are_asked_in_turn(served: tuple[tidelog.Store, str]) -> None:
+    db, url = served
+    count = 2 * STREAMS_ASKED + 10
+    with db.pipeline() as unit:
+        for n in range(count):
+            unit.xadd(f"s{n:04}", {"n": n})
+        unit.execute()
+    source = source_of(url)
+    try:
+        shown = [(0, b"s0001")]
+        first = source.look(shown)
+        assert len(first.streams) == STREAMS_ASKED and shown[0][1] in {r.key for r in first.streams}
+        db.xadd("s0001", {"n": 2})
+        second = source.look(shown)
+        assert next(r for r in second.streams if r.key == b"s0001").length == 2
+        assert len(source.look(shown).streams) == count
+        db.delete("s0001")
+        assert b"s0001" not in {r.key for r in source.look(shown).streams}
+    finally:
+        source.close()
+
+
+def test_names_that_are_no_text(run: Run, made: Made) -> None:
+    with tidelog.open(made.root.parent / "odd") as db:
+        db.xadd(b"\xff[b]", {"n": 1})
+    assert '"\\xff[b]"' in run("top", made.root.parent / "odd", "--once").out

@@ -1,0 +1,371 @@
+"""The screens of `tidelog top`: streams, queues, one stream with its groups and entries, and the life of an entry.
+
+Looks are taken in a thread, one at a time, so that a slow disk or server does not hold up the keys. At most ROWS_MAX
+streams are drawn, and only cells that changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final, TypeVar
+
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Input, Static
+from textual.worker import Worker, WorkerState
+
+from tidelog.tools.text import argument
+from tidelog.tools.top.look import (
+    SORTS,
+    EntryRow,
+    GroupRow,
+    Look,
+    Place,
+    QueueRow,
+    Source,
+    StreamRow,
+    ranked,
+)
+from tidelog.tools.top.words import (
+    GROUP_HEAD,
+    QUEUE_HEAD,
+    STREAM_HEAD,
+    count,
+    fact_lines,
+    group_cells,
+    key_text,
+    queue_cells,
+    span,
+    stream_cells,
+)
+
+ROWS_MAX: Final = 200
+ENTRIES_SHOWN: Final = 100
+ENTRY_CHARS: Final = 160
+CONSUMER_HEAD: Final = ("GROUP", "CONSUMER", "PENDING", "IDLE")
+
+T = TypeVar("T")
+
+
+class Table(DataTable[str]):
+    """A table whose rows have names. `fill` changes only cells that differ, and keeps the cursor at its row."""
+
+    def __init__(self, head: Sequence[str], id: str) -> None:
+        super().__init__(id=id, cursor_type="row", zebra_stripes=True)
+        self._head = head
+        self._names: list[str] = []
+        self._cells: dict[str, tuple[str, ...]] = {}
+
+    def on_mount(self) -> None:
+        for name in self._head:
+            self.add_column(name, key=name)
+
+    def fill(self, rows: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        """Show these (name, cells)."""
+        wanted = dict(rows)
+        names = list(wanted)
+        if names != self._names:
+            at = self.selected()
+            top = self.scroll_y
+            self.clear()
+            for name, cells in wanted.items():
+                self.add_row(*cells, key=name)
+            if at in wanted:
+                self.move_cursor(row=names.index(at), scroll=False)
+            self.scroll_to(y=top, animate=False)
+        else:
+            for name, cells in wanted.items():
+                before = self._cells[name]
+                for column, cell, old in zip(self._head, cells, before, strict=True):
+                    if cell != old:
+                        self.update_cell(name, column, cell)
+        self._names, self._cells = names, wanted
+
+    def selected(self) -> str:
+        """The name of the row at the cursor, or nothing."""
+        return self._names[self.cursor_row] if 0 <= self.cursor_row < len(self._names) else ""
+
+
+class Life(Screen[None]):
+    """The life of one entry."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._title, id="head", markup=False)
+        with VerticalScroll():
+            yield Static("reading the log ...", id="life", markup=False)
+        yield Footer()
+
+    def tell(self, text: str) -> None:
+        self.query_one("#life", Static).update(text)
+
+
+class OfStream(Screen[None]):
+    """One stream: its groups with their consumers, and its newest entries."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
+
+    def compose(self) -> ComposeResult:
+        yield Static(key_text(*self.place), id="head", markup=False)
+        yield Table(GROUP_HEAD, "groups")
+        yield Table(CONSUMER_HEAD, "consumers")
+        yield Table(("ENTRY", "FIELDS"), "entries")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one("#entries", Table).focus()
+
+    def tell(self, groups: list[GroupRow], entries: list[EntryRow], at_ms: int) -> None:
+        self.query_one("#groups", Table).fill(
+            (str(row.name), group_cells(row, at_ms)) for row in groups
+        )
+        self.query_one("#consumers", Table).fill(
+            (
+                f"{row.name!r} {one.name!r}",
+                (
+                    argument(row.name),
+                    argument(one.name),
+                    count(one.pending),
+                    "?" if one.idle_ms is None else span(one.idle_ms),
+                ),
+            )
+            for row in groups
+            for one in row.consumers
+        )
+        self.query_one("#entries", Table).fill(
+            (row.entry_id, (row.entry_id, _short(" ".join(map(argument, row.fields)))))
+            for row in entries
+        )
+
+
+class Top(App[None]):
+    """The application. `go` runs it and raises the error of the source that ended it, if one did."""
+
+    TITLE = "tidelog top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #head { height: auto; padding: 0 1; background: $panel; }
+    #filter { display: none; }
+    #filter.shown { display: block; }
+    #streams, #entries { height: 1fr; }
+    #queues { height: 1fr; display: none; }
+    #queues.shown { display: block; }
+    #streams.hidden { display: none; }
+    #groups, #consumers { height: auto; max-height: 30%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("s", "sort", "Sort"),
+        Binding("r", "reverse", "Reverse"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("tab", "queues", "Queues", priority=True),
+        Binding("space", "pause", "Pause"),
+        Binding("escape", "unfilter", "All", show=False),
+    ]
+
+    class Answered(Message):
+        """A question to the source is answered; `tell` draws the answer."""
+
+        def __init__(self, tell: Callable[[], None]) -> None:
+            super().__init__()
+            self.tell = tell
+
+    def __init__(self, source: Source, *, every: float, sort: str, wanted: str) -> None:
+        super().__init__()
+        self.look: Look | None = None
+        self.sort, self.wanted, self.backwards, self.paused = sort, wanted, False, False
+        self.failure: BaseException | None = None
+        self._source = source
+        self._every = every
+        self._lock = threading.Lock()  # one question to the source at a time
+        self._shown: list[Place] = []
+        self._with_queues = False
+
+    def go(self) -> None:
+        self.run()
+        self.settle()
+        if self.failure is not None:
+            raise self.failure
+
+    def settle(self) -> None:
+        """Wait for the question that may be under way, so that the source can be closed."""
+        with self._lock:
+            pass
+
+    def compose(self) -> ComposeResult:
+        yield Static("looking ...", id="head", markup=False)
+        yield Input(value=self.wanted, placeholder="only keys that contain ...", id="filter")
+        yield Table(STREAM_HEAD, "streams")
+        yield Table(QUEUE_HEAD, "queues")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one("#streams", Table).focus()
+        self.set_interval(self._every, self.take)
+        self.take()
+
+    # --- looking
+
+    def take(self) -> None:
+        """Look, unless paused or the look before is still going on."""
+        if not self.paused and not self._lock.locked():
+            self.take_now()
+
+    def take_now(self) -> None:
+        """Look as soon as the look before is over."""
+        inside = self.screen if isinstance(self.screen, OfStream) else None
+        self._ask(lambda: self._once(inside), self._tell)
+
+    def _once(self, inside: OfStream | None) -> tuple[Look, list[QueueRow], Any]:
+        look = self._source.look(self._shown)
+        queues = self._source.queues() if self._with_queues else []
+        if inside is None:
+            return look, queues, None
+        groups = self._source.groups(inside.place)
+        return look, queues, (inside, groups, self._source.entries(inside.place, ENTRIES_SHOWN))
+
+    def _ask(self, question: Callable[[], T], answer: Callable[[T], None]) -> None:
+        def work() -> None:
+            with self._lock:
+                found = question()
+            # Not `call_from_thread`, which waits for the loop, and the loop may have ended.
+            self.post_message(self.Answered(lambda: answer(found)))
+
+        self.run_worker(work, thread=True, exit_on_error=False)
+
+    @on(Answered)
+    def _answered(self, event: Answered) -> None:
+        if self.screen_stack:  # there is none when the application ends
+            event.tell()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and self.failure is None:
+            self.failure = event.worker.error
+            self.exit()
+
+    def _tell(self, found: tuple[Look, list[QueueRow], Any]) -> None:
+        self.look, queues, inside = found
+        self.show_streams()
+        self.main.query_one("#queues", Table).fill(
+            (f"{row.db} {row.key!r} {row.group!r}", queue_cells(row, self.look.at_ms))
+            for row in queues
+        )
+        if inside is not None:
+            screen, groups, entries = inside
+            if screen.is_attached:
+                screen.tell(groups, entries, self.look.at_ms)
+
+    def show_streams(self) -> None:
+        """Draw the streams of the last look."""
+        look = self.look
+        if look is None:
+            return
+        rows = ranked(look.streams, self.sort, reverse=self.backwards, wanted=self.wanted)
+        drawn = rows[:ROWS_MAX]
+        self._shown = [row.place for row in drawn]
+        order = f"by {self.sort}{', reversed' if self.backwards else ''}"
+        only = f" with {self.wanted!r} in the key" if self.wanted else ""
+        state = "; paused" if self.paused else ""
+        streams = f"{len(rows):,} streams{only}, {order}, {len(drawn):,} shown{state}"
+        head = "\n".join([self._source.title, *fact_lines(look), streams])
+        self.main.query_one("#head", Static).update(head)
+        self.main.query_one("#streams", Table).fill(
+            (_name(row), stream_cells(row, look.at_ms)) for row in drawn
+        )
+
+    @property
+    def main(self) -> Screen[Any]:
+        """The screen with the streams, whatever is shown above it."""
+        return self.screen_stack[0]
+
+    # --- keys
+
+    def action_sort(self) -> None:
+        self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
+        self.show_streams()
+
+    def action_reverse(self) -> None:
+        self.backwards = not self.backwards
+        self.show_streams()
+
+    def action_pause(self) -> None:
+        self.paused = not self.paused
+        self.show_streams()
+
+    def action_filter(self) -> None:
+        if self.screen is not self.main:
+            return
+        box = self.main.query_one("#filter", Input)
+        box.add_class("shown")
+        box.focus()
+
+    def action_unfilter(self) -> None:
+        box = self.main.query_one("#filter", Input)
+        box.value = ""
+        self._leave_filter()
+
+    def action_queues(self) -> None:
+        if self.screen is not self.main:
+            return
+        self._with_queues = not self._with_queues
+        streams, queues = (self.main.query_one(name, Table) for name in ("#streams", "#queues"))
+        streams.set_class(self._with_queues, "hidden")
+        queues.set_class(self._with_queues, "shown")
+        (queues if self._with_queues else streams).focus()
+        self.take()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.wanted = event.value
+        self.show_streams()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._leave_filter()
+
+    def _leave_filter(self) -> None:
+        self.main.query_one("#filter", Input).remove_class("shown")
+        self.main.query_one("#streams", Table).focus()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        table = event.data_table
+        if not isinstance(table, Table):
+            return
+        chosen = table.selected()
+        if table.id == "streams":
+            place = next((place for place in self._shown if _place_name(place) == chosen), None)
+            if place is not None:
+                self.push_screen(OfStream(place))
+                self.take_now()
+        elif table.id == "entries" and chosen and isinstance(self.screen, OfStream):
+            place = self.screen.place
+            life = Life(f"{key_text(*place)} {chosen}")
+            self.push_screen(life)
+            self._ask(
+                lambda: self._source.why(place, chosen),
+                lambda text: life.tell(text) if life.is_attached else None,
+            )
+
+
+def _name(row: StreamRow) -> str:
+    return _place_name(row.place)
+
+
+def _place_name(place: Place) -> str:
+    return f"{place[0]} {place[1]!r}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= ENTRY_CHARS else text[:ENTRY_CHARS] + "..."

@@ -1,0 +1,141 @@
+"""`tidelog top`: streams with rates, groups with lag and pending entries, and queues, as they change."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tidelog.tools import console
+from tidelog.tools.installed import installed
+from tidelog.tools.replica.client import is_url, place_of
+from tidelog.tools.text import examples
+from tidelog.tools.top.look import SORTS, Look, Source, ranked
+from tidelog.tools.top.words import (
+    GROUP_HEAD,
+    QUEUE_HEAD,
+    STREAM_HEAD,
+    as_object,
+    fact_lines,
+    group_cells,
+    key_text,
+    queue_cells,
+    stream_cells,
+)
+
+VERSION: Final = 1
+ROWS: Final = 20
+RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
+
+
+@click.command(
+    help="Show streams, groups and queues as they change, of a store or a server.",
+    epilog=examples(
+        "tidelog top orders-data",
+        "tidelog top redis://127.0.0.1:6379 --sort pending",
+        "tidelog top orders-data --once --filter orders --count 5",
+        "tidelog top orders-data --json | jq '.streams[] | select(.lag > 100)'",
+    ),
+)
+@click.argument("place", metavar="PATH|URL")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The time from one look to the next.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default=SORTS[0],
+    show_default=True,
+    help="Sort the streams by this column, the most urgent first.",
+)
+@click.option("--filter", "wanted", default="", metavar="TEXT", help="Only keys that contain TEXT.")
+@click.option(
+    "--count",
+    type=click.IntRange(1),
+    default=ROWS,
+    show_default=True,
+    help="Streams that --once shows.",
+)
+@click.option("--rates", is_flag=True, help="With --once or --json: look twice, a second apart.")
+@click.option("--once", is_flag=True, help="Print one look as tables, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one look as one JSON object, and end.")
+def command(
+    place: str,
+    every: float,
+    sort: str,
+    wanted: str,
+    count: int,
+    rates: bool,
+    once: bool,
+    as_json: bool,
+) -> None:
+    if not once and not as_json:
+        if rates:
+            raise click.UsageError("--rates belongs to --once and --json")
+        installed("tidelog top", "textual", extra="top")
+    source = source_of(place)
+    try:
+        if not once and not as_json:
+            # here: it loads textual
+            from tidelog.tools.top.app import Top
+
+            Top(source, every=every, sort=sort, wanted=wanted).go()
+            return
+        look = source.look(())
+        if rates:
+            time.sleep(RATE_SECONDS)
+            look = source.look(())
+        look = look._replace(streams=ranked(look.streams, sort, reverse=False, wanted=wanted))
+        if as_json:
+            groups = [source.groups(row.place) for row in look.streams]
+            told = {"v": VERSION, "place": source.title}
+            click.echo(json.dumps(told | as_object(look, groups, source.queues())))
+        else:
+            show(source, look, count)
+    finally:
+        source.close()
+
+
+def source_of(place: str) -> Source:
+    """The source at a directory or a URL. Raises as Directory and Server."""
+    # here: each loads what only it needs
+    if is_url(place):
+        from tidelog.tools.top.server import Server
+
+        return Server(place_of(place))
+    from tidelog.tools.top.directory import Directory
+
+    return Directory(Path(place))
+
+
+def show(source: Source, look: Look, count: int) -> None:
+    for line in [source.title, *fact_lines(look)]:
+        click.echo(line)
+    shown = look.streams[:count]
+    click.echo()
+    cells = [stream_cells(row, look.at_ms) for row in shown]
+    console.table(STREAM_HEAD, cells, right=" ".join(STREAM_HEAD[1:]))
+    if len(shown) < len(look.streams):
+        click.echo(f"and {len(look.streams) - len(shown):,} streams more")
+    groups = [
+        (key_text(row.db, row.key), *group_cells(group, look.at_ms))
+        for row in shown
+        if row.groups
+        for group in source.groups(row.place)
+    ]
+    if groups:
+        click.echo()
+        console.table(("STREAM", *GROUP_HEAD), groups, right=" ".join(GROUP_HEAD[2:]))
+    queues = source.queues()
+    if queues:
+        click.echo()
+        rows = [queue_cells(row, look.at_ms) for row in queues]
+        console.table(QUEUE_HEAD, rows, right=" ".join(QUEUE_HEAD[2:]))

@@ -1,0 +1,226 @@
+"""Looks at the directory of a store, beside its writer: a read-only store that catches up before each look.
+
+A stream that is cold has not changed since the checkpoint, so its figures are kept between looks, and a look costs as
+much as the streams in memory, which are those that the log behind the checkpoint names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tidelog.aof import durable
+from tidelog.engine.groups.group import UNKNOWN, Group
+from tidelog.engine.ids import MAX, parse
+from tidelog.engine.keys.keyspace import Keyspace, resident
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams import reading
+from tidelog.engine.streams.lag import lag
+from tidelog.engine.streams.stream import Stream
+from tidelog.store.clock import SYSTEM
+from tidelog.store.lifetime import close
+from tidelog.store.read_only import open_read_only
+from tidelog.tools.jobs import queue_facts
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.state import id_text
+from tidelog.tools.top.look import (
+    ConsumerRow,
+    EntryRow,
+    GroupRow,
+    Look,
+    Place,
+    QueueRow,
+    Rates,
+    StreamRow,
+)
+from tidelog.tools.why import as_text, refusal, story
+
+
+class Directory:
+    """A Source. Raises the errors of `open_read_only` and `ReadOnlyCore.refresh`."""
+
+    def __init__(self, path: Path) -> None:
+        self.title = str(path)
+        self._files = LogFiles(path, snapshots=True)
+        self._core = open_read_only(self._files.disk, self._files.root, SYSTEM)
+        self._rates = Rates()
+        self._state: State | None = None  # of the look before
+        self._cold: dict[Place, StreamRow] = {}
+
+    def close(self) -> None:
+        close(self._core)
+
+    def look(self, shown: Sequence[Place]) -> Look:
+        if self._files.snapshot is None:
+            self._core.refresh()
+        at_ms = time.time_ns() // 1_000_000
+        streams: list[StreamRow] = self._core.look(lambda state: self._streams(state, at_ms))[0]
+        return Look(at_ms, self._facts(), streams)
+
+    def _streams(self, state: State, at_ms: int) -> list[StreamRow]:
+        if state is not self._state:  # it was read anew, so cold streams may have changed
+            self._state = state
+            self._cold.clear()
+        found: list[StreamRow] = []
+        for db, database in enumerate(state.databases):
+            keys = database.keys
+            for key in keys:
+                row = self._row(keys, (db, key), at_ms)
+                if row is not None:
+                    found.append(row)
+        self._rates.keep({row.place for row in found})
+        return found
+
+    def _row(self, keys: Keyspace, place: Place, at_ms: int) -> StreamRow | None:
+        value = resident(keys, place[1])
+        if value is not None:
+            return self._of_stream(place, value, at_ms) if isinstance(value, Stream) else None
+        known = self._cold.get(place)
+        if known is not None:
+            return known
+        if keys.is_string(place[1]):
+            return None
+        value, _ = keys.look(place[1])
+        if not isinstance(value, Stream):
+            return None
+        row = self._cold[place] = self._of_stream(place, value, at_ms)._replace(added_per_s=0.0)
+        return row
+
+    def _of_stream(self, place: Place, stream: Stream, at_ms: int) -> StreamRow:
+        behind: int | None = 0
+        pending = 0
+        oldest: int | None = None
+        for group in stream.groups.values():
+            its = lag(stream, group)
+            behind = None if behind is None or its is None else behind + its
+            count = len(group.pending)
+            if count:
+                pending += count
+                first = group.pending.oldest()
+                if first is not None and (oldest is None or first < oldest):
+                    oldest = first
+        added = stream.entries_added
+        rate = self._rates.of(place, added, at_ms)
+        return StreamRow(
+            *place, stream.length, added, rate, len(stream.groups), behind, pending, oldest
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        """What the files tell. The writer's fsync latency and exposed bytes are in its memory only."""
+        opened = self._core.beneath.opened
+        last = self._core.log.next_lsn - 1
+        facts: dict[str, Any] = {
+            "last_lsn": last,
+            "checkpoint_lsn": 0 if opened is None else opened.meta.position.lsn,
+            "log_bytes": self._files.size(),
+            "durable_lsn": None,
+            "exposed_bytes": None,
+            "exposed_s": None,
+            "delayed_fsyncs": None,
+            "clients": None,
+        }
+        if self._files.snapshot is None:
+            promises = durable.read(self._files.disk, self._files.directory, self._files.uuid)
+            facts["durable_lsn"] = max((promise.lsn for promise in promises), default=0)
+        return facts
+
+    def groups(self, place: Place) -> list[GroupRow]:
+        at_ms = time.time_ns() // 1_000_000
+
+        def at(state: State) -> list[GroupRow]:
+            stream = _stream(state, place)
+            if stream is None:
+                return []
+            return [
+                self._of_group(place, stream, stream.groups[name], at_ms)
+                for name in sorted(stream.groups)
+            ]
+
+        rows: list[GroupRow] = self._core.look(at)[0]
+        return rows
+
+    def _of_group(self, place: Place, stream: Stream, group: Group, at_ms: int) -> GroupRow:
+        read = None if group.entries_read == UNKNOWN else group.entries_read
+        return GroupRow(
+            group.name,
+            id_text(group.last_id),
+            read,
+            self._rates.of((*place, group.name), read, at_ms),
+            lag(stream, group),
+            len(group.pending),
+            group.pending.oldest() if len(group.pending) else None,
+            [
+                ConsumerRow(
+                    one.name, group.pending.held_by(one.index), max(0, at_ms - one.seen_time)
+                )
+                for one in group.listed()
+            ],
+        )
+
+    def queues(self) -> list[QueueRow]:
+        now = time.time_ns() // 1_000_000
+
+        def at(state: State) -> list[QueueRow]:
+            return [
+                row
+                for db, database in enumerate(state.databases)
+                for key, value, _ in database.keys.walk()
+                if isinstance(value, Stream)
+                for row in _queues(state, db, key, value, now)
+            ]
+
+        rows: list[QueueRow] = self._core.look(at)[0]
+        return rows
+
+    def entries(self, place: Place, count: int) -> list[EntryRow]:
+        def at(state: State) -> list[EntryRow]:
+            stream = _stream(state, place)
+            if stream is None:
+                return []
+            found = reading.between(stream, 0, MAX, count, reverse=True)
+            return [EntryRow(id_text(entry_id), row or ()) for entry_id, row in found]
+
+        rows: list[EntryRow] = self._core.look(at)[0]
+        return rows
+
+    def why(self, place: Place, entry_id: str) -> str:
+        found = story(self._files, place[1], parse(entry_id.encode()), quiet=True)
+        if not found.lives:
+            return refusal(place[1].decode("utf-8", "backslashreplace"), entry_id, found)
+        lines = []
+        for number, life in enumerate(found.lives):
+            notes = [] if number else found.notes
+            before: int | None = None
+            for event in sorted([*life.story(), *notes], key=lambda event: event.lsn):
+                passed = None if before is None else event.now - before
+                lines.append(as_text(event, None, passed))
+                before = event.now
+        return "".join(lines)
+
+
+def _stream(state: State, place: Place) -> Stream | None:
+    keys = state.databases[place[0]].keys
+    value = keys.look(place[1])[0] if place[1] in keys else None
+    return value if isinstance(value, Stream) else None
+
+
+def _queues(state: State, db: int, key: bytes, stream: Stream, now: int) -> list[QueueRow]:
+    facts = queue_facts(state, db, key, stream, now)
+    if facts is None:
+        return []
+    return [
+        QueueRow(
+            db,
+            key,
+            name,
+            row["depth"],
+            row["waiting"],
+            row["in_flight"],
+            row["paused"],
+            facts["dead"],
+            row["oldest_ms"],
+        )
+        for name, row in zip(sorted(stream.groups), facts["groups"], strict=True)
+    ]

@@ -1,0 +1,128 @@
+"""The words of a look, for the screen and for `--once`: cells of tables and lines about the store."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.tools.text import argument, json_value, size_text
+from tidelog.tools.top.look import GroupRow, Look, QueueRow, StreamRow
+
+UNKNOWN: Final = "?"
+STREAM_HEAD: Final = ("STREAM", "LENGTH", "ADDED", "ADDED/S", "GROUPS", "LAG", "PENDING", "OLDEST")
+GROUP_HEAD: Final = ("GROUP", "LAST", "READ", "READ/S", "LAG", "PENDING", "OLDEST", "CONSUMERS")
+QUEUE_HEAD: Final = (
+    *("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OLDEST"),
+)
+
+
+def key_text(db: int, key: bytes) -> str:
+    return (f"[{db}] " if db else "") + argument(key)
+
+
+def count(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def rate(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.1f}"
+
+
+def age(ms: int | None, at_ms: int) -> str:
+    """How long ago a moment is."""
+    return "" if ms is None else span(at_ms - ms)
+
+
+def span(ms: int) -> str:
+    """A span of time, short."""
+    seconds = max(0, ms) // 1000
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+    return f"{seconds // 86_400}d{seconds % 86_400 // 3600:02}h"
+
+
+def stream_cells(row: StreamRow, at_ms: int) -> tuple[str, ...]:
+    return (
+        key_text(row.db, row.key),
+        count(row.length),
+        count(row.added),
+        rate(row.added_per_s),
+        count(row.groups),
+        count(row.lag),
+        count(row.pending),
+        age(row.oldest_ms, at_ms),
+    )
+
+
+def group_cells(row: GroupRow, at_ms: int) -> tuple[str, ...]:
+    return (
+        argument(row.name),
+        row.last_id,
+        count(row.read),
+        rate(row.read_per_s),
+        count(row.lag),
+        count(row.pending),
+        age(row.oldest_ms, at_ms),
+        count(len(row.consumers)),
+    )
+
+
+def queue_cells(row: QueueRow, at_ms: int) -> tuple[str, ...]:
+    figures = map(count, (row.depth, row.waiting, row.in_flight, row.paused, row.dead))
+    return (
+        key_text(row.db, row.key),
+        argument(row.group),
+        *figures,
+        age(row.oldest_ms, at_ms),
+    )
+
+
+def fact_lines(look: Look) -> list[str]:
+    """Two lines about log, checkpoint and process."""
+    facts = look.facts
+    last, durable, folded = (facts.get(f"{name}_lsn") for name in ("last", "durable", "checkpoint"))
+    behind = None if last is None or folded is None else last - folded
+    log = f"log {_size(facts.get('log_bytes'))}, LSN {count(last)}, on the disk up to {count(durable)}"
+    checkpoint = f"checkpoint at LSN {count(folded)}, {count(behind)} records behind it"
+    seconds = facts.get("exposed_s")
+    exposed = f"exposed {_size(facts.get('exposed_bytes'))} for {UNKNOWN if seconds is None else f'{seconds:.1f}'} s"
+    parts = [
+        *([facts["version"]] if facts.get("version") else []),
+        exposed,
+        f"delayed fsyncs {count(facts.get('delayed_fsyncs'))}",
+        f"clients {count(facts.get('clients'))}",
+    ]
+    if facts.get("commands_per_s") is not None:
+        parts.append(f"{count(facts['commands_per_s'])} commands/s")
+    return [f"{log}; {checkpoint}", "; ".join(parts)]
+
+
+def _size(nbytes: int | None) -> str:
+    return UNKNOWN if nbytes is None else size_text(nbytes)
+
+
+# --- JSON
+
+
+def as_object(look: Look, groups: list[list[GroupRow]], queues: list[QueueRow]) -> dict[str, Any]:
+    """One look: facts, every stream with its groups, every queue."""
+    return {
+        "time_ms": look.at_ms,
+        "facts": look.facts,
+        "streams": [
+            row._asdict() | {"key": json_value(row.key), "groups": list(map(_group_object, of))}
+            for row, of in zip(look.streams, groups, strict=True)
+        ],
+        "queues": [
+            row._asdict() | {"key": json_value(row.key), "group": json_value(row.group)}
+            for row in queues
+        ],
+    }
+
+
+def _group_object(row: GroupRow) -> dict[str, Any]:
+    consumers = [one._asdict() | {"name": json_value(one.name)} for one in row.consumers]
+    return row._asdict() | {"name": json_value(row.name), "consumers": consumers}
