@@ -142,9 +142,8 @@ def test_jobs_live_while_the_connection_lives(bench: Bench) -> None:
         assert bench.queue.get("other", block=0) is None
     bench.hang_up()
     bench.clock.advance(5)
-    assert (
-        bench.queue.get("other", block=0) is None
-    )  # at most 8/3 s have passed since the last renewal
+    # At most 8/3 s have passed since the last renewal.
+    assert bench.queue.get("other", block=0) is None
     bench.clock.advance(3.1)
     job = bench.queue.get("other", block=0)
     assert job is not None and (job.id.encode(), job.deliveries) == (id, 2)
