@@ -106,11 +106,12 @@ def command(
 
 def source_of(place: str) -> Source:
     """The source at a directory or a URL. Raises as Directory and Server."""
-    # here: each loads what only it needs
     if is_url(place):
+        # here: redis-py is loaded for a server only
         from tidelog.tools.top.server import Server
 
         return Server(place_of(place))
+    # here: the engine is loaded for a directory only
     from tidelog.tools.top.directory import Directory
 
     return Directory(Path(place))

@@ -108,7 +108,7 @@ class Directory:
         )
 
     def _facts(self) -> dict[str, Any]:
-        """What the files tell. The writer's fsync latency and exposed bytes are in its memory only."""
+        """The facts in the files. The writer's fsync latency and exposed bytes are in its memory only."""
         opened = self._core.beneath.opened
         last = self._core.log.next_lsn - 1
         facts: dict[str, Any] = {
