@@ -18,7 +18,7 @@ from tests.replication.processes import Node, caught_up, ended
 from tests.replication.stores import caught_up as stores_caught_up
 from tests.replication.stores import frames
 from tests.rounds import rest_slow
-from tests.until import until
+from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.aof import identity
@@ -32,7 +32,7 @@ from tidelog.replication.protocol import DATA_FILE
 from tidelog.replication.resync import CHECKING, FETCHING, SWAPPING, WAITING
 from tidelog.server import offering
 from tidelog.server.shaking import Shaking
-from tidelog.snapshot import copying, portable
+from tidelog.snapshot import copying, portable, swap
 
 REAL = RealDisk()
 SMALL: dict[str, Any] = {"segment_bytes": 8192, "retain_bytes": 0}
@@ -146,8 +146,11 @@ def test_several_followers_share_a_snapshot(
     assert len(made) == 1
 
 
-def test_a_reader_beside_a_follower_that_gets_a_copy(released: Pair) -> None:
+def test_a_reader_beside_a_follower_that_gets_a_copy(
+    released: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It serves the old store until the new one is in place, and goes on from there."""
+    monkeypatch.setattr(swap, "WAIT_S", PATIENCE_S)
     pair, leader = released, released.db
     db = pair.open("follower")
     write(db, 30)

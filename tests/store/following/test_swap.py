@@ -21,7 +21,7 @@ from tests.store.following.leader import (
     roles,
     root_of,
 )
-from tests.until import until
+from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.aof import identity
@@ -200,8 +200,11 @@ def test_readers_in_this_process_and_in_others_go_on(
         child.stdout.close()
 
 
-def test_a_reader_that_opens_all_the_time(copy: tidelog.Store, leader: tidelog.Store) -> None:
+def test_a_reader_that_opens_all_the_time(
+    copy: tidelog.Store, leader: tidelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It sees the old store or the new one, however its opens fall."""
+    monkeypatch.setattr(swap, "WAIT_S", PATIENCE_S)
     write(leader, 20)
     pull(copy, leader)
     states, failures, stop = set(), [], threading.Event()
