@@ -64,6 +64,16 @@ class OneSparkSession(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if uses_spark(nodeid.partition("::")[0]) else nodeid
 
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget a group of tests that are done: xdist counts all groups of a process after each test."""
+        nodeid = self.registered_collections[node][item_index]
+        scope = self._split_scope(nodeid)
+        group = self.assigned_work[node][scope]
+        group[nodeid] = True
+        if all(group.values()):
+            del self.assigned_work[node][scope]
+        self._reschedule(node)
+
 
 @cache
 def uses_spark(file: str) -> bool:
