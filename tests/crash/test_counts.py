@@ -60,6 +60,7 @@ def test_a_drop_is_seen_and_a_little_less_is_not() -> None:
     counts = counts_of({"no": report})
     assert drops(counts, counts) == []
     assert drops(counts, {"no": {"rot": {"tried": 1240, "distinct": 740}}}) == []
+    assert drops(counts, {"no": {"rot": {"tried": 1255, "distinct": 755}}}) == []
     assert drops(counts, {"no": {"rot": {"tried": 1300}, "new": {"tried": 1}}}) == [
         "rot, fsync no: tried is 1,000, and was 1,300",
         "new, fsync no: tried is 0, and was 1",
