@@ -294,6 +294,16 @@ def test_it_follows_the_writer_and_can_be_paused(tmp_path: Path) -> None:
         on_screens(str(root), test)
 
 
+def test_a_look_that_comes_while_the_screens_are_taken_apart_is_not_drawn(store: Path) -> None:
+    async def test(screens: Screens) -> None:
+        await screens.app.main.query("#head").remove()  # as when the application ends
+        screens.app.take_now()
+        await asyncio.to_thread(screens.app.settle)
+        await screens.pilot.pause()
+
+    on_screens(str(store), test)
+
+
 class Failing:
     """A source whose second look fails."""
 

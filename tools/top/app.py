@@ -249,7 +249,8 @@ class Top(App[None]):
 
     @on(Answered)
     def _answered(self, event: Answered) -> None:
-        if self.screen_stack:  # there is none when the application ends
+        # The screens are taken apart, one widget after the other, while the application ends.
+        if self.screen_stack and all(map(self.main.query, ("#head", "#streams", "#queues"))):
             event.tell()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
