@@ -212,7 +212,8 @@ def test_a_full_disk(small: Path) -> None:
         pass
 
 
-def test_progress_and_turns(world: World) -> None:
+def test_progress_and_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "LONG_REST_S", 1e9)  # a busy machine would make the turns long
     for i in range(3000):
         world.engine(f"SET k{i} {i}")
     seen: list[int] = []
