@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from tests import inside
+
+import tidelog
+
+T = TypeVar("T")
 
 PATIENCE_S = 60.0  # after which a test gives up: it only matters to one that fails
 
@@ -19,6 +24,19 @@ def until(true: Callable[[], object], what: str = "it never came true") -> None:
         assert waited < PATIENCE_S, f"{what} ({PATIENCE_S:g} s)"
         # Asking may cost a process and its server a millisecond each: what takes long is not asked for all the time.
         time.sleep(min(max(0.001, waited / 10), 0.05))
+
+
+def unlocked(open_: Callable[[], T]) -> T:
+    """Open a store whose writer was dropped: a thread of that writer may have had the last reference."""
+    found: list[T] = []
+
+    def opens() -> bool:
+        with suppress(tidelog.StoreLocked):
+            found.append(open_())
+        return bool(found)
+
+    until(opens, "it stays locked")
+    return found[0]
 
 
 def parked(db: Any, count: int = 1) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 from tests import inside
-from tests.until import until
+from tests.until import unlocked, until
 
 import tidelog
 from tidelog import testing
@@ -1553,7 +1553,7 @@ def test_a_store_with_queues_goes_with_its_last_reference(tmp_path: Path) -> Non
     del queue, job
     gc.collect()
     until(lambda: gone() is None, "something keeps the store")
-    with tidelog.queue(tmp_path / "s", "jobs") as again:
+    with unlocked(lambda: tidelog.queue(tmp_path / "s", "jobs")) as again:
         assert len(again) == 1
 
 
