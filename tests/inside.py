@@ -33,7 +33,11 @@ def waiting(face: Any) -> Waiting:
 
 def waiters(face: Any) -> list[Waiter]:
     """The callers who are parked, in the order they came."""
-    return list(waiting(face).waiters())
+    while True:
+        try:
+            return waiting(face).waiters()
+        except RuntimeError:
+            pass  # another thread parks one at this moment
 
 
 def reloads(face: Any) -> int:

@@ -292,7 +292,7 @@ def test_a_read_that_is_sent_again_is_the_same_read(start: Start) -> None:
         blocked(running, 0)
 
     served(0)
-    (session,) = [each for each in running.server.sessions.values() if each.id == number]
+    (session,) = [each for each in list(running.server.sessions.values()) if each.id == number]
     assert session._kept is not None and session._kept.owner.answer is None
     served(0)
     consumer.call(b"SELECT", b"1")
