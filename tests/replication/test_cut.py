@@ -15,6 +15,7 @@ from tests.replication.stores import begin_to_follow, caught_up, equal, last_lsn
 from tests.until import PATIENCE_S, until
 
 import tidelog
+from tidelog.aof.seek import Source
 from tidelog.replication import follower as receiving
 from tidelog.replication import link
 from tidelog.replication.errors import ReplicationError
@@ -61,9 +62,16 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 def connect(feeds: Feeds, follower: Follower, nbytes: int) -> bool:
     """One connection that is cut behind so many bytes from the leader. Returns whether all bytes came."""
-    line, feed = feeds.answer(parse_follow(follower.hello()), 0.0)
+    opened: list[Source] = []
+
+    def through(source: Source) -> Source:
+        opened.append(source)
+        return source
+
+    line, feed = feeds.answer(parse_follow(follower.hello()), 0.0, through)
     assert feed is not None, line
     data = line + shipped(feeds, feed, 0.0)
+    opened[0].close()
     if nbytes >= len(line):
         follower.answered(line, 0.0)
         follower.receive(data[len(line) : nbytes], 0.0)

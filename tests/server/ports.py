@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +14,10 @@ FIRST = 11_000
 
 # The tests' own seeds must not lead two processes to the same ports.
 _random = random.SystemRandom()
-# A name is bound for as long as this process lives: no other test process is given the port.
-_reserved: list[socket.socket] = []
+# A name that is bound keeps a port from other test processes. The last ports are kept so: those of the tests that run.
+# More descriptors than this would not stay below the 1024 of select().
+KEPT = 64
+_reserved: deque[socket.socket] = deque()
 
 
 def free_port() -> int:
@@ -30,6 +33,8 @@ def free_port() -> int:
             mark.close()
         else:
             _reserved.append(mark)
+            if len(_reserved) > KEPT:
+                _reserved.popleft().close()
             return port
 
 
