@@ -65,8 +65,8 @@ class StoreLocked(AofError):
     def __init__(self, path: Path, pid: int | None) -> None:
         holder = f"process {pid}" if pid is not None else "another process"
         super().__init__(
-            f"{path.parent} is open for writing by {holder} (it holds {path.name}). Close it there, or open it "
-            "read-only here"
+            f"{path.parent} is open for writing by {holder} (it holds {path.name}). Close it there, open it "
+            f"read-only here, or let several processes use it by tidelog.connect({str(path.parent)!r})"
         )
         self.path, self.pid = path, pid
 

@@ -13,8 +13,8 @@ A store's directory (directories 0700, files 0600):
     checkpoint/   every row as of one LSN; opening the store needs no records of aof/ up to that LSN
     snapshots/    portable copies of checkpoints
     bookmarks/    how far readers of the log in other processes have come
-    quarantine/   torn tails that recovery cut from the log, records that a rewind took out of it, and stores that a
-                  copy of their leader's data has replaced
+    quarantine/   torn tails that recovery cut from the log, records that a rewind took out of it, stores that a copy
+                  of their leader's data has replaced, and everything that a repair in place removed
     resync/       a copy of the leader's data that a follower is fetching
 """
 

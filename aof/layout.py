@@ -17,6 +17,10 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind, NotPlain
 
 REPLICA: Final = "REPLICA"  # whether the store leads or follows (store/role.py)
+SHARED: Final = (
+    "serve.sock"  # the socket of the server of this store; the one name that is no plain file
+)
+SHARED_LOG: Final = "serve.log"  # messages of a server that a client started
 LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
 # beside a checkpoint's data: names the commit whose structure a check found sound
 CHECKED: Final = "checked"
@@ -34,6 +38,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (identity.SWAP + recipe.BESIDE,                   Kind.FILE),
     (identity.RESTORING,                              Kind.FILE),
     (lock.NAME,                                       Kind.FILE),
+    (SHARED_LOG,                                      Kind.FILE),
     (identity.AOF,                                    Kind.DIRECTORY),
     (f"{identity.AOF}/{durable.NAME}",                Kind.FILE),
     (f"{identity.AOF}/{durable.NAME}{recipe.BESIDE}", Kind.FILE),

@@ -40,8 +40,8 @@ HEADER_BYTES: Final = 80
 LEADER: Final = 1
 FOLLOWER: Final = 2
 
-_UNCHECKED = struct.Struct("<8sII16sQQQQQI")
-assert _UNCHECKED.size == 76
+UNCHECKED = struct.Struct("<8sII16sQQQQQI")
+assert UNCHECKED.size == 76
 
 SUFFIX: Final = ".aof"
 # a file prepared for the next segment; it gets a segment's name when it is used
@@ -83,7 +83,7 @@ class SegmentHeader(NamedTuple):
     role: int = LEADER
 
     def pack(self) -> bytes:
-        head = _UNCHECKED.pack(
+        head = UNCHECKED.pack(
             MAGIC,
             VERSION,
             self.role,
@@ -103,12 +103,12 @@ def unpack(path: Path, data: bytes) -> SegmentHeader:
     """
     if len(data) < HEADER_BYTES:
         raise DamagedFile(path, len(data), "the file ends inside the segment's header")
-    head = data[: _UNCHECKED.size]
+    head = data[: UNCHECKED.size]
     if data[:8] != MAGIC:
         raise DamagedFile(path, 0, "the file does not begin like a segment of a tidelog log")
-    if int.from_bytes(data[_UNCHECKED.size : HEADER_BYTES], "little") != crc32c_of(head):
+    if int.from_bytes(data[UNCHECKED.size : HEADER_BYTES], "little") != crc32c_of(head):
         raise DamagedFile(path, 0, "the segment's header does not match its checksum")
-    _, version, role, uuid, incarnation, first_lsn, time, *before = _UNCHECKED.unpack(head)
+    _, version, role, uuid, incarnation, first_lsn, time, *before = UNCHECKED.unpack(head)
     if version > VERSION:
         raise NewerFormat(path, version, VERSION)
     return SegmentHeader(uuid, incarnation, first_lsn, time, End(*before), role)

@@ -12,6 +12,7 @@ from tidelog.engine.commands.groups.grouping import log_claim
 from tidelog.engine.commands.groups.readgroup import log_new, next_one, nothing_new, read_new
 from tidelog.engine.commands.streams.add import (
     Alike,
+    decide_xadd_at,
     decide_xadd_auto,
     decide_xadd_many,
     decide_xadd_run,
@@ -38,6 +39,7 @@ from tidelog.engine.effects.effect import (
     EPOCH,
     OPCODE,
     SEEN,
+    SET,
     VOLATILE,
     XACK,
     XACKDEL,
@@ -103,6 +105,7 @@ __all__ = [
     "Transaction",
     "Watches",
     "decide",
+    "decide_xadd_at",
     "decide_xadd_auto",
     "decide_xadd_many",
     "decide_xadd_run",
@@ -132,6 +135,7 @@ __all__ = [
     "Notifications",
     "OPCODE",
     "SEEN",
+    "SET",
     "SIGNALS",
     "VOLATILE",
     "XACK",

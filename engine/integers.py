@@ -12,11 +12,15 @@ from tidelog.engine.errors import NOT_INTEGER, CommandError
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 _DIGITS_MAX = 20
+_DIGITS_SURE = 19  # a number with fewer digits fits into 64 bits
+_ZERO = ord("0")
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 
 
 def read_int64(raw: bytes) -> int | None:
     """The number, or None if `raw` is not one."""
+    if raw.isdigit() and len(raw) < _DIGITS_SURE and (raw[0] != _ZERO or len(raw) == 1):
+        return int(raw)  # the frequent case, without the pattern
     if len(raw) > _DIGITS_MAX or _INTEGER.fullmatch(raw) is None:
         return None
     value = int(raw)

@@ -487,6 +487,12 @@ def main(folder: Path) -> int:
         sys.stdout.write(json.dumps(what) + "\n")
         sys.stdout.flush()
 
+    walk_here(folder, tell)
+    return 0
+
+
+def walk_here(folder: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+    """Walk the checkpoint in `folder` in this process, which damage may end. `tell` gets what a child would write."""
     walker = None
     try:
         disk = RealDisk()
@@ -508,7 +514,6 @@ def main(folder: Path) -> int:
     except Exception as error:  # from LMDB, or from decoding damaged bytes
         tell(WalkFinding(f"{folder / DATA} cannot be read to its end: {error!r}")._asdict())
     tell({"done": 0 if walker is None else walker.done})
-    return 0
 
 
 if __name__ == "__main__":

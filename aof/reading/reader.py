@@ -7,6 +7,7 @@ beside a running writer. The writer's last frame may be incomplete: a `live` sca
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -40,6 +41,22 @@ DRAIN_BYTES: Final = 32 << 10
 NO_END: Final = 1 << 63
 
 _BRIEF_BYTES: Final = 4096  # the first window of a brief scan
+# Fed behind records. It comes out as None only if no record before it is cut: the Unpacker's `tell` counts the bytes of
+# a record that it has begun.
+NIL: Final = b"\xc0"
+
+# The errors that a record raises that is no effect, or that does not fit the state.
+UNFIT: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+_ERROR_CHARS: Final = 200
+
 _NO_HEADER: Final = bytes(HEADER_BYTES)
 
 _LISTS_MAX: Final = 100
@@ -51,11 +68,15 @@ FrameTuple = tuple[int, int, int, int, int, int, bytes]
 
 
 class Segment(NamedTuple):
-    """A segment of a directory. `end` is the end that the next segment's header states; None for the last."""
+    """A segment of a directory. `end` is the end that the next segment's header states; None for the last.
+
+    rebuilt   the file's own header is damaged, and `header` is what it must have been: for a repair
+    """
 
     path: Path
     header: SegmentHeader
     end: End | None
+    rebuilt: bool = False
 
 
 def segments(
@@ -181,7 +202,9 @@ class Scan:
         self._windows = Windows(disk, info.path, _BRIEF_BYTES if self._brief else WINDOW_BYTES)
         if start is None:
             self._windows.at(0)  # the header and the first frames at once
-        self.header = segment.unpack(info.path, self._windows.read(0, segment.HEADER_BYTES))
+        self.header = info.header
+        if not info.rebuilt:
+            self.header = segment.unpack(info.path, self._windows.read(0, segment.HEADER_BYTES))
         self.end = info.end
         self.last = info.end is None
         self.offset = segment.HEADER_BYTES if start is None else start.offset
@@ -222,7 +245,7 @@ class Scan:
                 yield from self._walk()
                 if (
                     self.end is not None
-                    and self.offset == self.end.offset
+                    and self.offset >= self.end.offset
                     and self.lsn <= self.end.lsn
                 ):
                     self._gap = True  # read on: a repair can keep the valid frames that follow
@@ -483,7 +506,6 @@ class Replay:
         self.read: list[tuple[int, int]] = []
         self._apply = apply
         self._unpacker = unpacker()
-        self._fed = 0  # bytes given to the Unpacker so far
 
     def run(self, path: Path, frames: Iterable[FrameTuple]) -> None:
         """Apply all frames of one segment.
@@ -503,33 +525,39 @@ class Replay:
             if body[:1] == _EPOCH_ARRAY and body[1:2] == _EPOCH_OPCODE:
                 self._epoch(fields)
             if nbytes >= DRAIN_BYTES:
-                self._drain(path, stretch, count, nbytes)
+                self._drain(path, stretch, count)
                 stretch.clear()
                 count = nbytes = 0
         if stretch:
-            self._drain(path, stretch, count, nbytes)
+            self._drain(path, stretch, count)
 
     def _epoch(self, fields: FrameTuple) -> None:
-        _, number, incarnation = msgpack.unpackb(fields[6])
+        try:
+            _, number, incarnation = msgpack.unpackb(fields[6])
+        except (ValueError, msgpack.UnpackException):
+            return  # `_drain` says which frame cannot be decoded
         self.epochs.append(Epoch(number, incarnation, fields[1]))
 
-    def _drain(self, path: Path, stretch: list[FrameTuple], count: int, nbytes: int) -> None:
-        self._fed += nbytes
-        try:
-            records: list[Effect] = list(self._unpacker)
-        except (ValueError, msgpack.UnpackException):
-            records = []
-        whole = len(records) == count and self._unpacker.tell() == self._fed
-        if not whole or not _is_end(records[-1]):
+    def _drain(self, path: Path, stretch: list[FrameTuple], count: int) -> None:
+        self._unpacker.feed(NIL)
+        records = _unpacked(self._unpacker)
+        if len(records) != count or not is_end(records[-1]):
             self._unpacker = unpacker()
-            self._fed = 0
             self._name_the_bad_one(path, stretch)
         self.take(path, stretch, records)
 
     def take(self, path: Path, frames: Sequence[FrameTuple], records: list[Effect]) -> None:
-        """Apply `records`, all or the first ones of `frames`. Raises NewerRecord."""
+        """Apply `records`, all or the first ones of `frames`. Raises NewerRecord, CorruptFrame."""
         try:
             self._apply(records)
+        except UNFIT as error:
+            # Apply takes every effect that decide makes, so this is damage that no checksum covers.
+            offset, lsn = frames[0][:2]
+            reason = (
+                f"the checksums match, but one of the records with LSN {lsn} to {lsn + len(records) - 1} cannot be "
+                f"applied ({short(error)})"
+            )
+            raise CorruptFrame(path, offset, lsn, lsn, reason) from error
         except UnknownEffect as error:
             at = next(at for at, record in enumerate(records) if record[0] == error.opcode)
             lsn = frames[0][1] + at
@@ -558,23 +586,39 @@ def unpacker() -> msgpack.Unpacker:
     )
 
 
-def _is_end(record: Effect) -> bool:
-    return isinstance(record, tuple) and record != () and bool(record[0] & END)
+def _unpacked(unpack: msgpack.Unpacker) -> list[Effect]:
+    """The records that were fed with NIL behind them; none if they do not decode, or the last one is cut."""
+    try:
+        records: list[Effect] = list(unpack)
+    except (ValueError, msgpack.UnpackException):
+        return []
+    return records if records and records.pop() is None else []
+
+
+def is_end(record: Effect) -> bool:
+    """Whether a unit ends with this record."""
+    return (
+        isinstance(record, tuple)
+        and record != ()
+        and isinstance(record[0], int)
+        and bool(record[0] & END)
+    )
+
+
+def short(error: Exception) -> str:
+    """An unexpected error in few words, on one line."""
+    return f"{type(error).__name__}: {error}"[:_ERROR_CHARS].replace("\n", " ")
 
 
 def records_of(path: Path, frame: Frame) -> list[Effect]:
     """The records of one frame. Raises CorruptFrame if they do not decode."""
     unpack = unpacker()
-    unpack.feed(frame.body)
-    try:
-        records: list[Effect] = list(unpack)
-    except (ValueError, msgpack.UnpackException):
-        records = []
+    unpack.feed(frame.body + NIL)
+    records = _unpacked(unpack)
     if (
         len(records) != frame.count
-        or unpack.tell() != len(frame.body)
         or not all(isinstance(r, tuple) and r and isinstance(r[0], int) for r in records)
-        or not _is_end(records[-1])
+        or not is_end(records[-1])
     ):
         reason = f"the checksums match, but the {frame.count} records cannot be decoded"
         raise CorruptFrame(path, frame.offset, frame.lsn, frame.lsn, reason)

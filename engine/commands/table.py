@@ -79,7 +79,7 @@ class Table:
                     b"ERR unknown subcommand '%b'. Try %b HELP." % (echo(args[1]), name.upper())
                 )
             return command
-        command = self.commands.get(name)
+        command = None if b"|" in name else self.commands.get(name)
         if command is None:
             raise _unknown_command(args)
         if name not in self.containers and len(self.spellings) < SPELLINGS_MAX:

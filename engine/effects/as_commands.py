@@ -25,6 +25,7 @@ from typing import Final
 from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
+from tidelog.engine.ids import MAX
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.streams.block import rows_of
 
@@ -116,12 +117,16 @@ def _xadd_many(effect: Effect) -> list[Command]:
 
 
 def _xtrim(effect: Effect) -> list[Command]:
-    _, _, key, length, _, _, _, slots, ids = effect
-    command = [b"XTRIM", key, b"MAXLEN", b"=", _number(length)]
-    # The effect has slots or IDs only if XTRIM ... ACKED removed single entries behind older ones that a group still
-    # needs. In Redis, XTRIM ... ACKED walks from the head until the stream has the given length. So with the resulting
-    # length it removes the same entries.
-    return [[*command, b"ACKED"] if slots or ids else command]
+    _, _, key, length, _, _, _, _, ids = effect
+    if not ids:
+        return [[b"XTRIM", key, b"MAXLEN", b"=", _number(length)]]
+    # A trim with ACKED removed single entries, perhaps behind older ones that a group still needs. Of the entries up to
+    # the last of them, it removed every one that no group needs. So the same trim up to that ID removes the same
+    # entries. A length would not do: with MAXLEN, Redis stops at the first node that it would keep in part.
+    last = idlist.last_id(ids)
+    if last == MAX:  # no ID is above it
+        return [[b"XTRIM", key, b"MAXLEN", b"=", _number(length), b"ACKED"]]
+    return [[b"XTRIM", key, b"MINID", b"=", id_text(last + 1), b"ACKED"]]
 
 
 def _xdel(effect: Effect) -> list[Command]:

@@ -56,8 +56,9 @@ def _stream_parts(stream: Stream) -> Iterator[Any]:
     yield idmp.duration, idmp.maxsize, idmp.added, idmp.duplicates
     yield [(pid, iid, _id(entry_id)) for pid, iid, entry_id in idmp.records()]
     for node in stream.walk():
-        yield node.count, _bits(node.deleted), node.node_bytes(), _id(node.first), _id(node.last)
         ids, rows = node.ids(), node.rows()
+        size = node.bytes_of(ids, rows)
+        yield node.count, _bits(node.deleted), size, _id(node.first), _id(node.last)
         if node.deleted:
             live = node.live_slots()
             ids, rows = [ids[slot] for slot in live], [rows[slot] for slot in live]

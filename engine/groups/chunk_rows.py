@@ -92,6 +92,10 @@ def pack_chunk(chunk: Chunk) -> bytes:
     return packed
 
 
+# A chunk has about a hundred entries. A row of a few bytes that claims to be a run of billions is not unpacked.
+_ENTRIES_MAX: Final = 1 << 20
+
+
 def _run(first: int, n: int) -> Column:
     return new_column(range(first, first + n))
 
@@ -102,7 +106,7 @@ def unpack_chunk(payload: bytes, codes: str, wide: bool) -> Chunk:
     if not isinstance(row, list) or len(row) != 1 + len(codes):
         raise ValueError("the row has the wrong number of columns")
     n, ids = row[:2]
-    if not isinstance(n, int) or n < 1:
+    if not isinstance(n, int) or not 1 <= n <= _ENTRIES_MAX:
         raise ValueError("the row's number of entries is invalid")
     if isinstance(ids, int):
         columns = [new_column(range(ids, ids + n))]

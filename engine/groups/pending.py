@@ -16,7 +16,7 @@ the caller calls `prepare_...` of the orders.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Self
@@ -309,6 +309,15 @@ class Pending:
         for key, (time, _, _) in zip(self._young_keys(), self.young.values()):
             if time >= start:
                 yield time, id_of(key)
+
+    def until(self, time: int) -> int:
+        """The number of entries that were delivered to a consumer at `time` (unix ms) or earlier."""
+        count = 0
+        for ids, times in self.orders.by_time.slices(0):
+            if times[-1] > time:
+                return count + bisect_right(times, time)
+            count += len(ids)
+        return count + sum(at <= time for at, _, _ in self.young.values())
 
     def oldest(self) -> int | None:
         """Time of the oldest delivery to a consumer, unix ms; None if there is none. Reads no cold chunk.

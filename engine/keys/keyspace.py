@@ -186,7 +186,9 @@ class Keyspace(dict[bytes, Value]):
 
     def walk(self) -> Iterator[tuple[bytes, Value, int]]:
         """(key, value, expire_at or NO_EXPIRY) of all keys, ascending; it keeps nothing in memory."""
-        return ((key, *self.look(key)) for key in sorted(self))
+        # `iter` hides the length, for which `sorted` would take memory before it has seen a key: a damaged checkpoint
+        # may state any number.
+        return ((key, *self.look(key)) for key in sorted(iter(self)))
 
     def listed(self) -> Iterator[tuple[bytes, int]]:
         """(key, unix ms when it expires or NEVER) of all keys, in no particular order."""

@@ -15,21 +15,27 @@ Integers become the text that they stand for, since fields and values are string
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from struct import Struct
 from typing import Final
 
+from tidelog.engine.fast_path import fast_path
 from tidelog.engine.integers import INT64_MAX, read_int64
 from tidelog.engine.streams.columns import EntryRow, values_of
 
 HEADER: Final = Struct("<IH")
 END: Final = 0xFF
 UNCOUNTED: Final = 0xFFFF
+# Of a node of Redis, whose entries are limited to a hundred by default, and to 4 KiB together. A few bytes of LZF can
+# stand for half a billion elements, for which a list would take four GiB.
+ELEMENTS_MAX: Final = 1 << 20
 DELETED: Final = 1
 SAME_FIELDS: Final = 2
 _INT64: Final = 1 << 64
+_SEQ: Final = _INT64 - 1
+_ZERO: Final = ord("0")
 _DIGITS_MAX: Final = 20
 
 Element = bytes | int
@@ -53,6 +59,8 @@ def elements(data: bytes) -> list[Element]:
     size, count = HEADER.unpack_from(data)
     if size != len(data):
         raise ValueError(f"the listpack states {size} bytes, but has {len(data)}")
+    if size > _ELEMENT_BYTES_MIN * ELEMENTS_MAX:
+        _check_count(data)
     out: list[Element] = []
     add = out.append
     at = HEADER.size
@@ -102,6 +110,37 @@ def elements(data: bytes) -> list[Element]:
 
 
 _INTEGER_BYTES: Final = (2, 3, 4, 8)
+_ELEMENT_BYTES_MIN: Final = 2
+
+
+def _check_count(data: bytes) -> None:
+    """Raise ValueError if a listpack has more than ELEMENTS_MAX elements. Keeps none of them."""
+    at, end, count = HEADER.size, len(data) - 1, 0
+    while at < end:
+        at += _size_at(data, at)
+        count += 1
+        if count > ELEMENTS_MAX:
+            raise ValueError(
+                f"it has more than {ELEMENTS_MAX} elements, too many to be read at once"
+            )
+
+
+def _size_at(data: bytes, at: int) -> int:
+    """The bytes of the element at this place, its length behind it included."""
+    head = data[at]
+    if head < 0x80:
+        return 2
+    if head < 0xC0:
+        size = 1 + (head & 0x3F)
+    elif head < 0xE0:
+        size = 2
+    elif head < 0xF0:
+        size = 2 + ((head & 0x0F) << 8 | int.from_bytes(data[at + 1 : at + 2], "little"))
+    elif head == 0xF0:
+        size = 5 + int.from_bytes(data[at + 1 : at + 5], "little")
+    else:
+        size = 1 + (_INTEGER_BYTES[head - 0xF1] if head <= 0xF4 else 0)
+    return size + len(backlen(size))
 
 
 def read_node(first: int, data: bytes) -> Node:
@@ -202,23 +241,47 @@ def _text(element: Element) -> bytes:
 def write_node(ids: Sequence[int], rows: Sequence[EntryRow], deleted: int) -> bytes:
     """The listpack of a node; its key is the first ID."""
     fields = rows[0][::2]
-    gone = deleted.bit_count()
-    out = [integer(len(ids) - gone), integer(gone), integer(len(fields)), *map(text, fields)]
-    out.append(integer(0))
     values = None if deleted else values_of(rows, fields)
-    if values is None:
-        out += _row_by_row(ids, rows, deleted, fields)
-    else:
-        out += _by_columns(ids, values, len(fields))
+    if values is not None:
+        return write_columns(ids, fields, values)
+    out = _begun(len(ids), deleted.bit_count(), fields)
+    out += _row_by_row(ids, rows, deleted, fields)
+    return _whole(out)
+
+
+@fast_path(
+    of="engine.rdb.listpack:_row_by_row",
+    held_by="tests/engine/rdb/test_listpack.py::test_columns_and_rows_give_the_same_bytes",
+)
+def write_columns(ids: Sequence[int], fields: EntryRow, values: Sequence[bytes]) -> bytes:
+    """The listpack of a node without deleted entries, all with these fields. `values`: entry after entry."""
+    out = _begun(len(ids), 0, fields)
+    out += _by_columns(ids, values, len(fields))
+    return _whole(out)
+
+
+def _begun(count: int, gone: int, fields: EntryRow) -> list[bytes]:
+    """The elements in front of the entries."""
+    return [
+        *(integer(count - gone), integer(gone), integer(len(fields))),
+        *map(text, fields),
+        integer(0),
+    ]
+
+
+def _whole(out: list[bytes]) -> bytes:
     body = b"".join(out)
     return HEADER.pack(HEADER.size + len(body) + 1, min(len(out), UNCOUNTED)) + body + b"\xff"
 
 
 def _deltas(ids: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
     """The elements of the differences of ms and seq from the first ID."""
-    base, seq = ids[0] >> 64, ids[0] & _INT64 - 1
+    first, count = ids[0], len(ids)
+    base, seq = first >> 64, first & _SEQ
+    if ids[-1] - first == count - 1 and ids[-1] >> 64 == base and count <= _RUN_MAX:
+        return [integer(0)] * count, _RUN[:count]  # one millisecond, one after the other
     ms = [(entry_id >> 64) - base for entry_id in ids]
-    seqs = [(entry_id & _INT64 - 1) - seq for entry_id in ids]
+    seqs = [(entry_id & _SEQ) - seq for entry_id in ids]
     return list(map(integer, map(_wrapped, ms))), list(map(integer, map(_wrapped, seqs)))
 
 
@@ -228,7 +291,7 @@ def _by_columns(ids: Sequence[int], values: Sequence[bytes], width: int) -> list
     out = [_FLAGS[SAME_FIELDS]] * (count * stride)
     out[1::stride], out[2::stride] = _deltas(ids)
     for place in range(width):
-        out[3 + place :: stride] = map(text, values[place::width])
+        out[3 + place :: stride] = _texts(values[place::width])
     out[stride - 1 :: stride] = [integer(width + 3)] * count
     return out
 
@@ -255,17 +318,33 @@ def _wrapped(value: int) -> int:
     return value if value <= INT64_MAX else value - _INT64
 
 
+def _texts(column: Sequence[bytes]) -> Iterable[bytes]:
+    """The elements of a field's values. Values that come again and again are made once."""
+    distinct = set(column)
+    if 2 * len(distinct) > len(column):
+        return map(text, column)
+    made = {value: text(value) for value in distinct}
+    return map(made.__getitem__, column)
+
+
 def _integer(value: int) -> bytes:
+    # In one step each: head, number, and the length of both behind it.
     if 0 <= value <= 127:
-        head = bytes((value,))
-    elif -4096 <= value <= 4095:
-        head = bytes((0xC0 | (value >> 8 & 0x1F), value & 0xFF))
-    else:
-        for code, nbytes in enumerate(_INTEGER_BYTES, 0xF1):
-            if -(1 << 8 * nbytes - 1) <= value < 1 << 8 * nbytes - 1:
-                head = bytes((code,)) + value.to_bytes(nbytes, "little", signed=True)
-                break
-    return head + backlen(len(head))
+        return bytes((value, 1))
+    if -0x1000 <= value < 0x1000:
+        return bytes((0xC0 | (value >> 8 & 0x1F), value & 0xFF, 2))
+    if -0x8000 <= value < 0x8000:
+        return _INT16(0xF1, value, 3)
+    if -0x800000 <= value < 0x800000:
+        return (0xF2 | (value & 0xFFFFFF) << 8 | 4 << 32).to_bytes(5, "little")
+    if -0x80000000 <= value < 0x80000000:
+        return _INT32(0xF3, value, 5)
+    return _INT64_PACK(0xF4, value, 9)
+
+
+_INT16: Final = Struct("<BhB").pack
+_INT32: Final = Struct("<BiB").pack
+_INT64_PACK: Final = Struct("<BqB").pack
 
 
 @lru_cache(maxsize=65536)  # differences of IDs and counters repeat from node to node
@@ -278,9 +357,11 @@ def text(value: bytes) -> bytes:
     """A string element, or an integer element for a canonical integer, as Redis stores it."""
     length = len(value)
     if length <= _DIGITS_MAX and (value.isdigit() or value[:1] == b"-"):
+        if length < _DIGITS_MAX - 1 and value[0] > _ZERO:  # digits alone, and no zero in front
+            return integer(int(value)) if length <= _CACHED_DIGITS else _integer(int(value))
         number = read_int64(value)
         if number is not None:
-            return integer(number) if length <= _CACHED_DIGITS else _integer(number)
+            return _integer(number)
     if length < _SHORT_MAX:
         head, tail = _SHORT[length]
         return head + value + tail
@@ -310,3 +391,5 @@ def backlen(length: int) -> bytes:
 
 
 _FLAGS: Final = [integer(flags) for flags in range(4)]
+_RUN_MAX: Final = 128
+_RUN: Final = [integer(seq) for seq in range(_RUN_MAX)]

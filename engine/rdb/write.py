@@ -18,7 +18,7 @@ from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import State
 from tidelog.engine.rdb.crc64 import crc64
 from tidelog.engine.rdb.file import AUX, END, EXPIRE_MS, MAGIC, SELECT
-from tidelog.engine.rdb.listpack import write_node
+from tidelog.engine.rdb.listpack import write_columns, write_node
 from tidelog.engine.rdb.skip import STRING
 from tidelog.engine.rdb.stream import EIGHT_EIGHT, EIGHT_SIX, SEVEN, SEVEN_TWO
 from tidelog.engine.streams.idmp import Idmp
@@ -132,7 +132,11 @@ class StreamForm:
         stream = self._stream
         yield length(stream.nodes())
         for node in stream.walk():
-            data = write_node(node.ids(), node.rows(), node.deleted)
+            columns = None if node.deleted else node.columns()
+            if columns is None:
+                data = write_node(node.ids(), node.rows(), node.deleted)
+            else:
+                data = write_columns(node.ids(), *columns)
             yield string(_id(node.first)) + string(data)
         yield b"".join(
             (

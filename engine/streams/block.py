@@ -346,6 +346,10 @@ class Decoded:
         part = self.values[2 * start : 2 * stop]
         return [(one, first, two, second) for first, second in zip(part[::2], part[1::2])]
 
+    def columns(self) -> tuple[EntryRow, list[bytes]] | None:
+        """(fields, values of all slots one after the other), or None if the entries have several shapes."""
+        return None if self.shape_of is not None else (self.names, self.values)
+
     @fast_path(
         of="engine.streams.block:Decoded.row",
         held_by="tests/engine/streams/test_block.py::test_round_trip",

@@ -46,6 +46,11 @@ class BlockPart:
             return [decoded.row(slot) for slot in self.slots]
         return decoded.rows(self.start, self.stop)
 
+    def lacks(self, field: bytes) -> bool:
+        """Whether certainly no entry has this field. Cheap; may be False where none has it."""
+        decoded = self.block.decoded()
+        return decoded.shape_of is None and field not in decoded.names
+
     def pairs(self) -> list[Pair]:
         """Entries in redis-py's form."""
         pairs = self.block.decoded().pairs(self.start, self.stop)
@@ -93,6 +98,10 @@ class RowsPart:
     def rows(self) -> Sequence[EntryRow | None]:
         """Rows, in the order of the IDs."""
         return self._rows
+
+    def lacks(self, field: bytes) -> bool:
+        """Whether certainly no entry has this field. May be False if it is a value."""
+        return field not in chain.from_iterable(filter(None, self._rows))
 
     def pairs(self) -> list[Pair]:
         """Entries in redis-py's form; (ID text, None) for a deleted entry."""

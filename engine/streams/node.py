@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -72,6 +72,15 @@ class Node:
         """Rows of all slots. May raise CorruptBlock."""
         return self._rows if self.block is None else self.block.decoded().rows()
 
+    def columns(self) -> tuple[EntryRow, Sequence[bytes]] | None:
+        """(fields, values of all slots one after the other) of a sealed node whose entries have the same fields.
+
+        None for any other node. May raise CorruptBlock.
+        """
+        if self.block is None:
+            return None
+        return self.block.decoded().columns()
+
     def live_slots(self) -> list[int]:
         """Slots that are not deleted, ascending."""
         if not self.deleted:
@@ -80,7 +89,11 @@ class Node:
 
     def node_bytes(self) -> int:
         """The exact size of this node in Redis, in bytes. May raise CorruptBlock."""
-        body = listpack.body_size(self.ids(), self.rows())
+        return self.bytes_of(self.ids(), self.rows())
+
+    def bytes_of(self, ids: list[int], rows: list[EntryRow]) -> int:
+        """As `node_bytes`, for a caller that has the IDs and rows of all slots already."""
+        body = listpack.body_size(ids, rows)
         return body + listpack.counters_size(self.live, self.count - self.live)
 
 

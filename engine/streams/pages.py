@@ -133,7 +133,16 @@ def unpack_page(first: int, row: bytes) -> Page:
     sizes = set(map(len, (page.firsts, page.lasts, counts, lengths, page.masks)))
     if len(sizes) > 1 or not counts or page.first != first:
         raise ValueError("the columns have different lengths")
+    for slots, nbytes in zip(counts, lengths):
+        if slots > _COUNT_MIN + _PER_BYTE_MAX * nbytes:
+            raise ValueError(f"{nbytes} bytes cannot hold {slots} entries")
     return page
+
+
+# An entry takes a byte or more, and compression makes a thousandth of it at best. A count beyond that is a lie, which
+# must not become a list.
+_COUNT_MIN: Final = 64
+_PER_BYTE_MAX: Final = 2048
 
 
 class StoredBlock(Block):
@@ -235,6 +244,10 @@ class ColdNode(Node):
     def rows(self) -> list[EntryRow]:
         """Rows of all slots. Raises CorruptBlock."""
         return self._decoded().rows()
+
+    def columns(self) -> tuple[EntryRow, Sequence[bytes]] | None:
+        """As of a node in memory. Raises CorruptBlock."""
+        return self._decoded().columns()
 
 
 FoundNode = tuple[Page, int, int]  # page, index of the node in the page, deleted slots of the node

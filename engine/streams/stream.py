@@ -63,6 +63,8 @@ LOADED: Final = 1
 COMPACT_AT: Final = 64
 NEVER_HANDED: Final = 0  # no handover yet; every generation is greater
 NO_CUT: Final = 1 << 62
+# of a deleted slot: the mask of a node has a bit for each, and a record that lies must not take all memory for one
+SLOT_MAX: Final = 1 << 27
 
 
 class Stream:
@@ -441,7 +443,7 @@ class Stream:
             self._drop(self.head)
         if floor:
             first = self.first_ordinal if self.cold is None else self.cold.head
-            self._mark(first, (1 << floor) - 1)
+            self._mark(first, (1 << _checked(floor)) - 1)
         self._mark_slots(slots)
         self.length = length
         self.first_known = None
@@ -457,7 +459,7 @@ class Stream:
         self.first_known = None
         if len(slots) == 2:
             self.length -= 1
-            self._mark(slots[0], 1 << slots[1], last)
+            self._mark(slots[0], 1 << _checked(slots[1]), last)
         else:
             self.length -= len(slots) >> 1
             self._mark_slots(slots, ids)
@@ -564,6 +566,7 @@ class Stream:
         while start < len(ordinals):
             stop = bisect_right(ordinals, ordinals[start], start)
             low, count = places[start], stop - start
+            _checked(max(places[start:stop]))
             if places[stop - 1] - low == count - 1:  # consecutive slots, the common case
                 mask = (1 << count) - 1 << low
             else:
@@ -686,6 +689,12 @@ class Stream:
 
 
 # Attributes that `copy` sets itself instead of copying them.
+def _checked(slot: int) -> int:
+    if slot > SLOT_MAX:
+        raise ValueError(f"no node has a slot {slot}")
+    return slot
+
+
 _OWN: Final = frozenset(
     ("number", "groups", "mark", "handed_gen", "handed_stop", "stored_stop", "cut", "cold", "marks")
 )

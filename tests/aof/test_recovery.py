@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.aof.world import ROOT, UUID, Life, Past, data_only, open_store, read_back
 
-from tidelog.aof import durable
+from tidelog.aof import durable, segment
 from tidelog.aof.errors import CorruptFrame, DamagedFile, MissingSegment
 from tidelog.aof.log import FSYNCED
 from tidelog.aof.reading import reader
@@ -135,6 +135,22 @@ def two_lives() -> tuple[SimulatedDisk, list[Path]]:
 def test_a_life_that_made_a_promise_and_has_no_segment_is_missed() -> None:
     disk, (_, last) = two_lives()
     disk.unlink(last)
+    with pytest.raises(MissingSegment, match="the segment that held the last of them is missing"):
+        read_back(disk)
+
+
+def test_a_life_of_one_record_that_has_no_segment_is_missed() -> None:
+    disk, past = SimulatedDisk(), Past()
+    life = Life(disk, past)
+    life.add()
+    life.close()
+    life = Life(disk, past)
+    with life.log.lock:
+        life.log.begin_life()
+    life.wait(FSYNCED)
+    life.close()
+    # The promise is of the first LSN that the log lacks.
+    disk.unlink(ROOT / "aof" / segment.file_name(3))
     with pytest.raises(MissingSegment, match="the segment that held the last of them is missing"):
         read_back(disk)
 

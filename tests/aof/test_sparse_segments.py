@@ -143,7 +143,7 @@ def test_damage_before_a_long_hole_is_named_and_repaired(root: Path) -> None:
     )
     assert None not in [code for code, _ in told], told
     assert told[-2][1].startswith("StoreDamaged ") and first.name in told[-2][1]
-    assert 0 < (told[-1][0] or 0) < 50
+    assert 0 < (told[-1][0] or 0) < 50, told
 
 
 @pytest.mark.parametrize("length", (WINDOW_BYTES - 700, WINDOW_BYTES, 3 * WINDOW_BYTES + 1))

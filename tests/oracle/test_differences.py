@@ -89,7 +89,6 @@ CASES = [
          "XINFO STREAM s", 1, 1, lambda reply: pairs(reply)["radix-tree-keys"]),
     Case("help", [], "XGROUP HELP", "    Print this help.", "    Prints this help.", lambda reply: reply[-1]),
     Case("dbsize", ["SET x v PX 5", "@+10", "@+10"], "DBSIZE", True, True, lambda reply: reply <= 1),
-    Case("scan-type", ["SET x v"], "SCAN 0 TYPE nonsense", "ERR unknown type name 'nonsense'", ["0", []]),
 ]  # fmt: skip
 
 

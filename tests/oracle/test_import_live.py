@@ -1,51 +1,77 @@
-"""tidelog import of a running redis-server 7.0: key by key, as its replica, and while eight writers go on."""
+"""tidelog import of a running redis-server: key by key, as its replica, and while eight writers go on."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.oracle.appending import Appending
-from tests.oracle.test_import import agree, history, imported, place, views
+from tests.oracle.appending import Appending, Ended
+from tests.oracle.server import SEVEN, Release
+from tests.oracle.test_import import (
+    InMemory,
+    Kind,
+    Views,
+    agree,
+    both_releases,
+    history,
+    imported,
+    kind,
+    place,
+    shown_by,
+    views,
+)
 from tests.oracle.wire import Connection
+from tests.rounds import some_and_all, some_slow_and_soak
 from tests.server.ports import free_port
 
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import from_server
 from tidelog.tools.importing import link as importing_link
+from tidelog.tools.importing.filters import Filter
+from tidelog.tools.importing.keys import Keys
+from tidelog.tools.importing.report import Report
+from tidelog.tools.replica.client import place_of
 
-__all__ = ["place"]  # a fixture
+__all__ = ["kind", "place"]  # fixtures
 
 
 @contextmanager
-def served(place: Path, **options: str) -> Iterator[tuple[Appending, str]]:
-    """A running server with random data, and its URL."""
-    port = free_port()
-    server = Appending(
-        place, appendonly="no", port=f"{port}", bind="127.0.0.1", repl_diskless_sync="no", **options
-    )
+def served(
+    place: Path, release: Release = SEVEN, **options: str
+) -> Iterator[tuple[Appending, str]]:
+    """A running server without data, and its URL."""
+    while True:
+        port = free_port()
+        listening = {"port": f"{port}", "bind": "127.0.0.1", "repl_diskless_sync": "no"}
+        try:
+            server = Appending(place, release, appendonly="no", **listening, **options)
+        except Ended as ended:
+            assert "Address already in use" in str(ended), ended
+        else:
+            break
     try:
         yield server, f"redis://127.0.0.1:{port}"
     finally:
         server.kill()
 
 
-def fill(link: Connection, seed: int) -> None:
-    for args in history(seed, 150):
-        if args[0].upper() not in (b"CONFIG", b"DEBUG"):
-            link.call(*args)
+def fill(link: Connection, seed: int, turns: int = 150, kind: Kind | None = None) -> None:
+    for args in history(seed, turns, *([] if kind is None else [kind.grammar])):
+        link.call(*args)
     link.call(b"SELECT", b"0")
     link.call(b"RPUSH", b"list", b"a", b"b")
     link.call(b"SET", b"until", b"x", b"PXAT", b"4000000000000")
 
 
-def without_lists(found: dict[tuple[int, bytes], object]) -> dict[tuple[int, bytes], object]:
+def without_lists(found: Views) -> Views:
     return {at: form for at, form in found.items() if at != (0, b"list")}
 
 
@@ -62,19 +88,61 @@ def test_all_replies_are_equal(
         link.close()
     if by == "dump":  # its expiries are told as times that are left
         for found in (ours, theirs):
-            assert abs(found[0, b"until"][1] - 4_000_000_000_000) < 60_000  # type: ignore[index]
+            assert abs(found[0, b"until"][1] - 4_000_000_000_000) < 60_000
             found[0, b"until"] = None
     agree(ours, theirs)
     assert "list     1" in told
 
 
+@both_releases
+@pytest.mark.parametrize("by", ["dump", "psync"])
+@pytest.mark.parametrize(
+    "seeds", some_slow_and_soak(range(4), range(1000, 1125), range(10_000, 11_000))
+)
+def test_random_states_are_equal(place: Path, kind: Kind, by: str, seeds: range) -> None:
+    with served(place, kind.release, hz="500") as (server, url):
+        link = server.connect()
+        for seed in seeds:
+            link.call(b"SELECT", b"0")
+            link.call(b"FLUSHALL")
+            fill(link, seed, 60, kind)
+            theirs = without_lists(views(link))
+            folding = InMemory()
+            keys = Keys(folding, Report())
+            if by == "dump":
+                from_server.take_dumps(place_of(url), keys, Filter())
+            else:
+                from_server.take_psync(
+                    place_of(url), keys, Filter(), follow=False, until_caught_up=False
+                )
+            ours = shown_by(folding.state, kind.owes, times=True)
+            if by == "dump":  # its expiries are told as times that are left
+                for found in (ours, theirs):
+                    for form in found.values():
+                        form[1] = form[1] if form[1] == -1 else round(form[1], -7)
+            agree(ours, theirs, f"seed {seed}")
+        link.close()
+
+
+@both_releases
+@pytest.mark.parametrize("rounds", some_and_all(1, 10))
 def test_the_cut_over_while_eight_write(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, rounds: int
 ) -> None:
     """The import begins while eight clients write, and ends when they have stopped and it has everything."""
-    with served(place) as (server, url):
+    for number in range(rounds):
+        folder = place / f"{number}"
+        folder.mkdir()
+        with monkeypatch.context() as patched:
+            cut_over(folder, tmp_path / f"{number}", patched, kind, number)
+
+
+def cut_over(
+    place: Path, target: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, seed: int
+) -> None:
+    with served(place, kind.release) as (server, url):
         link = server.connect()
-        fill(link, 6)
+        fill(link, 6 + seed, kind=kind)
         link.call(b"FLUSHDB")
         link.call(b"XGROUP", b"CREATE", b"load", b"g", b"0", b"MKSTREAM")
         started = threading.Barrier(9)
@@ -88,7 +156,7 @@ def test_the_cut_over_while_eight_write(
 
         def write(number: int) -> None:
             mine = server.connect()
-            r = random.Random(number)
+            r = random.Random(100 * seed + number)
             for count in range(200):
                 mine.call(b"XADD", b"load", b"*", b"n", b"%d" % r.randrange(1000))
                 name = b"worker-%d" % number
@@ -106,7 +174,7 @@ def test_the_cut_over_while_eight_write(
         for writer in writers:
             writer.start()
         started.wait()
-        ours = imported(tmp_path / "t", url, "--until-caught-up")
+        ours = imported(target, url, "--until-caught-up", owes=kind.owes)
         for writer in writers:
             writer.join()
         theirs = views(link)
@@ -144,6 +212,10 @@ def test_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"redis://127.0.0.1:{free_port()}"
     assert cli.run(["import", str(tmp_path / "t"), url]) == exits.SYSTEM
     assert capsys.readouterr().err.count("\n") == 1
+
+
+INFO = b"$19\r\ndb0:keys=1,expires=\r\n"
+ONE_KEY = INFO + b"+OK\r\n*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"
 
 
 def answering(reply: bytes) -> tuple[str, threading.Thread]:
@@ -185,6 +257,39 @@ def test_servers_that_are_none(
     told = capsys.readouterr().err
     thread.join()
     assert (told.count("\n"), said in told) == (1, True), told
+    assert os.listdir(tmp_path / "t") == ["LOCK"]
+
+
+# fmt: off
+@pytest.mark.parametrize("reply", [
+    b"*1000000000\r\n", b":5\r\n", b"$-1\r\n", b"*-1\r\n", b"$1073741825\r\n", b"$-7x\r\n", b"*1\r\n" * 20,
+    INFO, INFO + b"+OK\r\n:5\r\n", INFO + b"+OK\r\n*2\r\n:0\r\n*0\r\n", INFO + b"+OK\r\n*2\r\n$1\r\n0\r\n:1\r\n",
+    ONE_KEY + b"+str", ONE_KEY + b"+stream\r\n:5\r\n:1\r\n", ONE_KEY + b"+stream\r\n$1\r\nx\r\n$-1\r\n",
+    ONE_KEY + b"+stream\r\n$4\r\nlies\r\n:-1\r\n",
+])
+# fmt: on
+def test_servers_that_lie_to_scan_and_dump(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reply: bytes
+) -> None:
+    url, thread = answering(reply)
+    code = cli.run(["import", str(tmp_path / "t"), url, "--by", "dump"])
+    assert code in (exits.REFUSED, exits.SYSTEM, exits.DAMAGED)
+    thread.join()
+    assert capsys.readouterr().err.count("\n") == 1
+    assert os.listdir(tmp_path / "t") == ["LOCK"]
+
+
+@pytest.mark.parametrize("by", ["dump", "psync"])
+def test_a_server_that_hangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(from_server, "Link", partial(importing_link.Link, timeout=0.1))
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # it never accepts
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+        assert cli.run(["import", str(tmp_path / "t"), url, "--by", by]) == exits.SYSTEM
+    told = capsys.readouterr().err
+    assert (told.count("\n"), "sent nothing for 0.1 s" in told) == (1, True), told
+    assert os.listdir(tmp_path / "t") == ["LOCK"]
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ _OBJECT_HELP = (
     b"    Return the number of references of the value associated with the specified",
     b"    <key>.",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )
 _MEMORY_HELP = (
     b"MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -261,5 +261,5 @@ _MEMORY_HELP = (
     b"    Return memory in bytes used by <key> and its value. Nested values are",
     b"    sampled up to <count> times (default: 5, 0 means sample all).",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

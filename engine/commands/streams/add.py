@@ -374,8 +374,12 @@ class _NodesAfter:
 # --- many entries
 
 
-def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> tuple[int, int, int]:
+def decide_xadd_many(
+    ctx: Context, key: bytes, rows: Sequence[Any] | Alike, first: int | None = None
+) -> tuple[int, int, int]:
     """Add many entries with auto IDs of one millisecond. Returns (ms, seq of the first, number of entries).
+
+    first: the ID of the first entry, above the stream's last ID; the others follow it without a gap. None: auto IDs.
 
     A row is a dict, or a flat sequence (field, value, ...), of bytes or str; int and float work too, but slower. `rows`
     may also be an `Alike`. Appends one XADD_MANY to ctx.effects, after an XREOPEN if a sealed node must be reopened.
@@ -384,7 +388,8 @@ def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> t
     stream = ctx.stream(key)
     if not rows:
         return 0, 0, 0
-    first = _first_of_many(stream.last_id if stream is not None else 0, ctx.now, len(rows))
+    if first is None:
+        first = _first_of_many(stream.last_id if stream is not None else 0, ctx.now, len(rows))
     ms, seq = first >> 64, first & SEQ_MAX
     batch = _batch(rows)
     head: tuple[EntryRow, ...] = ()
@@ -399,6 +404,12 @@ def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> t
         ctx.effects.append(reopen_effect(ctx.db, key, reopened))
     ctx.effects.append((XADD_MANY, ctx.db, key, ms, seq, head, tuple(blocks), tail))
     return ms, seq, len(rows)
+
+
+def decide_xadd_at(ctx: Context, key: bytes, entry_id: int, row: EntryRow) -> None:
+    """`XADD key ms-seq field value ...`. Raises CommandError if the ID is not above the stream's last ID."""
+    given = entry_id >> 64, entry_id & SEQ_MAX
+    _add(ctx, key, given, row, TrimOptions(), False, None)
 
 
 def _first_of_many(last_id: int, now: int, count: int) -> int:

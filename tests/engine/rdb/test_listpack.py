@@ -6,7 +6,17 @@ import random
 
 import pytest
 
-from tidelog.engine.rdb.listpack import END, HEADER, elements, integer, read_node, text, write_node
+from tidelog.engine.rdb import listpack as listpacks
+from tidelog.engine.rdb.listpack import (
+    END,
+    HEADER,
+    elements,
+    integer,
+    read_node,
+    text,
+    write_columns,
+    write_node,
+)
 from tidelog.engine.streams import listpack as sizes
 from tidelog.engine.streams.columns import EntryRow
 
@@ -67,6 +77,30 @@ def test_nodes() -> None:
         )
         node = read_node(ids[0], data)
         assert (node.ids, node.rows, node.deleted) == (ids, rows, deleted)
+
+
+def test_columns_and_rows_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    r = random.Random(3)
+    for _ in range(200):
+        count, width = r.randrange(1, 150), r.randrange(1, 4)
+        first = r.choice((5 << 64 | 3, (1 << 64) - 1 << 64, r.getrandbits(100)))
+        ids = [first + slot * r.choice((1, 1, 1 << 64)) for slot in range(count)]
+        ids = sorted({each for each in ids if each < 1 << 128})
+        some = [b"%d" % r.randrange(-300, 300) for _ in range(r.choice((1, 5, 500)))]
+        some += [b"", b"-", b"007", b"0", b"x" * r.randrange(99), b"%d" % r.getrandbits(70)]
+        fields = tuple(b"f%d" % place for place in range(width))
+        values = [r.choice(some) for _ in range(len(ids) * width)]
+        rows = [
+            tuple(each for pair in zip(fields, values[at * width :][:width]) for each in pair)
+            for at in range(len(ids))
+        ]
+        fast = write_columns(ids, fields, values)
+        with monkeypatch.context() as patched:
+            patched.setattr(listpacks, "values_of", lambda rows, fields: None)
+            assert write_node(ids, rows, 0) == fast
+        assert write_node(ids, rows, 0) == fast
+        node = read_node(ids[0], fast)
+        assert (node.ids, node.rows, node.deleted) == (ids, rows, 0)
 
 
 def test_ids_wrap_as_unsigned_numbers() -> None:

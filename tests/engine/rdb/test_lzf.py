@@ -1,9 +1,13 @@
-"""LZF decompression."""
+"""LZF decompression: in Python, and by the C package."""
 
 import random
+from importlib import import_module
+from typing import Any
 
 import pytest
+from tests.rounds import some_slow_and_soak
 
+from tidelog.engine.rdb import lzf
 from tidelog.engine.rdb.lzf import decompress, in_python
 
 
@@ -65,6 +69,53 @@ def test_random_data() -> None:
 def test_what_is_no_lzf(packed: bytes, length: int, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         in_python(packed, length)
+
+
+@pytest.fixture
+def in_c() -> Any:
+    """The C package, whose `compress` is that of Redis."""
+    try:
+        module = import_module("lzf")
+    except ImportError:
+        pytest.fail("python-neo-lzf is not installed: pip install 'tidelog[import]'", pytrace=False)
+    assert lzf._in_c is module.decompress, "the package is there, and not used"
+    return module
+
+
+def answer(decompressed: Any, data: bytes, length: int) -> bytes | None:
+    """The bytes; None if the data was refused."""
+    try:
+        found: bytes = decompressed(data, length)
+    except ValueError:
+        return None
+    return found
+
+
+def damaged(data: bytes, r: random.Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(r.choice((0, 1, 1, 2, 5))):
+        out[r.randrange(len(out))] = r.choice((0, 1, 31, 32, 0xE0, 0xFF, r.randrange(256)))
+    if r.random() < 0.1:
+        del out[r.randrange(len(out)) :]
+    return bytes(out)
+
+
+@pytest.mark.parametrize("count", some_slow_and_soak(4000, 100_000, 2_000_000))
+def test_both_give_the_same_bytes_or_refuse(in_c: Any, count: int) -> None:
+    r = random.Random(count)
+    good = refused = 0
+    while good + refused < count:
+        data = bytes(r.choices(b"ab\x00cdef", k=r.randrange(5, 300)))
+        packed = in_c.compress(data)
+        if packed is None:  # it would not be shorter
+            continue
+        assert in_python(packed, len(data)) == decompress(packed, len(data)) == data
+        changed, length = damaged(packed, r), len(data) + r.choice((0, 0, 0, 1, -1, 5))
+        found = answer(decompress, changed, length)
+        assert answer(in_python, changed, length) == found, (changed, length)
+        good += found is not None
+        refused += found is None
+    assert good > count / 10 and refused > count / 10
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
