@@ -6,9 +6,9 @@ LMDB writes by itself, so the recorder sees that pages changed and not when. A c
     2. fdatasync                              not with `sync=False`
     3. one of the two meta pages is written   through a synchronous descriptor; not with `metasync=False`
 
-`commits_noted` has each commit to a recorded disk noted as these operations, and `commits_through` has commits to a
-disk of another kind go through a function. Other threads wait meanwhile, so the
-trace stays an order in which everything could have happened.
+`commits_noted` has each commit to a recorded disk noted as these operations. Other threads wait meanwhile, so the trace
+stays an order in which everything could have happened. `commits_through` has the commits to disks of another kind go
+through a function.
 """
 
 from __future__ import annotations

@@ -15,5 +15,9 @@ class BadFinding(CrashError):
     """A directory does not hold a finding that can be replayed."""
 
 
+class WrongId(Exception):
+    """The store gave an entry or a job an ID that is not greater than all earlier ones of its stream or queue."""
+
+
 class BenchError(CrashError):
     """The bench itself, or a workload without any crash, does not do what it must. Nothing was proven."""

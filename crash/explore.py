@@ -34,7 +34,8 @@ class Counts:
     there      legal states, equal images counted again at each operation
     tried      of these
     distinct   different images among those tried; each was opened
-    told      of the damaged stores, those that raised a clear error
+    told       of the damaged stores, those that raised a clear error
+    rows       of the different damages, those of LMDB's files: checkpoints and snapshots
     refused, lost, wrong, died   states with such a fault
     """
 
@@ -42,6 +43,7 @@ class Counts:
     tried: int = 0
     distinct: int = 0
     told: int = 0
+    rows: int = 0
     refused: int = 0
     lost: int = 0
     wrong: int = 0

@@ -22,10 +22,11 @@ from tidelog.crash.explore import PROBE, Counts, Finding, Report
 from tidelog.crash.forked import Died, Forked
 from tidelog.crash.hooked import HookedDisk
 from tidelog.crash.injector import CODES, ONCE, ONWARDS, SHORT, Injector, Trouble
+from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.served import Still, contents_of, open_on
 from tidelog.crash.trace import Promised, Trace, Unit, pack, versions
-from tidelog.crash.workloads import Life, Step
+from tidelog.crash.workloads import Life
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
@@ -89,6 +90,7 @@ class _Sufferer:
         self.fsynced = self.written = 0
         self.told = 0
         self.fault: Fault | None = None
+        self.served: Served | None = None  # by the first recovery
 
     def live(self, disk: Disk, root: Path) -> None:
         """Run both lives; after an error that ends the first one, there is no second one."""
@@ -154,6 +156,7 @@ class _Sufferer:
                 db.xadd(PROBE, {b"taken": b"1"})
             with open_on(disk, root, "always", Still()) as db:
                 self._again(db, served)
+            self.served = served
         except Exception as error:
             served = Served(None, f"{type(error).__name__}: {error}")
         self.fault = self.fault or Oracle(asked).judge(served, self.promised, power=power)
@@ -165,6 +168,16 @@ class _Sufferer:
             self.fault = Fault(
                 Kind.LOST, "a write after the errors was lost, or took others with it"
             )
+
+    def stays(self, disk: Disk, root: Path) -> None:
+        """After `judge`, and a power cut behind it: what the recovery served must be there, and the write too."""
+        if self.fault is not None or self.served is None:
+            return
+        try:
+            with open_on(disk, root, "always", Still()) as db:
+                self._again(db, self.served)
+        except Exception as error:
+            self.fault = Fault(Kind.REFUSED, f"{type(error).__name__}: {error}")
 
     @property
     def promised(self) -> Promised:
@@ -201,6 +214,7 @@ def _in_memory(scene: Scene, trouble: Trouble, scratch: Path) -> Suffered:
     # After a failed sync the page cache shows what the disk does not have, until the recovery drops it.
     disk.kill()
     run.judge(disk, root, power=run.injector.lying)
+    run.stays(disk.power_loss(rng), root)
     for image in images:
         run.judge(image, root, power=True)
     return run.result()

@@ -141,7 +141,9 @@ class Runs:
         if trouble.again and fault is None:
             again = Trouble(True, BEFORE, trouble.again)
             _, _, fault = self._forked(again, self._recover)
-        return fault or self._judge(promised), promised, killed
+        if fault is None:
+            fault = judged(self._disk, self._root, self.units, promised, power=self.power)
+        return fault, promised, killed
 
     def _forked(
         self, trouble: Trouble, work: Callable[[Disk, Connection], object]
@@ -183,19 +185,23 @@ class Runs:
         with open_on(disk, self._root, self.scene.policy, Still()):
             pass
 
-    def _judge(self, promised: Promised) -> Fault | None:
-        try:
-            with open_on(self._disk, self._root, "always", Still()) as db:
-                served = Served(contents_of(db))
-                db.xadd(PROBE, {b"taken": b"1"})
-            with open_on(self._disk, self._root, "always", Still()) as db:
-                second = contents_of(db)
-        except Exception as error:
-            served = Served(None, f"{type(error).__name__}: {error}")
-        else:
-            if second.pop(PROBE, None) is None or second != served.contents:
-                return Fault(Kind.LOST, "a write after the kill was lost, or took others with it")
-        return Oracle(self.units).judge(served, promised, power=self.power)
+
+def judged(
+    disk: Disk, root: Path, units: list[Unit], promised: Promised, *, power: bool
+) -> Fault | None:
+    """The fault of the store that is left in a directory, which takes a write."""
+    try:
+        with open_on(disk, root, "always", Still()) as db:
+            served = Served(contents_of(db))
+            db.xadd(PROBE, {b"taken": b"1"})
+        with open_on(disk, root, "always", Still()) as db:
+            second = contents_of(db)
+    except Exception as error:
+        served = Served(None, f"{type(error).__name__}: {error}")
+    else:
+        if second.pop(PROBE, None) is None or second != served.contents:
+            return Fault(Kind.LOST, "a write after the crash was lost, or took others with it")
+    return Oracle(units).judge(served, promised, power=power)
 
 
 def _child(

@@ -1,7 +1,8 @@
 """Logs: the log alone, below the store, in the form in which stores are recorded, explored and judged.
 
-A log of made-up records opens ten times as fast as a store, so a run tries many more states of it. The records of a
-unit count as entries of one stream, so the oracle judges a log as it judges a store.
+A workload of a log decides more than one of a store: which units are gathered for one frame, how large frames are, when
+a sync begins, and which units are added while it runs. The records of a unit count as entries of one stream, so the
+oracle judges a log as it judges a store. Beside that, the bytes that a recovery cuts off must be in quarantine/.
 
     ["add", records, padding, flush]   add a unit; without `flush` the log gathers it
     ["written"], ["fsynced"]           wait for the level
@@ -11,9 +12,9 @@ unit count as entries of one stream, so the oracle judges a log as it judges a s
 from __future__ import annotations
 
 import random
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -21,11 +22,15 @@ from tidelog.aof import identity, lock
 from tidelog.aof.errors import NotAStore
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
 from tidelog.aof.reading.recovery import Recovered, recover
+from tidelog.aof.segment import SUFFIX
+from tidelog.aof.start import Start
 from tidelog.crash.errors import BenchError
+from tidelog.crash.lives import Step, recorded
 from tidelog.crash.oracle import Contents, Model, Served
 from tidelog.crash.record import RecordingDisk
+from tidelog.crash.rot import deletion
 from tidelog.crash.served import STORE, Stage, Still
-from tidelog.crash.trace import Trace, Tree, Unit, versions
+from tidelog.crash.trace import Trace, Tree, Unit, tree_of
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.engine.effects.effect import END, EPOCH, OPCODE, XADD, Effect
@@ -42,8 +47,6 @@ SIZES: Final[dict[str, Any]] = {
 }
 NAMED: Final[dict[str, Policy]] = {"always": "always", "everysec": "everysec", "no": "no"}
 PAD: Final = bytes(range(65, 91)) * 400
-
-Step = list[Any]
 
 
 def long(rng: random.Random, steps: int) -> list[Step]:
@@ -84,8 +87,22 @@ def _contents(effects: list[Effect]) -> Contents:
     return model.contents()
 
 
-def _open(disk: Disk, root: Path, effects: list[Effect]) -> tuple[File, Recovered]:
-    """Open a log as a store does: lock, identity, recovery. Its records are added to `effects`."""
+class Opened(NamedTuple):
+    """A log that was opened: its lock, the identity of its store, and what the recovery found."""
+
+    held: File
+    uuid: bytes
+    recovered: Recovered
+
+
+def open_log(
+    disk: Disk,
+    root: Path,
+    uuid: bytes,
+    apply: Callable[[list[Effect]], object],
+    start: Start | None = None,
+) -> Opened:
+    """Open a log as a store does: lock, identity, recovery. A new one gets `uuid`; `apply` gets the records."""
     recipe.make_directory(disk, root)
     held = lock.acquire(disk, root, PID)
     try:
@@ -94,9 +111,8 @@ def _open(disk: Disk, root: Path, effects: list[Effect]) -> tuple[File, Recovere
         except NotAStore:
             if not identity.is_new(disk, root):
                 raise
-            identity.create(disk, root, UUID)
-            uuid = UUID
-        return held, recover(disk, root, uuid, effects.extend)
+            identity.create(disk, root, uuid)
+        return Opened(held, uuid, recover(disk, root, uuid, apply, start))
     except BaseException:
         held.close()
         raise
@@ -113,7 +129,7 @@ class _Life:
         self._policy = policy
         self._life = life
         self._fsynced = self._written = len(units)
-        self._held, recovered = _open(disk, root, [])
+        self._held, _, recovered = open_log(disk, root, UUID, lambda effects: None)
         self.log = Log(
             disk,
             root,
@@ -179,7 +195,7 @@ class _Life:
         def meanwhile(path: Path) -> None:
             log = self.log
             # The end of a segment is synced with the lock held, and nobody can add anything then.
-            if path.suffix != ".aof" or not log.lock.acquire(blocking=False):
+            if path.suffix != SUFFIX or not log.lock.acquire(blocking=False):
                 return
             try:
                 for _ in range(units):
@@ -215,22 +231,11 @@ def record(
     before: list[Unit] | None = None,
 ) -> Trace:
     """Run a workload and record it."""
-    units = before or []
-    inner, root = stage.lay(base or {})
-    disk = RecordingDisk(inner, root)
-    disk.promise(len(units), len(units), len(units))
-    life = _Life(disk, root / STORE, NAMED[policy], units, about["life"])
-    try:
-        for step in steps:
-            life.run(step)
-    except BaseException:
-        # The error that ended the life is the one to be told.
-        with suppress(Exception):
-            life.end()
-        raise
-    life.end()
-    about = {**about, "steps": steps, "policy": policy, **versions()}
-    return disk.trace(about, life.units)
+
+    def begin(disk: RecordingDisk, root: Path, units: list[Unit]) -> _Life:
+        return _Life(disk, root / STORE, NAMED[policy], units, about["life"])
+
+    return recorded(stage, policy, steps, about, base, before, begin)[0]
 
 
 def serve(stage: Stage, image: Tree) -> Served:
@@ -238,8 +243,11 @@ def serve(stage: Stage, image: Tree) -> Served:
     disk, root = stage.lay(image)
     effects: list[Effect] = []
     try:
-        held, _ = _open(disk, root / STORE, effects)
-        held.close()
+        open_log(disk, root / STORE, UUID, effects.extend).held.close()
+        segments = {path: data for path, data in image.items() if path.endswith(SUFFIX)}
+        removed = deletion(segments, tree_of(disk, root), opened=True)
+        if removed:
+            return Served(None, f"the recovery removed data without a copy: {removed}")
         return Served(_contents(effects))
     except Exception as error:  # whatever it is, a legal crash must not cause it
         return Served(None, f"{type(error).__name__}: {error}")

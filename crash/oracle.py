@@ -11,7 +11,8 @@ What a store was asked to do is a list of units, each a list of model operations
     ["group", key, group]                         ["set", key, value]
     ["drop", key]
 
-IDs are chosen by the store. Everything else that a reply says can be computed from the units.
+and those of queues (crash/jobs.py). IDs are chosen by the store. Everything else that a reply says can be computed from
+the units.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from tidelog.crash import jobs
+from tidelog.crash.errors import WrongId
+from tidelog.crash.jobs import Jobs
 from tidelog.crash.trace import Promised, Unit
 
 NO_ID: Final = b"0-0"
 
 # For each key a string, or (entries, last ID, entries added, groups). A group is (name, last delivered ID, consumers,
-# pending entries), and a pending entry (ID, consumer, deliveries).
+# pending entries), and a pending entry (ID, consumer, deliveries). A queue is told by crash/jobs.py.
 Contents = dict[bytes, Any]
 
 
@@ -49,16 +53,13 @@ class _Stream:
         self.groups: dict[bytes, _Group] = {}
 
 
-class WrongId(Exception):
-    """The store gave an entry an ID that is not greater than all earlier ones of its stream."""
-
-
 class Model:
     """The contents of a store after some units."""
 
     def __init__(self) -> None:
         self.streams: dict[bytes, _Stream] = {}
         self.strings: dict[bytes, bytes] = {}
+        self.queues: dict[bytes, Jobs] = {}
 
     def apply(self, unit: Unit) -> None:
         """Do one unit. Raises WrongId."""
@@ -107,6 +108,8 @@ class Model:
             case "drop", ():
                 self.streams.pop(key, None)
                 self.strings.pop(key, None)
+            case _ if name in jobs.NAMES:
+                self.queues.setdefault(key, Jobs()).apply(name, *rest)
             case _:
                 raise ValueError(f"the model does not know {name} with {len(rest)} arguments")
 
@@ -130,6 +133,10 @@ class Model:
                 for name, group in sorted(stream.groups.items())
             ]
             found[key] = tuple(stream.entries.items()), stream.last, stream.added, tuple(groups)
+        for key, queue in self.queues.items():
+            queued = queue.contents()
+            if any(queued):
+                found[key] = queued
         return found
 
 
@@ -190,14 +197,15 @@ class Oracle:
         if served.contents is None:
             return Fault(Kind.REFUSED, served.refused)
         least = promised.fsynced if power else promised.written
-        found = self.units_in(served.contents, promised.issued)
+        most = min(promised.issued, len(self.units))  # the last call may have done nothing
+        found = self.units_in(served.contents, most)
         if found is None:
             if self.units_in(served.contents, len(self.units)) is not None:
                 return Fault(Kind.WRONG, "the store has units that it was not given yet")
             return Fault(
                 Kind.WRONG,
                 "the contents are not those after any whole number of units; beside those after "
-                f"{promised.issued} units: {difference(served.contents, self._after[promised.issued])}",
+                f"{most} units: {difference(served.contents, self._after[most])}",
             )
         if found < least:
             level = "fsynced" if power else "written"

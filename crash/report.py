@@ -23,7 +23,7 @@ FORMAT: Final = 2
 FINDING: Final = "finding.json"
 TRACE: Final = "trace"
 # Of what a trace says about itself, these are not in the second line of a description.
-LONG: Final = ("steps", "first", "snapshots")
+LONG: Final = ("steps", "first", "snapshots", "told")
 BYTES_MAX: Final = 1 << 24  # of finding.json
 HEAD: Final = (
     "layer",

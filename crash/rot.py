@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from tidelog.aof.errors import AofError
 from tidelog.aof.identity import AOF, QUARANTINE
-from tidelog.crash.damage import Damage, Damages, damaged_in
+from tidelog.crash.damage import CHECKPOINT_DIRECTORY, Damage, Damages, damaged_in
+from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.forked import Died, Forked
 from tidelog.crash.oracle import Contents, Fault, Kind, Oracle, difference
@@ -189,7 +190,7 @@ def _agrees(answers: Answers, expected: Contents) -> bool:
 class Effort(NamedTuple):
     """How many damages to try of one image."""
 
-    drawn: int = 300
+    drawn: int = 310
 
 
 class Rotter:
@@ -217,6 +218,10 @@ class Rotter:
         oracle = Oracle(trace.units)
         cut = cut_at(trace, time)
         image = cut.image(cut.whole)
+        if not any(image.values()):
+            raise BenchError(
+                f"a life left no file that can be damaged (seed {trace.about['seed']})"
+            )
         damages = Damages(trace, image, time)
         counts.there += damages.there
         seen: set[bytes] = set()
@@ -230,6 +235,7 @@ class Rotter:
                 continue
             seen.add(name)
             counts.distinct += 1
+            counts.rows += damage.path.startswith((CHECKPOINT_DIRECTORY, SNAPSHOTS))
             fault, told = examined(self._examiner, trace, oracle, cut.promised, damage, rotten)
             counts.told += told
             if fault is not None:

@@ -11,37 +11,44 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.crash import logs, replies
-from tidelog.crash.errors import BenchError
+from tidelog.crash import followers, logs, queues, replies
+from tidelog.crash.errors import BenchError, CrashError
 from tidelog.crash.explore import Effort, Explorer, Report
+from tidelog.crash.followers import FOLLOWERS, leading
 from tidelog.crash.injected import ERRORS, Scene, inject
 from tidelog.crash.killed import KILL, kill
 from tidelog.crash.logs import LOG
+from tidelog.crash.queues import QUEUES
 from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.servers import SERVERS, kill_servers
 from tidelog.crash.trace import Trace, Tree, Unit
-from tidelog.crash.workloads import long, record, small
+from tidelog.crash.workloads import jumping, long, record, small
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
+from tidelog.store.errors import TidelogError
 
 STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
-POWER: Final = (LOG, STORE, CHECKPOINTS, DOUBLE, REPLIES)  # the layers in which power is lost
+# The layers in which power is lost.
+POWER: Final = (LOG, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
 FILES: Final = (ROT, ERRORS, KILL, SERVERS)  # the layers that may work on the disk of the user
 LAYERS: Final = (*POWER, *FILES)
 
 LONG_STEPS: Final = 20
 LOG_STEPS: Final = 30
-LOG_DRAWN: Final = 24  # states of each moment of a log, which opens ten times as fast as a store
+QUEUE_STEPS: Final = 30
+LOG_DRAWN: Final = 24  # states of each moment of a log
 INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
 LIVES_MAX: Final = 3
@@ -52,7 +59,8 @@ class Task(NamedTuple):
 
     layer   any but DOUBLE
     seed    everything random of the task comes from it
-    number  even: a long workload; odd: the small workload of this number
+    number  even: a long workload, and in every second one the clock jumps; odd: the small workload of this number.
+            Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files
     double  recoveries lose power too
     """
 
@@ -90,6 +98,10 @@ def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) 
         return _replies(task, rng, stopping)
     if task.layer == LOG:
         return _log(task, rng, stopping)
+    if task.layer == FOLLOWERS:
+        return _followers(task, scratch, rng, stopping)
+    if task.layer == QUEUES:
+        return _queues(task, scratch, rng, stopping)
     return _explore(task, scratch, rng, stopping)
 
 
@@ -152,6 +164,46 @@ def _log(task: Task, rng: random.Random, stopping: Callable[[], bool]) -> Report
     return _lives(explorer, record_life, task.seed, rng.randint(1, LIVES_MAX), stopping)
 
 
+def _queues(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Explore lives of queues, by turns in memory and on files with checkpoints."""
+    files = task.number % 2 == 1
+    stage: Stage = Files(scratch) if files else Memory()
+    explorer = Explorer(stage, rng, Effort(double=0, killed=0), QUEUES, stopping, queues.serve)
+
+    def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
+        steps = queues.long(rng, QUEUE_STEPS, checkpoints=files)
+        return queues.record(stage, task.policy, steps, about, base, before)
+
+    try:
+        return _lives(explorer, record_life, task.seed, rng.randint(1, LIVES_MAX), stopping)
+    finally:
+        stage.clear()
+
+
+def _followers(
+    task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]
+) -> Report:
+    """Explore lives of a follower, by turns in memory and on files with checkpoints. Its leader has one life."""
+    files = task.number % 2 == 1
+    lives = rng.randint(1, LIVES_MAX)
+    places = scratch / "leader", scratch / "follower"
+    disk = RealDisk()
+    for place in places:
+        disk.mkdir(place)
+    theirs, ours = (Files(place) if files else Memory() for place in places)
+    explorer = Explorer(ours, rng, Effort(double=0, killed=0), FOLLOWERS, stopping)
+    try:
+        with leading(theirs, task.seed, checkpoints=files) as leader:
+
+            def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
+                return followers.record(ours, task.policy, leader, about, base, len(before))
+
+            return _lives(explorer, record_life, task.seed, lives, stopping)
+    finally:
+        for place in places:
+            recipe.remove_tree(disk, place)
+
+
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     checkpoints = task.layer == CHECKPOINTS
     stage: Stage = Files(scratch) if checkpoints else Memory()
@@ -162,6 +214,8 @@ def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[
     def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
         if whole:
             steps = long(rng, LONG_STEPS, checkpoints=checkpoints)
+            if task.number % 4 == 2:
+                steps = jumping(random.Random(f"{task.seed}/{about['life']}/clock"), steps)
         else:
             steps = next(small(rng, checkpoints=checkpoints))
         return record(stage, task.policy, steps, about, base, before)
@@ -200,23 +254,28 @@ def _work(pipe: Connection, scratch: Path, files: Path) -> None:
     be_quiet()
     disk = RealDisk()
     places = {scratch, files}
-    for place in places:
-        disk.mkdir(place)
     try:
         while True:
             task = pipe.recv()
             if task is None:
                 return
             try:
+                for place in places:
+                    if not disk.exists(place):
+                        disk.mkdir(place)
                 pipe.send(do(task, files if task.layer in FILES else scratch, pipe.poll))
             except Exception as error:
                 pipe.send(error)
-                raise
+                known = isinstance(error, (CrashError, OSError, TidelogError))
+                if known or not all(map(disk.exists, places)):
+                    return  # the parent says it
+                raise  # the traceback of a fault of the bench
     except (EOFError, ConnectionError):
         pass  # the parent is gone
     finally:
         for place in places:
-            recipe.remove_tree(disk, place)
+            with suppress(FileNotFoundError):
+                recipe.remove_tree(disk, place)
 
 
 class _Worker(NamedTuple):
@@ -247,21 +306,23 @@ def run(
     busy: dict[Connection, tuple[_Worker, Task]] = {}
     failed: Exception | None = None
     try:
-        for number in range(jobs):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_work,
-                args=(theirs, scratch / str(number), (files or scratch) / str(number)),
-                name=f"tidelog-crash-{number}",
-            )
-            # The process inherits that Ctrl-C is blocked. The parent gets it, and ends the processes.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
+        # The start of multiprocessing's tracker of resources unblocks Ctrl-C, so it comes first.
+        resource_tracker.ensure_running()
+        # The processes inherit that Ctrl-C is blocked. The parent gets it when all have begun, and ends them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for number in range(jobs):
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_work,
+                    args=(theirs, scratch / str(number), (files or scratch) / str(number)),
+                    name=f"tidelog-crash-{number}",
+                )
                 process.start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
-            workers.append(_Worker(process, ours))
+                theirs.close()
+                workers.append(_Worker(process, ours))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for worker in workers:
             _give(worker, work, busy)
         while busy:

@@ -91,6 +91,26 @@ class Still:
         """Do nothing: the clock is never moved."""
 
 
+class Jumping:
+    """A clock whose wall time is set, forwards and back, as by an administrator or a time server."""
+
+    manual = False
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self.offset_ns = 0
+
+    def time_ns(self) -> int:
+        return time.time_ns() + self.offset_ns
+
+    def jump(self, seconds: int) -> None:
+        """Set the wall time."""
+        self.offset_ns += seconds * 1_000_000_000
+
+    def ticked(self, callback: Callable[[], object]) -> None:
+        """Do nothing: waiting goes by the monotonic clock."""
+
+
 def open_on(disk: Disk, root: Path, policy: str, clock: Clock = SYSTEM) -> Store:
     """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment."""
     return open_store(

@@ -106,11 +106,10 @@ class Runs:
 
     seen     how many moments of each kind there are for a kill, in a run without one
     kills    how many servers were killed
-    struck   how many of them at the operation of the trouble, and not at the end of the load
     """
 
     def __init__(self, policy: str, seed: str, scratch: Path) -> None:
-        self.kills = self.struck = 0
+        self.kills = 0
         self._policy = policy
         self._seed = seed
         self._disk = RealDisk()
@@ -118,10 +117,16 @@ class Runs:
         self._begin()
         server = _Server(self._root, policy, Killer(None))
         clients = self._clients(1)
-        port = server.port()
-        assert port is not None
-        self._load(clients, port)
-        self.seen = server.seen()
+        try:
+            port = server.port()
+            if port is None:
+                raise BenchError("without any kill, the server did not start")
+            self._load(clients, port)
+            self.seen = server.seen()
+        except BaseException:
+            server.kill()  # or it would wait for this process, which would wait for it
+            self.end()
+            raise
         fault = self._judge(clients)
         if fault is not None:
             raise BenchError(f"without any kill: {fault.words}")
@@ -151,11 +156,10 @@ class Runs:
 
     def _life(self, clients: list[Client], trouble: Trouble) -> Fault | None:
         server = _Server(self._root, self._policy, Killer(trouble))
-        struck = True
         try:
             port = server.port()
             if port is not None:
-                struck = not self._load(clients, port)
+                self._load(clients, port)
         except BadReply as error:
             return Fault(Kind.WRONG, str(error))
         except BenchError as error:
@@ -163,7 +167,6 @@ class Runs:
         finally:
             code = server.kill()
         self.kills += 1
-        self.struck += struck
         if code != -signal.SIGKILL:
             return Fault(Kind.DIED, f"the server ended by itself with exit code {code}")
         return None
@@ -183,8 +186,8 @@ class Runs:
             for n in range(CLIENTS)
         ]
 
-    def _load(self, clients: list[Client], port: int) -> bool:
-        """Send pipelines and read replies. False if the server went before all was answered. Raises BenchError."""
+    def _load(self, clients: list[Client], port: int) -> None:
+        """Send pipelines and read replies, until all is answered or the server is gone. Raises BenchError."""
         rng = random.Random(f"{self._seed}/{clients[0].name}")
         left = PIPELINES
         with selectors.DefaultSelector() as selector:
@@ -200,13 +203,12 @@ class Runs:
                     for key, _ in ready:
                         client = key.data
                         if not client.receive():
-                            return False
+                            return
                         if left and not client.waits:
                             left -= 1
                             client.send(rng.randint(1, PIPELINE_MAX))
-                return True
             except ConnectionError:
-                return False
+                pass  # it was killed
             except TimeoutError as error:
                 raise BenchError(f"the server did not read for {HUNG_S:.0f} s") from error
             finally:
@@ -255,7 +257,7 @@ def kill_servers(
                 break
             trouble = runs.trouble(rng)
             fault = runs.kill(trouble)
-            counts.tried, counts.distinct = runs.kills, runs.struck
+            counts.tried = counts.distinct = runs.kills
             if fault is not None:
                 counts.count(fault.kind)
                 trace = Trace(runs.about(), {}, [], [Promised(0, 0, 0)])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
-from tidelog.crash import injected, killed, logs, rot, served, servers, workloads
+from tidelog.crash import injected, killed, logs, queues, rot, served, servers, workloads
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
 from tidelog.crash.injector import KILLS
@@ -37,7 +37,8 @@ def stage_for(trace: Trace, scratch: Path) -> Stage:
 
 def serve_for(finding: Finding) -> Callable[[Stage, Tree], Served]:
     """The function that opens a state of a finding and reads it."""
-    return logs.serve if finding.layer == logs.LOG else served.serve
+    others = {logs.LOG: logs.serve, queues.QUEUES: queues.serve}
+    return others.get(finding.layer, served.serve)
 
 
 def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
@@ -86,7 +87,8 @@ def _fewer_steps(
 
     def fails(steps: list[object]) -> bool:
         nonlocal found
-        record = logs.record if finding.layer == logs.LOG else workloads.record
+        others = {logs.LOG: logs.record, queues.QUEUES: queues.record}
+        record = others.get(finding.layer, workloads.record)
         try:
             smaller = record(
                 stage,

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 from tidelog.crash.trace import (
     ROOT,
     Create,
+    Link,
     Mkdir,
     Operation,
     Promised,
@@ -146,7 +147,7 @@ class _File:
         """A sync of these bytes that began at operation `begun` has ended."""
         medium = bytearray(self.medium)
         for sector in list(self.versions):
-            if end >= 0 and not start <= sector * SECTOR < end:
+            if end >= 0 and not start // SECTOR <= sector < -(-end // SECTOR):
                 continue
             versions = self.versions[sector]
             durable = [content for time, content in versions if time < begun]
@@ -187,6 +188,10 @@ class Disk:
         self.changes: list[_Change] = []
         self.paths: dict[int, str] = {ROOT: ""}  # the last name of each file and directory
         self.removed: deque[bytes] = deque(maxlen=REMOVED)  # the newest first
+        # For crash/ordered.py: the changes of names before this time are in the journal of a file system that has one,
+        # and the time of the last durable change that gave a file its name.
+        self.journaled = 0
+        self.shown: dict[int, int] = {}
         self._syncs: dict[int, tuple[int, SyncBegin]] = {}
         for number, parent, name, content in numbered(base):
             self.names[parent][name] = self.medium[parent][name] = number
@@ -221,6 +226,8 @@ class Disk:
             case Mkdir(node, parent, name):
                 self.names[node], self.medium[node] = {}, {}
                 self._change(time, node, None, (parent, name), "mkdir")
+            case Link(node, parent, name):
+                self._change(time, node, None, (parent, name), "link")
             case Unlink(node, parent, name):
                 self._change(time, node, (parent, name), None, "removal")
             case Rename(node, parent, name, new_parent, new_name):
@@ -247,6 +254,8 @@ class Disk:
         _apply(self.names, change)
 
     def _synced(self, begun: int, what: SyncBegin) -> None:
+        if self._has_metadata(what.node, begun):
+            self.journaled = max(self.journaled, begun)
         if what.node in self.files:
             self.files[what.node].synced(begun, what.start, what.end)
             return
@@ -255,8 +264,11 @@ class Disk:
         for change in self.changes:
             if change.time < begun and change.directory == what.node:
                 _apply(self.medium, change)
-                # The place that this gives the file replaces all earlier ones.
-                left = [each for each in left if each.node != change.node]
+                if change.come is not None:
+                    self.shown[change.node] = change.time
+                if change.gone is not None and change.come is not None:
+                    # The place that a rename gives the file replaces all earlier ones.
+                    left = [each for each in left if each.node != change.node]
             else:
                 left.append(change)
         self.changes = left
@@ -264,6 +276,15 @@ class Disk:
         for node in before - _nodes(self.medium) - _nodes(self.names):
             if node in self.files:
                 self.removed.appendleft(self.files[node].medium)
+
+    def _has_metadata(self, node: int, begun: int) -> bool:
+        """Whether a journaling file system has changes of a file or directory that are not in its journal yet."""
+        if node in self.files and any(time < begun for time, _ in self.files[node].sizes):
+            return True
+        return any(
+            self.journaled <= change.time < begun and node in (change.node, change.directory)
+            for change in self.changes
+        )
 
     def numbers(self) -> dict[str, int]:
         """The number of each path that exists now."""
@@ -378,7 +399,7 @@ class Cut:
         return tuple(rng.randrange(len(choice.options)) for choice in self.choices)
 
     def _up_to(self, time: int) -> State:
-        return tuple(_newest(choice, time) for choice in self.choices)
+        return tuple(newest(choice, time) for choice in self.choices)
 
     def _mixed(self, rng: random.Random, most: State, few: State) -> State:
         picked = {rng.randrange(len(most)) for _ in range(rng.randint(1, 3))} if most else set()
@@ -402,7 +423,7 @@ class Cut:
                 continue
             page = choice.node, choice.place // PAGE_SECTORS
             time = times.setdefault(page, rng.randrange(BEFORE, self.time + 1))
-            found.append(_newest(choice, time))
+            found.append(newest(choice, time))
         return tuple(found)
 
     def image(self, state: State) -> Tree:
@@ -453,6 +474,20 @@ class Cut:
         """The last name of a file or directory."""
         return self._disk.paths[node] or "the directory of the store's directory"
 
+    def has_block(self, choice: Choice) -> bool:
+        """Whether the sector of a choice was durable in its file before."""
+        return choice.place in self._disk.files[choice.node].there
+
+    @property
+    def journaled(self) -> int:
+        """The changes of names before this operation are in the journal of a file system that has one."""
+        return self._disk.journaled
+
+    @property
+    def shown(self) -> dict[int, int]:
+        """For each file, the last durable change that gave it its name."""
+        return self._disk.shown
+
     def words(self, state: State) -> list[str]:
         """In what the state differs from one without a power cut, one line for each place."""
         found = []
@@ -470,7 +505,7 @@ class Cut:
         return found
 
 
-def _newest(choice: Choice, time: int) -> int:
+def newest(choice: Choice, time: int) -> int:
     """The number of the option that was there at `time`."""
     best, found = BEFORE - 1, 0
     for number, option in enumerate(choice.options):
@@ -547,7 +582,12 @@ def joined(first: Trace, time: int, second: Trace) -> Trace:
     operations: list[Operation] = list(first.operations[:time])
     for operation in second.operations:
         match operation:
-            case Create(node, parent, _) | Mkdir(node, parent, _) | Unlink(node, parent, _):
+            case (
+                Create(node, parent, _)
+                | Mkdir(node, parent, _)
+                | Unlink(node, parent, _)
+                | Link(node, parent, _)
+            ):
                 operations.append(operation._replace(node=of(node), parent=of(parent)))
             case Write(node) | Size(node):
                 operations.append(operation._replace(node=of(node)))

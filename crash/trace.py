@@ -96,6 +96,14 @@ class Unlink(NamedTuple):
     name: str
 
 
+class Link(NamedTuple):
+    """A file got one more name. A file with two names is not renamed: the states would lose the other one."""
+
+    node: int
+    parent: int
+    name: str
+
+
 class SyncBegin(NamedTuple):
     """A sync of a file or directory began. Only the operations before this one become durable when it ends.
 
@@ -128,7 +136,7 @@ class Promised(NamedTuple):
     issued: int
 
 
-Operation = Mkdir | Create | Write | Size | Rename | Unlink | SyncBegin | SyncEnd | Promised
+Operation = Mkdir | Create | Write | Size | Rename | Unlink | SyncBegin | SyncEnd | Promised | Link
 
 # The numbers of the file format. Never renumber them.
 NUMBERS: Final[dict[int, Callable[..., Operation]]] = {
@@ -141,6 +149,7 @@ NUMBERS: Final[dict[int, Callable[..., Operation]]] = {
     7: SyncBegin,
     8: SyncEnd,
     9: Promised,
+    10: Link,
 }
 _NUMBER_OF: Final = {kind: number for number, kind in NUMBERS.items()}
 

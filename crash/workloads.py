@@ -13,27 +13,27 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.crash.commits import commits_noted
-from tidelog.crash.errors import BenchError
-from tidelog.crash.oracle import Contents, Model, WrongId, difference, number, unit_text
+from tidelog.crash.errors import BenchError, WrongId
+from tidelog.crash.lives import Step, recorded
+from tidelog.crash.oracle import Contents, Model, difference, number, unit_text
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.served import Stage, Still, contents_of, open_on
-from tidelog.crash.trace import Trace, Tree, Unit, versions
+from tidelog.crash.served import Jumping, Stage, Still, contents_of, open_on
+from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.store.faces.sync import Store
 
 POLICIES: Final = ("always", "everysec", "no")
-Step = list[Any]
 
 GROUP: Final = b"g"
 ANN: Final = "ann"
 BOB: Final = "bob"
 PAD: Final = bytes(range(65, 91)) * 400
 BESIDE_S: Final = 0.5
+# Seconds by which a clock is set: far enough that a store which believed it would give an ID twice.
+JUMPS: Final = (-315_360_000, -86_400, -1, 1, 86_400, 315_360_000)
 SMALL_MAX: Final = 3  # operations of a small workload
 
 # The twelve operations. The numbers are a stream, then a size or count.
@@ -89,6 +89,16 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
     return found
 
 
+def jumping(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """A workload whose clock jumps now and then."""
+    found: list[Step] = []
+    for step in steps:
+        if rng.random() < 0.25:
+            found.append(["jump", rng.choice(JUMPS)])
+        found.append(step)
+    return found
+
+
 class Life:
     """A store that takes the steps of a workload.
 
@@ -97,6 +107,7 @@ class Life:
     snapshots  how many units each snapshot has, by its name
     promise    called with each promise: units fsynced, written and issued
     predicts   the clock of the store stands still, so the IDs of entries can be told before they are added
+    clock      of the store, for the step `jump`; None for none
     beside     the recorder, which runs the second thread of the step `meanwhile`; None for no second thread
     """
 
@@ -109,6 +120,7 @@ class Life:
         *,
         predicts: bool = False,
         beside: RecordingDisk | None = None,
+        clock: Jumping | None = None,
     ) -> None:
         self.db = db
         self.policy = policy
@@ -119,6 +131,7 @@ class Life:
         self.fsynced = self.written = len(self.units)
         self._predicts = predicts
         self._beside = beside
+        self._clock = clock
         self._model = Model()
         for unit in self.units:
             self._model.apply(unit)
@@ -131,13 +144,17 @@ class Life:
             getattr(self, f"_{name}")(*numbers)
             if self._failed is not None:
                 raise self._failed
-            self._same(contents_of(self.db), f"after the step {step}")
+            self._same(self._contents(), f"after the step {step}")
         except WrongId as error:
             raise BenchError(f"without any crash, in the step {step}: {error}") from error
 
     def check(self, when: str) -> None:
         """Compare the store with the model. Raises BenchError."""
-        self._same(contents_of(self.db), when)
+        self._same(self._contents(), when)
+
+    def _contents(self) -> Contents:
+        """Everything that the store serves."""
+        return contents_of(self.db)
 
     def _same(self, found: Contents, when: str) -> None:
         expected = self._model.contents()
@@ -305,6 +322,11 @@ class Life:
             self.db.delete(key)
             self._done(unit)
 
+    def _jump(self, seconds: int) -> None:
+        """Set the wall time. The next IDs are still greater than all earlier ones (crash/oracle.py)."""
+        if self._clock is not None:
+            self._clock.jump(seconds)
+
     def _sync(self) -> None:
         units = len(self.units)
         self.db.barrier("fsynced")
@@ -371,22 +393,13 @@ def record(
     before: list[Unit] | None = None,
 ) -> Trace:
     """Run a workload and record it. Raises BenchError if the store is wrong without any crash."""
-    units = before or []
-    inner, root = stage.lay(base or {})
-    disk = RecordingDisk(inner, root)
-    disk.promise(len(units), len(units), len(units))
-    with commits_noted():
-        life = Life(open_on(disk, root, policy), policy, disk.promise, units, beside=disk)
-        try:
-            for step in steps:
-                life.run(step)
-            life.end()
-        except BaseException:
-            # The error that ended the life is the one to be told.
-            with suppress(Exception):
-                life.db.close()
-            raise
-    about = {**about, "steps": steps, "policy": policy, **versions()}
+
+    def begin(disk: RecordingDisk, root: Path, units: list[Unit]) -> Life:
+        clock = Jumping()
+        db = open_on(disk, root, policy, clock)
+        return Life(db, policy, disk.promise, units, beside=disk, clock=clock)
+
+    trace, life = recorded(stage, policy, steps, about, base, before, begin)
     if life.snapshots:
-        about["snapshots"] = life.snapshots
-    return disk.trace(about, life.units)
+        trace.about["snapshots"] = life.snapshots
+    return trace

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import linecache
 import os
 import random
 import sys
-import sysconfig
 import tempfile
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from tidelog.crash.commits import commits_noted
@@ -29,6 +27,8 @@ from tidelog.disk.interface import Disk
 from tidelog.store.aopening import aopen_store
 from tidelog.store.errors import DataError
 from tidelog.store.opening import open_store
+from tidelog.testing.limits import Hung, Limit, one_process
+from tidelog.testing.lines import Line, line_of
 
 KILL: Final = "kill"
 POWER: Final = "power"
@@ -40,6 +40,7 @@ DRAWN: Final = 4  # power cuts at each operation
 AGAIN: Final = 0.2  # the share of the states in which the check crashes too
 AGAIN_STATES: Final = 3  # of each such check
 SHOWN: Final = 5  # lines of a state
+SECONDS: Final = 60.0  # for each run of a program
 
 # Life or check: called with the store, and what is told. It may be a coroutine function.
 Program = Callable[[Any, "Told"], object]
@@ -79,18 +80,14 @@ class Told:
 
 
 class CrashFailure(AssertionError):
-    """The check failed in a state that a crash may leave, or without any crash. The text says after which line."""
+    """The check failed in a state that a crash may leave, or without any crash. The text says after which line.
+
+    Also raised if the program or its check does not end in time. Then the text says where it stands.
+    """
 
 
-class _Line(NamedTuple):
-    """A line of the program under test."""
-
-    path: str
-    number: int
-
-    def __str__(self) -> str:
-        text = linecache.getline(self.path, self.number).strip()
-        return f"{os.path.relpath(self.path)}:{self.number}: {text}"
+class CrashWarning(UserWarning):
+    """The program told nothing, so nothing that it did can be lost."""
 
 
 class _Record(NamedTuple):
@@ -101,7 +98,7 @@ class _Record(NamedTuple):
     """
 
     trace: Trace
-    lines: list[_Line | None]
+    lines: list[Line | None]
     told: list[Any]
 
 
@@ -118,35 +115,13 @@ class _Noted(list[Operation]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: list[_Line | None] = []
+        self.lines: list[Line | None] = []
 
     def append(self, operation: Operation) -> None:
         before = self.lines[-1] if self.lines else None
         super().append(operation)
         # An operation of a thread of tidelog belongs to the line that ran last.
-        self.lines.append(_line_of(sys._getframe(1)) or before)
-
-
-def _line_of(frame: FrameType | None) -> _Line | None:
-    """The innermost line that is not of tidelog, Python or pytest."""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith(_NOT_USERS):
-            return _Line(path, frame.f_lineno)
-        frame = frame.f_back
-    return None
-
-
-_PACKAGES: Final = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-_NOT_USERS: Final = (
-    "<",
-    str(Path(__file__).parents[1]) + os.sep,
-    *(os.path.join(each, name) for each in _PACKAGES for name in ("_pytest", "pytest", "pluggy")),
-    *(
-        os.path.join(sysconfig.get_path("stdlib"), name)
-        for name in ("asyncio", "concurrent", "contextlib.py", "threading.py", "runpy.py", "selectors.py")
-    ),
-)  # fmt: skip
+        self.lines.append(line_of(sys._getframe(1)) or before)
 
 
 class Crashes:
@@ -155,6 +130,7 @@ class Crashes:
     Args:
         seed: Of the states that are tried.
         states: How many of them at most.
+        seconds: The time for each run of a program or its check. It is a limit only in the main thread.
 
     Attributes:
         seed: As above.
@@ -162,11 +138,12 @@ class Crashes:
         tried: How many of them were tried, second crashes included.
     """
 
-    def __init__(self, seed: int, states: int) -> None:
+    def __init__(self, seed: int, states: int, seconds: float = SECONDS) -> None:
         self.seed = seed
         self.there = 0
         self.tried = 0
         self._states = states
+        self._seconds = seconds
 
     def __call__(
         self,
@@ -190,8 +167,12 @@ class Crashes:
             double: In a part of the states, `after` crashes too, and is called again.
 
         Raises:
-            CrashFailure: The check failed. The text names the first line after which the crash must come.
+            CrashFailure: The check failed. The text names the first line after which the crash must come. Or a program
+                did not end in time.
             DataError: An argument is invalid.
+
+        Warns:
+            CrashWarning: `life` told nothing.
         """
         __tracebackhide__ = True
         if not crashes or isinstance(crashes, str) or not set(crashes) <= set(CRASHES):
@@ -199,8 +180,10 @@ class Crashes:
         if fsync not in POLICIES:
             raise DataError(f"fsync must be one of {', '.join(POLICIES)}, not {fsync!r}")
         tmpfs = TMPFS if os.access(TMPFS, os.W_OK) else None
-        with tempfile.TemporaryDirectory(prefix="tidelog-crashes-", dir=tmpfs) as place:
-            _Search(self, Files(Path(place)), life, after, fsync, set(crashes), double).run(
+        limit = Limit(self._seconds)
+        with tempfile.TemporaryDirectory(prefix="tidelog-crashes-", dir=tmpfs) as place, limit:
+            stage = Files(Path(place))
+            _Search(self, stage, limit, life, after, fsync, set(crashes), double).run(
                 random.Random(self.seed), self._states
             )
 
@@ -212,6 +195,7 @@ class _Search:
         self,
         asked: Crashes,
         stage: Files,
+        limit: Limit,
         life: Program,
         after: Program,
         fsync: str,
@@ -220,6 +204,7 @@ class _Search:
     ) -> None:
         self._asked = asked
         self._stage = stage
+        self._limit = limit
         self._life, self._after = life, after
         self._fsync = fsync
         self._crashes = crashes
@@ -228,6 +213,12 @@ class _Search:
     def run(self, rng: random.Random, states: int) -> None:
         __tracebackhide__ = True
         record = self._record(self._life, {}, [])
+        if not record.told:
+            warnings.warn(
+                "life told nothing, so nothing can be lost; call told(value) when somebody believes it",
+                CrashWarning,
+                stacklevel=3,
+            )
         self._asked.there = self._asked.tried = 0
         self._without_crash(record)
         cases = self._cases(record, rng)
@@ -245,7 +236,7 @@ class _Search:
         end = cut_at(record.trace, len(record.trace.operations))
         try:
             self._check(end.image(end.whole), record.told)
-        except Exception as error:
+        except _failures() as error:
             raise CrashFailure(
                 f"the check fails without any crash, after a life that ended: {_text(error)}"
             ) from error
@@ -284,21 +275,40 @@ class _Search:
                 self._check(image, told)
             else:
                 second = self._record(self._after, image, told)
-        except Exception as error:
-            raise CrashFailure(self._words(error, [(record, cut, case)])) from error
+        except _failures() as error:
+            raise self._failure(error, [(record, cut, case)], image, told) from error
         if second is None or rng is None:
             return
         for _ in range(AGAIN_STATES):
             again = cut_at(second.trace, rng.randint(1, len(second.trace.operations)))
             (then,) = rng.sample([*self._cases_at(again, rng)], 1)
+            image, told = again.image(then.state), second.told[: again.promised.issued]
             self._asked.tried += 1
             try:
-                self._check(again.image(then.state), second.told[: again.promised.issued])
-            except Exception as error:
+                self._check(image, told)
+            except _failures() as error:
                 crashes = [(record, cut, case), (second, again, then)]
-                raise CrashFailure(self._words(error, crashes)) from error
+                raise self._failure(error, crashes, image, told) from error
 
-    def _words(self, error: Exception, crashes: list[tuple[_Record, Cut, _Case]]) -> str:
+    def _failure(
+        self,
+        error: BaseException,
+        crashes: list[tuple[_Record, Cut, _Case]],
+        image: Tree,
+        told: list[Any],
+    ) -> CrashFailure:
+        """The failure of a check in a state. The check runs once more in it: does it fail again?"""
+        words = self._words(error, crashes)
+        if not isinstance(error, CrashFailure):  # that one hung
+            try:
+                self._check(image, told)
+            except _failures():
+                pass
+            else:
+                words += "\nbut when the check ran once more in the same state, it passed: it differs from run to run"
+        return CrashFailure(words)
+
+    def _words(self, error: BaseException, crashes: list[tuple[_Record, Cut, _Case]]) -> str:
         found = [f"after a crash the check failed: {_text(error)}"]
         for number, (record, cut, case) in enumerate(crashes):
             line = record.lines[case.time - 1]
@@ -336,19 +346,28 @@ class _Search:
 
     def _call(self, program: Program, disk: Disk, root: Path, told: Told) -> None:
         path = root / STORE
-        if inspect.iscoroutinefunction(program):
-            asyncio.run(self._acall(program, disk, path, told))
-            return
-        with open_store(path, fsync=self._fsync, segment_bytes=SEGMENT_BYTES, disk=disk) as db:
-            program(db, told)
+        name = "life" if program is self._life else "the check"
+        try:
+            with self._limit.of(name):
+                if inspect.iscoroutinefunction(program):
+                    asyncio.run(self._acall(program, name, disk, path, told))
+                    return
+                with open_store(
+                    path, fsync=self._fsync, segment_bytes=SEGMENT_BYTES, disk=disk
+                ) as db:
+                    with one_process(name):
+                        program(db, told)
+        except Hung as error:
+            raise CrashFailure(str(error)) from error
 
-    async def _acall(self, program: Program, disk: Disk, path: Path, told: Told) -> None:
+    async def _acall(self, program: Program, name: str, disk: Disk, path: Path, told: Told) -> None:
         async with aopen_store(
             path, fsync=self._fsync, segment_bytes=SEGMENT_BYTES, disk=disk
         ) as db:
-            found = program(db, told)
-            assert inspect.isawaitable(found)
-            await found
+            with one_process(name):
+                found = program(db, told)
+                assert inspect.isawaitable(found)
+                await found
 
 
 def _some(cases: list[_Case], most: int, rng: random.Random) -> list[_Case]:
@@ -362,7 +381,15 @@ def _some(cases: list[_Case], most: int, rng: random.Random) -> list[_Case]:
     return sorted([*firsts, *rng.sample(rest, most - len(firsts))])
 
 
-def _text(error: Exception) -> str:
+def _failures() -> tuple[type[BaseException], ...]:
+    """The errors by which a check fails: also the end of the process, and `pytest.fail` where pytest runs."""
+    outcomes = sys.modules.get("_pytest.outcomes")
+    return (Exception, SystemExit, *(() if outcomes is None else (outcomes.Failed,)))
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, CrashFailure):  # by the limit
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

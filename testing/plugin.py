@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SEED = 0
 STATES = 200
+SECONDS = 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=STATES,
         help=f"How many states each tidelog_crash tries at most, {STATES} by default.",
     )
+    group.addoption(
+        "--crash-timeout",
+        type=_seconds,
+        default=SECONDS,
+        help=f"Seconds for each run of a program or its check under tidelog_crash, {SECONDS:g} by default.",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
 
 
 def _positive(text: str) -> int:
@@ -70,4 +84,8 @@ def tidelog_crash(request: pytest.FixtureRequest) -> Crashes:
     from tidelog.testing.crashes import Crashes  # here: pytest loads this module in every run
 
     option = request.config.getoption
-    return Crashes(option("--crash-seed", SEED), option("--crash-states", STATES))
+    return Crashes(
+        option("--crash-seed", SEED),
+        option("--crash-states", STATES),
+        option("--crash-timeout", SECONDS),
+    )

@@ -28,6 +28,8 @@ def queue(
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,
+    concurrency: int | None = None,
+    rate: str | None = None,
     fsync: str = "no",
 ) -> Iterator[Queue]:
     """An empty queue in a temporary store (`queue.store`), which is closed and removed at the end of the block.
@@ -51,6 +53,8 @@ def queue(
             keep=keep,
             max_depth=max_depth,
             max_failures=max_failures,
+            concurrency=concurrency,
+            rate=rate,
         ) as found:
             yield found
 
@@ -67,6 +71,8 @@ async def aqueue(
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,
+    concurrency: int | None = None,
+    rate: str | None = None,
     fsync: str = "no",
 ) -> AsyncIterator[AsyncQueue]:
     """An empty queue in a temporary store, for asyncio: `async with`. As `testing.queue`."""
@@ -80,5 +86,7 @@ async def aqueue(
             keep=keep,
             max_depth=max_depth,
             max_failures=max_failures,
+            concurrency=concurrency,
+            rate=rate,
         ) as found:
             yield found

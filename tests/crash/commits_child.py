@@ -1,6 +1,10 @@
 """Makes commits on a recorded disk and prints what the recorder noted of each: its pages before the sync, and after.
 
-python commits_child.py DIRECTORY COMMITS
+The last quarter of them is made in a copy of the file.
+
+python commits_child.py DIRECTORY COMMITS ROWS
+
+ROWS  in the commit in the middle. With more than 131,071 changed pages LMDB writes some before the commit
 """
 
 from __future__ import annotations
@@ -14,30 +18,51 @@ from tidelog.aof.identity import DATA
 from tidelog.crash.commits import commits_noted
 from tidelog.crash.record import PAGE, RecordingDisk
 from tidelog.crash.trace import SyncBegin, SyncEnd, Write
+from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.rows.environment import open_environment
 
 
-def main(root: Path, commits: int) -> None:
+def main(root: Path, commits: int, most: int) -> None:
     rng = random.Random(7)
     disk = RecordingDisk(RealDisk(), root)
     with commits_noted():
-        environment = open_environment(disk, root / "rows")
+        place = root / "rows"
+        environment = open_environment(disk, place)
         for number in range(commits):
+            if number == commits - commits // 4:
+                environment.close()
+                place = copied(disk, place, root / "copied")
+                environment = open_environment(disk, place)
             with disk.held():
                 begun = len(disk.operations)
             writing = environment.write()
-            # A commit without a change, small ones, and one that grows the file by megabytes.
+            # A commit without a change, small ones, and one that grows the file.
             rows = 0 if not number else rng.randint(1, 40)
-            for _ in range(2000 if number == commits // 2 else rows):
+            if number == commits // 2:
+                for n in range(most):
+                    writing.put(b"m%07d" % n, rng.randbytes(4000))
+            for _ in range(rows):
                 key = b"k%05d" % rng.randrange(3000)
                 if rng.random() < 0.2:
                     writing.delete(key)
                 else:
                     writing.put(key, rng.randbytes(rng.choice((10, 300, 5000))))
             writing.commit()
-            print(json.dumps(noted(disk, begun, root / "rows" / DATA)), flush=True)
+            print(json.dumps(noted(disk, begun, place / DATA)), flush=True)
         environment.close()
+
+
+def copied(disk: RecordingDisk, rows: Path, target: Path) -> Path:
+    """A copy of the file, in a directory of its own. Its writes are not those of LMDB, so it has another name first."""
+    disk.mkdir(target)
+    file = disk.create(target / "copying")
+    file.write(0, recipe.read(disk, rows / DATA))
+    file.fsync()
+    file.close()
+    disk.rename(target / "copying", target / DATA)
+    disk.sync_directory(target)
+    return target
 
 
 def noted(disk: RecordingDisk, begun: int, path: Path) -> list[object]:
@@ -61,4 +86,4 @@ def noted(disk: RecordingDisk, begun: int, path: Path) -> list[object]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -10,14 +10,17 @@ from typing import Final, NamedTuple
 
 from tests.crash.counts import SHARES, Counts
 
+from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
+from tidelog.crash.queues import QUEUES
 from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, STORE
 from tidelog.crash.servers import SERVERS
 from tidelog.crash.workloads import POLICIES
+from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "DURABILITY.md"
@@ -35,6 +38,7 @@ class Promise(NamedTuple):
     no: str
 
 
+CONFIRMED: Final = "everything that it confirmed as `fsynced` is there, of the rest a prefix"
 ALWAYS: Final = "everything acknowledged is there"
 SYNCED: Final = "everything `fsynced` is there, of the rest a prefix"
 SERVED: Final = "everything that the recovery served is there"
@@ -48,7 +52,10 @@ PROMISES: Final = (
     Promise("power cut, with checkpoints", CHECKPOINTS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut during the recovery, and after it", DOUBLE, SERVED, SERVED, SERVED),
     Promise("power cut of a real file system, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of the disk below a real file system", BLOCKS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut of a server: what clients had read", REPLIES, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut, jobs of queues", QUEUES, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of a follower", FOLLOWERS, CONFIRMED, CONFIRMED, CONFIRMED),
     Promise("`kill -9`", KILL, KILLED, KILLED, KILLED),
     Promise("`kill -9` of a server under load", SERVERS, KILLED, KILLED, KILLED),
     Promise("an operation of the disk fails", ERRORS, TOLD, TOLD, TOLD),

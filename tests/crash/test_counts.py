@@ -18,8 +18,28 @@ from tests.crash.counts import (
     share_of_commit,
 )
 
-from tidelog.crash.explore import Report
+from tidelog.crash.explore import Counts, Report
+from tidelog.crash.injected import ERRORS
+from tidelog.crash.killed import KILL
+from tidelog.crash.logs import LOG
+from tidelog.crash.rot import ROT
+from tidelog.crash.run import CHECKPOINTS, DOUBLE, POWER, STORE
+from tidelog.crash.servers import SERVERS
 from tidelog.crash.workloads import POLICIES
+from tidelog.tools.crash.shutdowns import MACHINE
+
+# The least that all shares together must have tried.
+TOTALS = {
+    LOG: ("distinct", 60_000),
+    STORE: ("distinct", 20_000),
+    CHECKPOINTS: ("distinct", 10_000),
+    DOUBLE: ("distinct", 10_000),
+    ROT: ("distinct", 15_000),
+    ERRORS: ("distinct", 15_000),
+    KILL: ("distinct", 3_000),
+    SERVERS: ("distinct", 100),
+    MACHINE: ("distinct", 200),
+}
 
 
 @pytest.mark.parametrize("share", range(1, SHARES + 1))
@@ -51,6 +71,18 @@ def test_every_share_has_counts_that_are_kept() -> None:
             for layer, numbers in layers.items():
                 assert [*numbers] == [*COUNTED], layer
                 assert numbers["tried"] >= numbers["distinct"] > 0, layer
+
+
+def test_all_shares_together_try_enough() -> None:
+    total = Report()
+    for counts in load().values():
+        for layers in counts.values():
+            for layer, numbers in layers.items():
+                total.of(layer).add(Counts(**numbers))
+    for layer, (name, least) in TOTALS.items():
+        assert getattr(total.of(layer), name) >= least, layer
+    assert sum(total.of(layer).distinct for layer in POWER) >= 100_000
+    assert total.of(ROT).rows >= 3_000
 
 
 def test_a_drop_is_seen_and_a_little_less_is_not() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from tidelog.crash import explore
 from tidelog.crash.explore import DOUBLE, STORE, Effort, Explorer, Report, try_again
+from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Kind
 from tidelog.crash.record import RecordingFile
 from tidelog.crash.served import Files, Memory, Stage
 from tidelog.crash.trace import unpack
-from tidelog.crash.workloads import POLICIES, Step, record
+from tidelog.crash.workloads import POLICIES, record
 from tidelog.snapshot.rows import environment
 
 # Two syncs with writes beside the first, and enough bytes for a second segment.

@@ -17,10 +17,11 @@ from tidelog.crash.errors import BadFinding
 from tidelog.crash.explore import Report
 from tidelog.crash.injected import ERRORS, Scene, inject, suffer
 from tidelog.crash.injector import CODES, ONCE, ONWARDS, SHORT, Trouble
+from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Kind
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
-from tidelog.crash.workloads import POLICIES, Step
+from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
 from tidelog.disk.simulated import SimulatedFile
 
@@ -75,6 +76,18 @@ def test_a_close_whose_sync_fails_may_lose_written_units(tmp_path: Path) -> None
         assert found.fault is None, at
         struck.add(found.struck)
     assert "fdatasync of /store/aof/00000000000000000001.aof" in struck
+
+
+def test_a_failed_sync_is_survived_in_memory(tmp_path: Path) -> None:
+    """Every sync of two lives fails once and lies. The contents that a recovery then serves survive a power cut."""
+    two_lives = Scene("always", ([["add", 0, 300]], [["set", 1, 600]]), "1")
+    plain = suffer(two_lives, Trouble(False, ONCE, 0), tmp_path)
+    struck = set()
+    for at in range(1, plain.seen[errno.EIO] + 1):
+        found = suffer(two_lives, Trouble(False, ONCE, at, errno.EIO), tmp_path)
+        assert found.fault is None, at
+        struck.add(found.struck.partition(" ")[0])
+    assert {"fdatasync", "fsync"} <= struck
 
 
 def test_a_short_write_is_no_error(tmp_path: Path) -> None:

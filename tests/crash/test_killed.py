@@ -13,10 +13,10 @@ from tidelog.crash import report as reports
 from tidelog.crash.injected import Scene
 from tidelog.crash.injector import AFTER, BEFORE, INSIDE, KILLS, Trouble
 from tidelog.crash.killed import KILL, Effort, Runs, kill
+from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Kind
 from tidelog.crash.shrink import tried_again
 from tidelog.crash.trace import unpack
-from tidelog.crash.workloads import Step
 from tidelog.disk.real import RealDisk, RealFile
 
 FIRST: list[Step] = [["add", 0, 700], ["read", 0, 1], ["checkpoint"], ["both", 0, 3]]

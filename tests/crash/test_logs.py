@@ -12,7 +12,8 @@ from tidelog.aof.durable import DurableFile
 from tidelog.crash import logs, run
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Effort, Explorer, Report
-from tidelog.crash.logs import LOG, Step
+from tidelog.crash.lives import Step
+from tidelog.crash.logs import LOG
 from tidelog.crash.record import RecordingFile
 from tidelog.crash.run import Task, do
 from tidelog.crash.served import Memory

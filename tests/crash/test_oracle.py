@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.crash.oracle import Kind, Model, Oracle, Served, WrongId
+from tidelog.crash.errors import WrongId
+from tidelog.crash.oracle import Kind, Model, Oracle, Served
 from tidelog.crash.trace import Promised, Unit
 
 UNITS: list[Unit] = [

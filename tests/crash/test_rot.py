@@ -14,13 +14,14 @@ from tidelog.crash import report as reports
 from tidelog.crash.damage import KINDS, PROOF, Damage, Damages, damaged_in
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.forked import Died
+from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Contents, Fault, Kind, Oracle
 from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, deletion, judge
 from tidelog.crash.served import Files
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.states import SECTOR, cut_at
 from tidelog.crash.trace import Promised, Trace, Tree, unpack
-from tidelog.crash.workloads import Step, record
+from tidelog.crash.workloads import record
 from tidelog.disk.real import RealDisk
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.snapshot.rows import environment

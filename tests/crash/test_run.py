@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pytest
 from tidelog.crash import run as running
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Report
+from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
+from tidelog.crash.queues import QUEUES
 from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task, do, run, tasks
@@ -21,7 +25,7 @@ from tidelog.crash.workloads import OPERATIONS, POLICIES, SMALL_MAX, small
 
 
 def test_tasks_come_by_turns_of_policy_and_layer() -> None:
-    order = (LOG, STORE, CHECKPOINTS, REPLIES, ROT, ERRORS, KILL, SERVERS)
+    order = (LOG, STORE, CHECKPOINTS, REPLIES, QUEUES, FOLLOWERS, ROT, ERRORS, KILL, SERVERS)
     found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 3 * len(order)))
     assert [(task.policy, task.layer, task.double) for task in found] == [
         (policy, layer, layer in (STORE, CHECKPOINTS)) for policy in POLICIES for layer in order
@@ -64,3 +68,36 @@ def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="exit code 1"):
         run(iter([Task(STORE, "no", "s", 1, False)]), place, 1, 600)
     assert running.LIVES_MAX > 1
+
+
+INTERRUPTED = """
+import multiprocessing.util, os, signal, sys
+from pathlib import Path
+from tidelog.crash.run import LAYERS, run, tasks
+
+spawn = multiprocessing.util.spawnv_passfds
+
+def spawn_and_interrupt(path, args, fds):
+    pid = spawn(path, args, fds)
+    if any("spawn_main" in str(arg) for arg in args):
+        os.kill(os.getpid(), signal.SIGINT)
+    return pid
+
+if __name__ == "__main__":
+    multiprocessing.util.spawnv_passfds = spawn_and_interrupt
+    try:
+        run(tasks({"store"}, ["no"], "7"), Path(sys.argv[1]), 2, 60)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_while_a_process_begins_is_for_the_parent_alone(tmp_path: Path) -> None:
+    (tmp_path / "stores").mkdir()
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "stores"], capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert list((tmp_path / "stores").iterdir()) == []

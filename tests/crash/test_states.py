@@ -7,11 +7,25 @@ from pathlib import Path
 
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.states import Cut, cut_at, fingerprint
-from tidelog.crash.trace import Trace, Tree, pack, unpack
+from tidelog.crash.trace import (
+    Create,
+    Link,
+    Operation,
+    Size,
+    SyncBegin,
+    SyncEnd,
+    Trace,
+    Tree,
+    Unlink,
+    Write,
+    pack,
+    unpack,
+)
 from tidelog.disk import recipe
 from tidelog.disk.simulated import SimulatedDisk
 
 ROOT = Path("/")
+TOP = 0  # the number of the directory that holds all others in a trace
 A, B, C = b"a" * 512, b"b" * 512, b"c" * 512
 
 
@@ -161,3 +175,28 @@ def test_words_say_what_differs() -> None:
     cut = now(disk)
     assert cut.words(cut.whole) == []
     assert cut.words((0, 0)) == ["removal of f not done", "sector 0 of f old"]
+
+
+def test_a_sync_of_some_bytes_covers_the_sectors_that_they_touch() -> None:
+    operations: list[Operation] = [Write(1, 500, b"b" * 20), SyncBegin(0, 1, 500, 520), SyncEnd(0)]
+    trace = Trace({}, {"f": A + A + A}, [], [*operations, Write(1, 1024, B)])
+    assert cut_at(trace, 3).count == 1
+    assert cut_at(trace, 4).count == 2
+
+
+def test_a_second_name_is_durable_apart_from_the_first() -> None:
+    # A file gets its contents under one name and its final name by a link, as some programs publish files.
+    operations: list[Operation] = [
+        Create(1, TOP, "beside"),
+        Size(1, 7),
+        SyncBegin(0, 1),
+        SyncEnd(0),
+        Link(1, TOP, "f"),
+        Unlink(1, TOP, "beside"),
+    ]
+    trace = Trace({}, {}, [], [*operations])
+    assert unpack(pack(trace), "x") == trace
+    cut = cut_at(trace, 5)
+    assert sorted(" ".join(image) for image in images(cut)) == ["", "beside", "beside f", "f"]
+    synced: list[Operation] = [*operations, SyncBegin(1, TOP), SyncEnd(1)]
+    assert images(cut_at(trace._replace(operations=synced), 8)) == [{"f": bytes(7)}]

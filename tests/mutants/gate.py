@@ -33,10 +33,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.site import sitecustomize
+
+from tidelog.tools.crash.site import sitecustomize
 
 ROOT: Final = Path(__file__).parents[2]
-SITE: Final = Path(__file__).parent / "site"
+SITE: Final = Path(sitecustomize.__file__).parent
 LIMIT_S: Final = 120.0
 # Plain assertions: tidelog is a plugin of pytest, so pytest would load its modules by a hook of its own.
 PYTEST: Final = ("-m", "pytest", "-q", "-x", "--tb=no", "--no-header", "-rfE", "--assert=plain")

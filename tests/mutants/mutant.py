@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidelog.crash.mutants import BY_NAME
+
 
 class Mutant(NamedTuple):
     """One planted fault.
@@ -22,3 +24,9 @@ class Mutant(NamedTuple):
     replacement: str
     checks: tuple[str, ...]
     promise: str
+
+
+def planted(name: str, *checks: str) -> Mutant:
+    """A fault that the crash bench has too (crash/mutants.py), with its checks."""
+    fault = BY_NAME[name]
+    return Mutant(name, fault.file, fault.anchor, fault.replacement, checks, fault.promise)

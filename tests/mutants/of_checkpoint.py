@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, planted
 
 MUTANTS: Final = (
-    Mutant(
+    planted(
         "checkpoint/commit-before-sync",
-        "snapshot/checkpoint.py",
-        "            sync()\n            if cancelled():\n                raise Cancelled\n"
-        "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n",
-        "            if cancelled():\n                raise Cancelled\n"
-        "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n"
-        "            sync()\n",
-        (
-            "tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",
-            "tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
-        ),
-        "The log is on the disk through P before the checkpoint is committed.",
+        "tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",
+        "tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
     ),
     Mutant(
         "checkpoint/no-sync",
@@ -47,25 +38,13 @@ MUTANTS: Final = (
         ("tests/snapshot/test_checkpoint.py::test_rows_of_another_moment_are_not_built_upon",),
         "A checkpoint is built upon the rows that its state rests on.",
     ),
-    Mutant(
+    planted(
         "environment/unsynced",
-        "snapshot/rows/environment.py",
-        '        "create": False,\n',
-        '        "create": False,\n        "sync": False,\n',
-        (
-            "tests/store/checkpoint/test_checkpoint_power.py::test_the_calls_are_those_that_are_to_be_tried",
-        ),
-        "A commit of LMDB is on the disk when it returns.",
+        "tests/store/checkpoint/test_checkpoint_power.py::test_the_calls_are_those_that_are_to_be_tried",
     ),
-    Mutant(
+    planted(
         "environment/made-under-its-own-name",
-        "snapshot/rows/environment.py",
-        "    file = disk.create(path.with_name(DATA + recipe.BESIDE))\n",
-        "    file = disk.create(path)\n",
-        (
-            "tests/snapshot/test_environment.py::test_what_a_creation_that_was_cut_short_left_is_replaced",
-        ),
-        "A new data.mdb gets its name when its first pages are on the disk.",
+        "tests/snapshot/test_environment.py::test_what_a_creation_that_was_cut_short_left_is_replaced",
     ),
     Mutant(
         "environment/rows-unchecked",
@@ -120,15 +99,9 @@ MUTANTS: Final = (
         ("tests/snapshot/test_sums.py::test_a_row_without_sums_has_none",),
         "A damaged row that describes a checkpoint is damage, whatever its bytes.",
     ),
-    Mutant(
+    planted(
         "checkpoints/sync-one-short",
-        "store/checkpoints.py",
-        "                sync=lambda: core.log.sync_through(position.lsn),\n",
-        "                sync=lambda: core.log.sync_through(position.lsn - 1),\n",
-        (
-            "tests/store/checkpoint/test_checkpoint_order.py::test_the_last_record_before_it_is_durable_too",
-        ),
-        "The log is on the disk through P, the record at P included.",
+        "tests/store/checkpoint/test_checkpoint_order.py::test_the_last_record_before_it_is_durable_too",
     ),
     Mutant(
         "checkpoints/position-one-short",
@@ -152,14 +125,9 @@ MUTANTS: Final = (
         ),
         "A checkpoint names the last record that it holds.",
     ),
-    Mutant(
+    planted(
         "checkpoints/released-before-commit",
-        "store/checkpoints.py",
-        "            write_checkpoint(\n                environment,\n",
-        "            self._release_segments(core, position.lsn)\n"
-        "            write_checkpoint(\n                environment,\n",
-        ("tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",),
-        "Segments are released when the checkpoint that holds their records is committed.",
+        "tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",
     ),
     Mutant(
         "checkpoints/failed-not-taken-back",
@@ -180,6 +148,26 @@ MUTANTS: Final = (
             "tests/store/checkpoint/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
         ),
         "Only what is committed may count as stored.",
+    ),
+    Mutant(
+        "checkpoint/newer-commit-not-compared",
+        "snapshot/checkpoint.py",
+        "    if environment.committed() != seen:\n",
+        "    if False:\n",
+        (
+            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_a_checkpoint_over_one_that_another_process_committed_is_refused",
+        ),
+        "A checkpoint changes only rows of the commit that its store has read.",
+    ),
+    Mutant(
+        "checkpoints/rebuilt-memory-not-doubted",
+        "store/checkpoints.py",
+        "                elif self._beneath != meta.number:\n",
+        "                elif False:\n",
+        (
+            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_memory_that_is_rebuilt_right_before_a_commit_is_rebuilt_again",
+        ),
+        "Memory that was rebuilt from the checkpoint before is rebuilt again after the commit.",
     ),
     Mutant(
         "checkpoints/log-of-snapshot-released",

@@ -8,6 +8,24 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final = (
     Mutant(
+        "idmp/table-of-a-checkpoint-changes",
+        "engine/streams/idmp.py",
+        "        if self._handed.get(pid) is table:\n"
+        "            table = self._own(pid, table)\n"
+        "        table.pop(iid, None)\n",
+        "        table.pop(iid, None)\n",
+        ("tests/engine/streams/test_idmp.py::test_a_frozen_table_stays_as_it_was",),
+        "A checkpoint has the dedup IDs of its moment, and no later ones.",
+    ),
+    Mutant(
+        "expiries/stored-keys-never-due",
+        "engine/keys/expiries.py",
+        "        self.cold_next = 0 if count else NEVER\n",
+        "        self.cold_next = NEVER\n",
+        ("tests/engine/keys/test_cold_keys.py::test_what_is_due_is_read_in_its_order_and_no_more",),
+        "A key that is not in memory expires in its time.",
+    ),
+    Mutant(
         "pending/ack-forgets-old-entries",
         "engine/groups/pending.py",
         "            if not self.orders.wide:\n                self.orders.remove_key(unpack_key(ids)[0])\n",

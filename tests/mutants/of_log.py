@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, planted
 
 MUTANTS: Final = (
-    Mutant(
-        "log/no-fdatasync",
-        "aof/log.py",
-        "                file.fdatasync()\n",
-        "                pass\n",
-        ("tests/aof/test_errors.py::test_an_error_at_every_call",),
-        "A record is called durable though no fsync was made.",
-    ),
+    planted("log/no-fdatasync", "tests/aof/test_errors.py::test_an_error_at_every_call"),
     Mutant(
         "log/syncs-another-file",
         "aof/log.py",
@@ -23,26 +16,10 @@ MUTANTS: Final = (
         ("tests/aof/test_errors.py::test_an_error_at_every_call",),
         "The fsync that answers a caller must be that of the segment.",
     ),
-    Mutant(
-        "log/sync-tried-again",
-        "aof/log.py",
-        "                file.fdatasync()\n",
-        "                try:\n"
-        "                    file.fdatasync()\n"
-        "                except OSError:\n"
-        "                    file.fdatasync()\n",
-        ("tests/aof/test_errors.py::test_an_error_at_every_call",),
-        "After a failed fsync nothing is acknowledged: a second one succeeds and lies.",
-    ),
-    Mutant(
+    planted("log/sync-tried-again", "tests/aof/test_errors.py::test_an_error_at_every_call"),
+    planted(
         "log/synced-takes-what-came-meanwhile",
-        "aof/log.py",
-        "            self.synced_lsn = lsn\n",
-        "            self.synced_lsn = lsn = self.written_lsn\n",
-        (
-            "tests/aof/test_sync_beside.py::test_what_is_written_while_a_sync_runs_is_not_called_durable",
-        ),
-        "A record that is written while an fsync runs belongs to the next one.",
+        "tests/aof/test_sync_beside.py::test_what_is_written_while_a_sync_runs_is_not_called_durable",
     ),
     Mutant(
         "log/file-before-lsn",
@@ -63,25 +40,13 @@ MUTANTS: Final = (
         ),
         "A sync beside a roll must not sync the old segment for records of the new one.",
     ),
-    Mutant(
+    planted(
         "log/durable-before-sync",
-        "aof/log.py",
-        "            started = time.monotonic()\n            try:\n                file.fdatasync()\n",
-        "            started = time.monotonic()\n"
-        "            if self._durable is not None:\n"
-        "                self._durable.write(self.incarnation, lsn)\n"
-        "            try:\n"
-        "                file.fdatasync()\n",
-        ("tests/aof/test_sync_beside.py::test_durable_is_written_when_the_sync_has_returned",),
-        "DURABLE may lag and must never run ahead of the disk.",
+        "tests/aof/test_sync_beside.py::test_durable_is_written_when_the_sync_has_returned",
     ),
-    Mutant(
+    planted(
         "log/header-knows-its-own-lsn",
-        "aof/log.py",
-        "                self.synced_lsn,\n                self._chain,\n",
-        "                lsn,\n                self._chain,\n",
-        ("tests/aof/test_verdicts.py::test_a_hole_before_a_whole_frame_is_torn",),
-        "The header of a frame must state only LSNs that were synced before it was written.",
+        "tests/aof/test_verdicts.py::test_a_hole_before_a_whole_frame_is_torn",
     ),
     Mutant(
         "log/no-doubt-after-broken-write",
@@ -293,21 +258,13 @@ MUTANTS: Final = (
         ("tests/aof/test_formats.py::test_durable_slots",),
         "DURABLE of another store proves nothing here.",
     ),
-    Mutant(
+    planted(
         "recipe/published-unsynced",
-        "disk/recipe.py",
-        "    file.fsync()\n    disk.rename(file.path, path)\n",
-        "    disk.rename(file.path, path)\n",
-        ("tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
-        "A file has its content on the disk before it has its name.",
+        "tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
     ),
-    Mutant(
+    planted(
         "recipe/name-unsynced",
-        "disk/recipe.py",
-        "    file.path = path\n    disk.sync_directory(path.parent)\n",
-        "    file.path = path\n",
-        ("tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
-        "A published name is on the disk when `publish_open` returns.",
+        "tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
     ),
     Mutant(
         "recipe/removal-unsynced",

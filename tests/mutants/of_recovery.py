@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, planted
 
 MUTANTS: Final = (
     Mutant(
@@ -17,15 +17,9 @@ MUTANTS: Final = (
         ),
         "Records that recovery serves are on the disk.",
     ),
-    Mutant(
+    planted(
         "recovery/keeps-page-cache",
-        "aof/reading/recovery.py",
-        "        file.drop_cache()\n",
-        "        pass\n",
-        (
-            "tests/aof/test_recovery.py::test_the_copy_of_a_tail_comes_first_then_the_cut_then_the_promise",
-        ),
-        "After a failed fsync recovery reads what the disk has, and not the page cache.",
+        "tests/aof/test_recovery.py::test_the_copy_of_a_tail_comes_first_then_the_cut_then_the_promise",
     ),
     Mutant(
         "recovery/cut-before-copy",
@@ -39,14 +33,7 @@ MUTANTS: Final = (
         ),
         "A torn tail lies in quarantine before it is cut off.",
     ),
-    Mutant(
-        "recovery/no-quarantine",
-        "aof/reading/recovery.py",
-        "        quarantined = _quarantine(disk, root, scan)\n",
-        "        quarantined = None\n",
-        ("tests/aof/test_recovery.py::test_a_torn_tail_is_cut_off",),
-        "Each byte that recovery takes out is kept in quarantine.",
-    ),
+    planted("recovery/no-quarantine", "tests/aof/test_recovery.py::test_a_torn_tail_is_cut_off"),
     Mutant(
         "recovery/torn-tail-stays",
         "aof/reading/recovery.py",
@@ -82,6 +69,14 @@ MUTANTS: Final = (
         "The promise of recovery is on the disk before anything is served.",
     ),
     Mutant(
+        "recovery/life-of-one-record-unchecked",
+        "aof/reading/recovery.py",
+        "promise.incarnation not in lives and promise.lsn >= next_lsn:\n",
+        "promise.incarnation not in lives and promise.lsn > next_lsn:\n",
+        ("tests/aof/test_recovery.py::test_a_life_of_one_record_that_has_no_segment_is_missed",),
+        "A life that promised its first record alone and has no segment is missed.",
+    ),
+    Mutant(
         "recovery/lives-unchecked",
         "aof/reading/recovery.py",
         "        if promise.incarnation not in lives and promise.lsn >= next_lsn:\n",
@@ -109,13 +104,9 @@ MUTANTS: Final = (
         ),
         "A log without its beginning and without a checkpoint is refused.",
     ),
-    Mutant(
+    planted(
         "reader/body-unchecked",
-        "aof/reading/reader.py",
-        "                    if len(body) != length or crc32c_of(body) != body_crc:\n                        return\n",
-        "                    if len(body) != length:\n                        return\n",
-        ("tests/aof/test_recovery.py::test_what_was_read_is_promised_before_it_is_served",),
-        "The body of a frame matches its checksum.",
+        "tests/aof/test_recovery.py::test_what_was_read_is_promised_before_it_is_served",
     ),
     Mutant(
         "reader/chain-unchecked",
@@ -163,13 +154,9 @@ MUTANTS: Final = (
         ("tests/aof/test_bit_flips.py::test_every_missing_file",),
         "A segment ends where the next one says it ended.",
     ),
-    Mutant(
+    planted(
         "reader/any-later-frame-is-proof",
-        "aof/reading/reader.py",
-        "                if later.synced >= self.lsn:\n",
-        "                if True:\n",
-        ("tests/aof/test_verdicts.py::test_a_hole_before_a_whole_frame_is_torn",),
-        "A later valid frame alone proves nothing: file systems leave holes.",
+        "tests/aof/test_verdicts.py::test_a_hole_before_a_whole_frame_is_torn",
     ),
     Mutant(
         "reader/later-frames-prove-nothing",
@@ -202,10 +189,18 @@ MUTANTS: Final = (
     Mutant(
         "reader/no-unit-end",
         "aof/reading/reader.py",
-        "        if not whole or not _is_end(records[-1]):\n",
-        "        if not whole:\n",
+        "        if len(records) != count or not is_end(records[-1]):\n",
+        "        if len(records) != count:\n",
         ("tests/aof/test_verdicts.py::test_a_frame_that_ends_in_the_middle_of_a_unit_is_refused",),
         "A frame holds whole units: its last record is marked.",
+    ),
+    Mutant(
+        "reader/cut-record-is-whole",
+        "aof/reading/reader.py",
+        "    return records if records and records.pop() is None else []\n",
+        "    return [each for each in records if each is not None]\n",
+        ("tests/tools/test_unfit_records.py::test_a_frame_that_ends_inside_a_record",),
+        "Bytes behind the last record that begin another one are damage.",
     ),
     Mutant(
         "verdicts/promised-damage-is-torn",

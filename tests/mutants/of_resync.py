@@ -11,6 +11,20 @@ _LIES: Final = "tests/replication/test_copy_lies.py"
 _RESYNC: Final = "tests/replication/test_resync.py"
 
 MUTANTS: Final = (
+    Mutant(
+        "swap/mark-removed-before-the-moves",
+        "snapshot/swap.py",
+        "    for name in _MOVED:\n        if disk.exists(new / name):\n",
+        "    recipe.remove(disk, root / identity.SWAP)\n"
+        "    disk.create(root / identity.SWAP).close()\n"
+        "    for name in _MOVED:\n"
+        "        if disk.exists(new / name):\n",
+        (
+            "tests/snapshot/test_swap.py::test_every_power_cut_leaves_one_of_both",
+            "tests/crash/test_followers.py::test_a_copy_of_the_leaders_checkpoint_loses_power",
+        ),
+        "A swap that a power cut interrupts can be finished.",
+    ),
     # --- the swap
     Mutant(
         "swap/begun-before-durable",

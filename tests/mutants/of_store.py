@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, planted
 
 MUTANTS: Final = (
+    Mutant(
+        "residence/evicts-during-a-checkpoint",
+        "store/residence.py",
+        "            if changes.frozen is not None or core.trouble is not None:\n",
+        "            if core.trouble is not None:\n",
+        (
+            "tests/store/checkpoint/test_checkpoint_memory.py::test_nothing_leaves_while_a_checkpoint_is_written",
+        ),
+        "Only data that a checkpoint holds leaves memory.",
+    ),
     Mutant(
         "landing/applied-before-room",
         "store/commit/landing.py",
@@ -44,13 +54,9 @@ MUTANTS: Final = (
         ),
         "A read is answered when what it shows holds the caller's level.",
     ),
-    Mutant(
+    planted(
         "promise/replies-before-sync",
-        "store/commit/durability.py",
-        "        return log.synced_lsn if self.relief is None else 0\n",
-        "        return log.written_lsn if self.relief is None else 0\n",
-        ("tests/server/durability/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
-        "Under always a reply leaves after the sync that covers it.",
+        "tests/server/durability/test_power_loss.py::test_what_was_answered_is_on_the_disk",
     ),
     Mutant(
         "promise/replies-though-parked",
@@ -129,17 +135,7 @@ MUTANTS: Final = (
         ("tests/store/queue/test_queue.py::test_after_its_last_delivery_a_failing_job_is_dead",),
         "A job is given up after max_deliveries.",
     ),
-    Mutant(
-        "queue/done-and-in-two-units",
-        "store/queue/job.py",
-        "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)\n",
-        "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, lambda ctx: []), ACKED)\n"
-        "        if done[0]:\n"
-        "            _, later = run_unit(self._queue._core, self._queue._db, adds)\n"
-        "            done = True, later\n",
-        ("tests/store/test_units.py::test_done_and_is_one_unit",),
-        "A job is done and its followers are put in one unit.",
-    ),
+    planted("queue/done-and-in-two-units", "tests/store/test_units.py::test_done_and_is_one_unit"),
     Mutant(
         "queue/beat-forgets-finished",
         "store/queue/work/leases.py",

@@ -13,7 +13,8 @@ from tests.mutants import gate
 from tests.mutants.gate import ROOT, SITE, Ended, Verdict, chosen, judge, problems, try_mutant
 from tests.mutants.listed import MUTANTS
 from tests.mutants.mutant import Mutant
-from tests.mutants.site import sitecustomize
+
+from tidelog.tools.crash.site import sitecustomize
 
 CRC = Mutant(
     "crc/wrong",

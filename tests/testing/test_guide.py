@@ -36,7 +36,7 @@ def test_pytest_loads_the_plugin() -> None:
 
 
 def test_an_acknowledgement_before_the_work_is_found(tmp_path: Path) -> None:
-    """The example of the guide with its two lines exchanged fails as the guide says."""
+    """The example of the guide with its two lines exchanged fails as the guide says; as it stands it passes."""
     text = (ROOT / "docs/guides/testing.md").read_text()
     blocks = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", text, re.M | re.S))
     work, told = "            shop.place_order(db, number)\n", r"            told\(number\).*\n"
@@ -44,8 +44,9 @@ def test_an_acknowledgement_before_the_work_is_found(tmp_path: Path) -> None:
     assert changed == 1
     (tmp_path / "shop.py").write_text(blocks["shop.py"])
     (tmp_path / "test_shop.py").write_text(wrong)
+    (tmp_path / "test_mended.py").write_text(blocks["test_shop.py"])
     done = run_pytest(tmp_path, "--crash-seed", "5")
-    assert re.search("^1 failed in", done.stdout, re.M), done.stdout + done.stderr
+    assert re.search("^1 failed, 1 passed in", done.stdout, re.M), done.stdout + done.stderr
     (line,) = [n for n, each in enumerate(wrong.splitlines(), 1) if "told(number)" in each]
     assert f"after test_shop.py:{line}: told(number)" in done.stdout
     assert "told by then: 0\n" in done.stdout
@@ -53,10 +54,14 @@ def test_an_acknowledgement_before_the_work_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bad_options(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--crash-states", "0")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--crash-states", "0"), ("--crash-timeout", "0"), ("--crash-timeout", "nan")],
+)
+def test_bad_options(tmp_path: Path, option: str, value: str) -> None:
+    done = run_pytest(tmp_path, option, value)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--crash-states" in done.stderr
+    assert option in done.stderr
 
 
 def test_the_examples_pass(tmp_path: Path) -> None:

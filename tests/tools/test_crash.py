@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.mutants.of_crash import MUTANTS
-from tests.mutants.site import sitecustomize
 from tests.tools.conftest import Run
 
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
 from tidelog.tools.crash import scratch as scratches
+from tidelog.tools.crash.site import sitecustomize
 
 SITE = Path(sitecustomize.__file__).parent
 
@@ -90,7 +90,7 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
     [
         (
             ("--layers", "L7"),
-            "'L7' is not one of L0, all, log, store, checkpoints, double, replies, rot, errors, kill",
+            "'L7' is not one of L0, all, log, store, checkpoints, double, replies, queues, followers, rot",
         ),
         (("--policy", "never"), "'never' is not one of"),
         (("--minutes", "-1"), "-1"),

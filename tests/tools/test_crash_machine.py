@@ -18,12 +18,14 @@ from tidelog.crash.explore import Finding
 from tidelog.crash.forked import Forked
 from tidelog.crash.injected import Scene
 from tidelog.crash.killed import Effort, kill
-from tidelog.crash.oracle import Kind
+from tidelog.crash.lives import Step
+from tidelog.crash.oracle import Fault, Kind
 from tidelog.crash.trace import unpack
-from tidelog.crash.workloads import Step
 from tidelog.disk.real import RealFile
 from tidelog.tools import exits
-from tidelog.tools.crash import shutdowns
+from tidelog.tools.crash import blocks, shutdowns
+from tidelog.tools.crash.blocks import BLOCKS, Recorded, cut_blocks
+from tidelog.tools.crash.fuse import Event, Flushed, Noted, Written
 from tidelog.tools.crash.shutdowns import MACHINE, CannotMount, Cuts, file_system
 
 
@@ -69,6 +71,8 @@ def test_power_cuts(tmp_path: Path) -> None:
     assert done.returncode == exits.OK, done.stderr
     counts = json.loads(done.stdout)["layers"][MACHINE]
     assert counts["there"] > counts["tried"] == 10 >= counts["distinct"] > 7
+    counts = json.loads(done.stdout)["layers"][BLOCKS]
+    assert counts["there"] > counts["tried"] == counts["distinct"] == 10
     assert list(tmp_path.iterdir()) == []
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
@@ -97,3 +101,61 @@ def test_a_log_without_fdatasync_is_found_and_tried_again(tmp_path: Path) -> Non
     trace = unpack(finding.trace, "x")
     assert here(lambda scratch: shutdowns.try_again(scratch, trace, finding), tmp_path) is None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_blocks_flushes_and_promises_are_noted_in_one_order(tmp_path: Path) -> None:
+    steps: list[Step] = [["set", 0, 600]]
+
+    def recorded(scratch: Path) -> list[Event]:
+        life = Recorded(Scene("always", (steps, steps), "1"), scratch)
+        assert len(life.units) == 2
+        assert list(scratch.iterdir()) == []
+        return life.events
+
+    events = here(recorded, tmp_path)
+    assert isinstance(events, list)
+    promises = [n for n, event in enumerate(events) if isinstance(event, Noted)]
+    issued = next(n for n in promises if events[n].event == (0, 0, 1))
+    kept = next(n for n in promises if events[n].event == (1, 1, 1))
+    # Between the call and its return its blocks were written, and then flushed.
+    kinds = [type(event) for event in events[issued:kept]]
+    assert Written in kinds
+    assert Flushed in kinds[kinds.index(Written) :]
+
+
+@pytest.mark.slow
+def test_a_store_without_fdatasync_is_found_on_its_blocks_and_tried_again(tmp_path: Path) -> None:
+    def unsynced(scratch: Path) -> list[Finding]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RealFile, "fdatasync", lambda self: None)
+            return cut_blocks("always", "1", scratch, 60).findings
+
+    found = here(unsynced, tmp_path)
+    assert isinstance(found, list)
+    (finding,) = found
+    assert finding.layer == BLOCKS
+    assert finding.kind in (Kind.LOST.value, Kind.REFUSED.value)
+    trace = unpack(finding.trace, "x")
+    again = here(lambda scratch: blocks.try_again(scratch, trace), tmp_path)
+    assert isinstance(again, Fault)
+    assert again.kind.value == finding.kind
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_disk_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    def refused(scratch: Path) -> str:
+        # It raises CannotMount where nothing can be mounted.
+        Recorded(Scene("always", ([], []), "1"), scratch / "first")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shutdowns, "COMMANDS", ())
+            patch.setattr(blocks, "IMAGE_BYTES", 4096)
+            with pytest.raises(CannotMount, match="mkfs.ext4 failed") as caught:
+                Recorded(Scene("always", ([], []), "1"), scratch / "second")
+        return str(caught.value)
+
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    assert here(refused, tmp_path)
+    assert [each for name in ("first", "second") for each in (tmp_path / name).iterdir()] == []

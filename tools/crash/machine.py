@@ -11,6 +11,7 @@ import click
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
+from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
 from tidelog.tools.crash.session import (
     Session,
     json_option,
@@ -26,7 +27,11 @@ CUTS = 10  # of a workload
 
 @click.command(
     help="Cut the power of a file system of this machine, again and again.",
-    epilog=examples("tidelog crash machine", "tidelog crash machine --minutes 10"),
+    epilog=examples(
+        "tidelog crash machine",
+        "tidelog crash machine --minutes 10",
+        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
+    ),
 )
 @minutes_option(0.5)
 @seed_option
@@ -35,15 +40,26 @@ CUTS = 10  # of a workload
 def command(minutes: float, seed: str | None, keep: Path, as_json: bool) -> int:
     session = Session(seed, keep, as_json)
     kernel = os.uname()
-    session.say(f"layer {MACHINE}, ext4 of {kernel.sysname} {kernel.release}, seed {session.seed}")
+    layers = (MACHINE, BLOCKS)
+    session.say(
+        f"layers {', '.join(layers)}, ext4 of {kernel.sysname} {kernel.release}, seed {session.seed}"
+    )
+    recorded = True
     try:
-        with session.running((MACHINE,)) as place:
-            room = place / MACHINE
-            RealDisk().mkdir(room)
+        with session.running(layers) as place:
+            room, beside = place / MACHINE, place / BLOCKS
+            for each in (room, beside):
+                RealDisk().mkdir(each)
             with file_system(room) as made:
                 for number in count():
-                    policy = POLICIES[number % len(POLICIES)]
-                    session.report.add(cut_power(made, policy, f"{session.seed}/{number}", CUTS))
+                    policy, seed = POLICIES[number % len(POLICIES)], f"{session.seed}/{number}"
+                    session.report.add(cut_power(made, policy, seed, CUTS))
+                    if recorded:
+                        try:
+                            session.report.add(cut_blocks(policy, seed, beside, CUTS))
+                        except CannotMount as error:
+                            recorded = False
+                            session.say(f"{BLOCKS}: not run: {error}")
                     if session.seconds >= minutes * 60 or session.report.findings:
                         break
     except CannotMount as error:

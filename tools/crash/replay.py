@@ -11,21 +11,31 @@ from tidelog.crash import report as reports
 from tidelog.crash.errors import CrashError
 from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import tried_again
+from tidelog.crash.subjects import bench
+from tidelog.crash.subjects.bench import SUBJECT
 from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
-from tidelog.tools.crash import shutdowns
+from tidelog.tools.crash import blocks, shutdowns
 from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.text import examples
 
 
 @click.command(
     help="Show a finding of the crash bench, and try it again.",
-    epilog=examples("tidelog crash replay crash-findings/lost-1"),
+    epilog=examples(
+        "tidelog crash replay crash-findings/lost-1",
+        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.NOT_A_STORE, exits.SYSTEM),
+    ),
 )
 @click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--check",
+    default="",
+    help="The check of a finding of your own program. A kept one is shown, and never run unseen.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(directory: Path, as_json: bool) -> int:
+def command(directory: Path, check: str, as_json: bool) -> int:
     try:
         finding = reports.load(RealDisk(), directory)
         lines = reports.describe(finding)
@@ -36,11 +46,19 @@ def command(directory: Path, as_json: bool) -> int:
     with scratch(lambda text: click.echo(text, err=True)) as place:
         room = place / "replay"
         RealDisk().mkdir(room)
-        if finding.layer == shutdowns.MACHINE:
+        if finding.layer in (shutdowns.MACHINE, blocks.BLOCKS):
             try:
-                fault = shutdowns.try_again(room, trace, finding)
+                if finding.layer == blocks.BLOCKS:
+                    fault = blocks.try_again(room, trace)
+                else:
+                    fault = shutdowns.try_again(room, trace, finding)
             except shutdowns.CannotMount as error:
                 raise click.ClickException(f"the finding cannot be tried here: {error}") from error
+        elif finding.layer == SUBJECT:
+            try:
+                fault = bench.try_again(room, trace, finding, check)
+            except CrashError as error:
+                raise click.ClickException(str(error)) from error
         else:
             fault = tried_again(finding, trace, room)
     if as_json:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from tidelog.disk import recipe
+from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk
 
 TMPFS: Final = Path("/dev/shm")
 PREFIX: Final = "tidelog-crash-"
 LOCK: Final = "LOCK"
+
+
+class ScratchGone(OSError):
+    """The directory of the bench was removed. The text says which."""
 
 
 @contextmanager
@@ -24,14 +29,37 @@ def scratch(tell: Callable[[str], object], parent: Path | None = None) -> Iterat
         tmpfs = disk.exists(TMPFS) and disk.writable(TMPFS)
         parent = TMPFS if tmpfs else Path(tempfile.gettempdir())
     _clear(disk, parent, tell)
-    place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-    lock = disk.lock(place / LOCK)
-    assert lock is not None, "nobody else knows this directory"
+    place, lock = _new(disk, parent)
     try:
-        yield place
+        try:
+            yield place
+        except Exception as error:
+            _check(disk, place, error)
+            raise
+        _check(disk, place)
     finally:
         lock.close()
-        recipe.remove_tree(disk, place)
+        with suppress(FileNotFoundError):
+            recipe.remove_tree(disk, place)
+
+
+def _new(disk: RealDisk, parent: Path) -> tuple[Path, File]:
+    """A new directory, and its lock. Until it is locked, another run may take it for a killed one's and remove it."""
+    while True:
+        place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        lock = None
+        with suppress(FileNotFoundError):
+            lock = disk.lock(place / LOCK)
+        if lock is not None and disk.exists(place / LOCK):
+            return place, lock
+        if lock is not None:
+            lock.close()
+
+
+def _check(disk: RealDisk, place: Path, error: Exception | None = None) -> None:
+    """Raises ScratchGone if somebody removed the directory: whatever was found there means nothing."""
+    if not disk.exists(place / LOCK):
+        raise ScratchGone(f"{place} was removed while the bench worked in it") from error
 
 
 def _clear(disk: RealDisk, parent: Path, tell: Callable[[str], object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,13 +19,17 @@ from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
 from tidelog.disk.real import RealDisk
+from tidelog.store.errors import TidelogError
 from tidelog.tools import console, exits
+from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.queue.stats import a_number
 
 SHRINK_SECONDS: Final = 30.0
 
 F = TypeVar("F", bound=Callable[..., Any])
+# The head of a table, its rows, and the same for --json.
+Shown = tuple[Sequence[str], list[list[str]], dict[str, Any]]
 
 
 def minutes_option(default: float) -> Callable[[F], F]:
@@ -53,6 +57,12 @@ keep_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
+class CannotRun(click.ClickException):
+    """The system refuses what the bench needs."""
+
+    exit_code = exits.SYSTEM
+
+
 class Session:
     """One run of a command of the bench.
 
@@ -67,7 +77,7 @@ class Session:
         self.report = Report()
         self.code = exits.OK
         self._keep = keep
-        self._as_json = as_json
+        self.as_json = as_json
         self._started = time.monotonic()
 
     @property
@@ -77,7 +87,7 @@ class Session:
 
     def say(self, text: str) -> None:
         """Print a line for people. With --json it goes to stderr."""
-        click.echo(text, err=self._as_json)
+        click.echo(text, err=self.as_json)
 
     @contextmanager
     def running(self, layers: tuple[str, ...]) -> Iterator[Path]:
@@ -90,28 +100,49 @@ class Session:
         with scratch(self.say) as place:
             try:
                 yield place
-                kept = [keep_finding(each, self._keep, place) for each in self.report.findings]
+                kept = [
+                    keep_finding(each, self._keep, place, self.smaller)
+                    for each in self.report.findings
+                ]
             except KeyboardInterrupt:
                 interrupted = True
             except CrashError as error:
                 raise click.ClickException(f"{error} (seed {self.seed})") from error
-            except OSError as error:
-                raise click.ClickException(f"the bench itself failed: {error}") from error
-        show(self.report, layers, self.seed, self.seconds, kept, self._as_json)
+            except (OSError, TidelogError) as error:
+                raise CannotRun(f"the bench itself failed: {error} (seed {self.seed})") from error
+        self.show(layers, kept)
         if interrupted:
             click.echo("interrupted", err=True)
             self.code = exits.INTERRUPTED
         elif self.report.findings:
             self.code = exits.FAILED
 
+    def smaller(self, finding: Finding, room: Path) -> Finding:
+        """A smaller finding of the same kind. `room` is an existing empty directory."""
+        return _shrunk(finding, room)
 
-def keep_finding(finding: Finding, keep: Path, place: Path) -> Path:
+    def show(self, layers: tuple[str, ...], kept: list[Path]) -> None:
+        """Print the result: one JSON object, or the table and the kept findings in words."""
+        show(self.report, layers, self.seed, self.seconds, kept, self.as_json)
+
+
+def _shrunk(finding: Finding, room: Path) -> Finding:
+    return shrink(finding, room, SHRINK_SECONDS)
+
+
+def keep_finding(
+    finding: Finding,
+    keep: Path,
+    place: Path,
+    smaller: Callable[[Finding, Path], Finding] = _shrunk,
+) -> Path:
     """Make a finding smaller, and write it into a new directory."""
     disk = RealDisk()
     room = place / "shrink"
     disk.mkdir(room)
     try:
-        finding = shrink(finding, room, SHRINK_SECONDS)
+        if finding.layer != BLOCKS:  # it is one image of a disk
+            finding = smaller(finding, room)
     finally:
         disk.rmdir(room)
     if not disk.exists(keep):
@@ -132,18 +163,26 @@ def show(
     kept: list[Path],
     as_json: bool,
 ) -> None:
-    """Print the table, and the findings in words."""
+    """Print the table of the layers, and the findings in words."""
+    data = {"layers": {layer: vars(report.of(layer)) for layer in layers}}
+    shown = reports.HEAD, reports.rows(report, layers), data
+    show_table(shown, seed, seconds, kept, as_json)
+
+
+def show_table(shown: Shown, seed: str, seconds: float, kept: list[Path], as_json: bool) -> None:
+    """Print a table, and the findings in words."""
+    head, rows, data = shown
     if as_json:
         found: dict[str, Any] = {
             "seed": seed,
             "seconds": round(seconds, 1),
             "versions": versions(),
-            "layers": {layer: vars(report.of(layer)) for layer in layers},
+            **data,
             "findings": [str(path) for path in kept],
         }
         click.echo(json.dumps(found))
         return
-    console.table(reports.HEAD, reports.rows(report, layers), right=" ".join(reports.HEAD[1:]))
+    console.table(head, rows, right=" ".join(head[1:]))
     click.echo(f"{seconds:.0f} s, seed {seed}")
     for path in kept:
         for line in reports.describe(reports.load(RealDisk(), path)):

@@ -53,20 +53,11 @@ class FileSystem:
 
     def make(self) -> None:
         """Make and mount it. Raises CannotMount."""
-        if os.geteuid() != 0:
-            raise CannotMount("only root may mount a file system")
-        for name in COMMANDS:
-            if shutil.which(name, path=PATH) is None:
-                raise CannotMount(f"the command {name} is missing")
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNS) != 0:
-            reason = os.strerror(ctypes.get_errno())
-            raise CannotMount(f"a mount namespace of its own is refused: {reason}")
+        own_mounts()
         RealDisk().mkdir(self.place)
         with open(self._image, "wb") as image:
             image.truncate(IMAGE_BYTES)
-        _call("mount", "--make-rprivate", "/")
-        _call("mkfs.ext4", "-q", "-F", self._image)
+        call("mkfs.ext4", "-q", "-F", self._image)
         self.mount()
         try:
             self.cut()
@@ -86,10 +77,10 @@ class FileSystem:
         self._image.unlink(missing_ok=True)
 
     def mount(self) -> None:
-        _call("mount", "-o", "loop", self._image, self.place)
+        call("mount", "-o", "loop", self._image, self.place)
 
     def unmount(self) -> None:
-        _call("umount", self.place)
+        call("umount", self.place)
 
     def cut(self) -> None:
         """Shut it down. From here on each operation of it fails."""
@@ -100,7 +91,22 @@ class FileSystem:
             os.close(fd)
 
 
-def _call(*command: str | Path) -> None:
+def own_mounts() -> None:
+    """Give this process a mount namespace of its own. Raises CannotMount, also if a command is missing."""
+    if os.geteuid() != 0:
+        raise CannotMount("only root may mount a file system")
+    for name in COMMANDS:
+        if shutil.which(name, path=PATH) is None:
+            raise CannotMount(f"the command {name} is missing")
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise CannotMount(f"a mount namespace of its own is refused: {reason}")
+    call("mount", "--make-rprivate", "/")
+
+
+def call(*command: str | Path) -> None:
+    """Run a command. Raises CannotMount with the first line of what it said."""
     env = {**os.environ, "PATH": PATH, "LC_ALL": "C"}
     try:
         subprocess.run(

@@ -7,7 +7,7 @@ and every Python that it starts, as long as they pass the environment on. Two va
     TIDELOG_MUTANT_MARK  a file that gets one byte whenever the change was planted, so that a run proves that it was
 
 An anchor that is not in the source exactly once is an ImportError of that module. The gate looks before it starts.
-This module stands alone on purpose: a child may have nothing else of the tests on its path.
+This module stands alone on purpose: a child may have nothing else on its path.
 """
 
 from __future__ import annotations

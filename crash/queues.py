@@ -1,0 +1,382 @@
+"""Queues: workers put, take and end jobs while the store is recorded, and after a crash no job is lost, or done twice.
+
+The time stands still, so leases do not end and pauses are not over, and all IDs are known in advance. A life begins
+with what a crash left of the one before: a worker gets the jobs again that its name held.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.crash.errors import BenchError
+from tidelog.crash.jobs import DELIVERIES_MAX, Jobs, Queued, number
+from tidelog.crash.lives import Step, recorded
+from tidelog.crash.oracle import Contents, Served
+from tidelog.crash.record import RecordingDisk
+from tidelog.crash.served import Stage, Still, content_of, keys_of, open_on
+from tidelog.crash.trace import Trace, Tree, Unit
+from tidelog.crash.workloads import PAD, Life
+from tidelog.store.faces.sync import Store
+from tidelog.store.queue.face import Queue
+from tidelog.store.queue.job import Job
+
+QUEUES: Final = "queues"
+NAMES: Final = ("mails", "bills")
+ENDINGS: Final = (b":holds", b":failures", b":dead", b":later")
+WORKERS: Final = ("ann", "bob")
+GROUP: Final = "workers"
+MANY: Final = 1 << 30
+LATER_S: Final = 600.0  # a pause that is not over in any life
+
+# The steps, and how often each is drawn. The numbers are a queue, then a size, worker or count.
+WEIGHTS: Final[dict[str, int]] = {
+    "put": 18, "puts": 6, "once": 8, "take": 24, "finish": 12, "retry": 10, "fail": 4, "release": 4, "extend": 3,
+    "follow": 6, "batch": 8, "redrive": 4, "bury": 1, "purge": 1, "set": 3, "sync": 8,
+    "later": 8, "hasten": 6, "cancel": 3,
+}  # fmt: skip
+
+
+class Stopped(Still):
+    """A clock that stands still, also for those who wait."""
+
+    manual = True
+
+    @staticmethod
+    def monotonic() -> float:
+        return 86_400.0
+
+
+def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
+    """A workload of random steps."""
+    weights = {**WEIGHTS, "checkpoint": 10} if checkpoints else WEIGHTS
+    found: list[Step] = []
+    for name in rng.choices(list(weights), list(weights.values()), k=steps):
+        queue = rng.randrange(len(NAMES))
+        match name:
+            case "put" | "set" | "later":
+                found.append([name, queue, rng.choice((1, 60, 900))])
+            case "puts":
+                found.append([name, queue, rng.randint(1, 40)])
+            case "once" | "follow":
+                found.append([name, queue, rng.randrange(4)])
+            case "take" | "retry":
+                found.append([name, queue, rng.randrange(2)])
+            case "batch":
+                count = rng.randint(2, 4)
+                found.append([name, queue, rng.randrange(2), count, rng.randint(1, count)])
+            case "sync" | "checkpoint":
+                found.append([name])
+            case _:
+                found.append([name, queue])
+    return found
+
+
+class QueueLife(Life):
+    """A store whose queues take the steps of a workload. Workers keep the jobs that they took and did not end."""
+
+    def __init__(self, disk: RecordingDisk, root: Path, policy: str, units: list[Unit]) -> None:
+        db = open_on(disk, root, policy, Stopped())
+        super().__init__(db, policy, disk.promise, units, predicts=True)
+        self._queues = [queue_of(db, name) for name in NAMES]
+        self._taken: list[list[Job]] = [[] for _ in NAMES]
+
+    def _contents(self) -> Contents:
+        return contents_of(self.db)
+
+    def _jobs(self, queue: int) -> Jobs:
+        return self._model.queues.setdefault(NAMES[queue].encode(), Jobs())
+
+    def _next(self, queue: int, count: int) -> list[bytes]:
+        """The IDs of the next jobs of a queue."""
+        ms, sequence = max((Still.ms, -1), self._jobs(queue).last)
+        return [b"%d-%d" % (ms, sequence + n) for n in range(1, count + 1)]
+
+    def _value(self, nbytes: int) -> bytes:
+        return b"%d " % len(self.units) + PAD[:nbytes]
+
+    def _first(self, queue: int) -> Job | None:
+        """The job that was taken first of those that did not end."""
+        taken = self._taken[queue]
+        return taken[0] if taken else None
+
+    def _told(self, kept: object, unit: Unit) -> None:
+        """A job ended. `kept`: whether its worker still had the lease."""
+        if kept is not True:
+            raise BenchError(f"without any crash, a worker lost its job: {unit}")
+        self._done(unit)
+
+    # --- steps
+
+    def _put(self, queue: int, nbytes: int) -> None:
+        self._put_one(queue, self._value(nbytes), b"")
+
+    def _once(self, queue: int, number: int) -> None:
+        """Put a job that may be known already."""
+        self._put_one(queue, self._value(10), b"once%d" % number)
+
+    def _put_one(self, queue: int, value: bytes, dedup: bytes) -> None:
+        job_id = self._jobs(queue).known(dedup) or self._next(queue, 1)[0]
+        unit: Unit = [["put", NAMES[queue].encode(), job_id, value, dedup]]
+        self._begin(unit)
+        found = self._queues[queue].put(value, dedup_id=dedup.decode() or None)
+        if found.encode() != job_id:
+            raise BenchError(f"without any crash, a job got the ID {found} and not {job_id!r}")
+        self._done(unit)
+
+    def _puts(self, queue: int, count: int) -> None:
+        values = [b"%d of %b" % (n, self._value(20)) for n in range(count)]
+        ids = self._next(queue, count)
+        key = NAMES[queue].encode()
+        unit: Unit = [
+            ["put", key, job_id, value, b""] for job_id, value in zip(ids, values, strict=True)
+        ]
+        self._begin(unit)
+        self._queues[queue].put_many(values)
+        self._done(unit)
+
+    def _following(self, queue: int, worker: str, count: int) -> tuple[list[bytes], Unit]:
+        """The jobs that a fetch must give, and the unit that it is."""
+        key, name = NAMES[queue].encode(), worker.encode()
+        held = {job.id.encode() for job in self._taken[queue]}
+        ids, doomed = self._jobs(queue).following(name, count, held)
+        return ids, [
+            *(["abandon", key, name, job_id] for job_id in doomed),
+            *(["take", key, name, job_id] for job_id in ids),
+        ]
+
+    def _fetch(self, queue: int, worker: int, count: int, fetch: Callable[[], Job | None]) -> Any:
+        """Fetch jobs. Returns (the first one, the IDs of all)."""
+        arriving = self._jobs(queue).arriving()
+        self.unknown = None
+        self._promise(len(self.units) + (2 if arriving else 1))
+        job = fetch()
+        if arriving:  # a unit of its own, done by the same call
+            new = self._next(queue, len(arriving))
+            arrived: Unit = [["arrive", NAMES[queue].encode(), new]]
+            self._model.apply(arrived)
+            self.units.append(arrived)
+        ids, unit = self._following(queue, WORKERS[worker], count)
+        self._same_jobs([job] if job else [], ids[:1])
+        self._done(unit)
+        return job, ids
+
+    def _take(self, queue: int, worker: int) -> None:
+        get = self._queues[queue].get
+        job, _ = self._fetch(queue, worker, 1, lambda: get(WORKERS[worker], block=0))
+        if job is not None:
+            self._taken[queue].append(job)
+
+    def _same_jobs(self, found: list[Job], ids: list[bytes]) -> None:
+        if [job.id.encode() for job in found] != ids:
+            raise BenchError(f"without any crash, the jobs {found} came, and not {ids}")
+
+    def _ended(self, queue: int, *rest: Any) -> Unit:
+        """The unit that ends the first job, which is no longer held."""
+        job = self._taken[queue].pop(0)
+        name, *more = rest
+        return [[name, NAMES[queue].encode(), job.id.encode(), *more]]
+
+    def _finish(self, queue: int) -> None:
+        job = self._first(queue)
+        if job is not None:
+            unit = self._ended(queue, "done")
+            self._begin(unit)
+            self._told(job.ack(), unit)
+
+    def _retry(self, queue: int, later: int) -> None:
+        job = self._first(queue)
+        if job is not None:
+            error = "try %d" % len(self.units)
+            unit = self._ended(queue, "retry", error.encode(), not later)
+            self._begin(unit)
+            self._told(job.nack(error, LATER_S if later else 0), unit)
+
+    def _fail(self, queue: int) -> None:
+        job = self._first(queue)
+        if job is not None:
+            unit = self._ended(queue, "fail", b"bad")
+            self._begin(unit)
+            self._told(job.fail("bad"), unit)
+
+    def _release(self, queue: int) -> None:
+        job = self._first(queue)
+        if job is not None:
+            unit = self._ended(queue, "release")
+            self._begin(unit)
+            self._told(job.release(), unit)
+
+    def _extend(self, queue: int) -> None:
+        job = self._first(queue)
+        if job is not None:
+            unit: Unit = [["extend", NAMES[queue].encode(), job.id.encode()]]
+            self._begin(unit)
+            self._told(job.extend(LATER_S), unit)
+
+    def _follow(self, queue: int, number: int) -> None:
+        """End a job and put the next one into the other queue, both or neither."""
+        job, other = self._first(queue), 1 - queue
+        if job is not None:
+            value, dedup = self._value(10), b"once%d" % number
+            job_id = self._jobs(other).known(dedup) or self._next(other, 1)[0]
+            put = ["put", NAMES[other].encode(), job_id, value, dedup]
+            unit: Unit = [*self._ended(queue, "done"), put]
+            self._begin(unit)
+            following = self._queues[other].new(value, dedup_id=dedup.decode())
+            self._told(job.done_and(following), unit)
+
+    def _batch(self, queue: int, worker: int, count: int, used: int) -> None:
+        """Fetch some jobs together, end some of them, and give the others back."""
+        key = NAMES[queue].encode()
+        with self._queues[queue].consume(WORKERS[worker], count, 0) as jobs:
+            first, ids = self._fetch(queue, worker, count, lambda: next(jobs, None))
+            if first is None:
+                return
+            used = min(used, len(ids))
+            rest: Unit = [
+                *(["done", key, job_id] for job_id in ids[:used]),
+                *(["release", key, job_id] for job_id in ids[used:]),
+            ]
+            self._begin(rest)
+            done = []
+            for job in [first, *(next(jobs) for _ in range(used - 1))]:
+                with job:
+                    done.append(job)
+        self._same_jobs(done, ids[:used])
+        self._done(rest)
+
+    def _later(self, queue: int, nbytes: int) -> None:
+        """Put a job that is due later than any life."""
+        value = self._value(nbytes)
+        self._begin(None)
+        job_id = self._queues[queue].put(value, delay=LATER_S)
+        self._done([["later", NAMES[queue].encode(), job_id.encode(), value]])
+
+    def _hasten(self, queue: int) -> None:
+        """Make the last delayed job due."""
+        self._change_delayed(
+            queue, "hasten", lambda job_id: self._queues[queue].move(job_id, delay=0)
+        )
+
+    def _cancel(self, queue: int) -> None:
+        self._change_delayed(queue, "cancel", self._queues[queue].cancel)
+
+    def _change_delayed(self, queue: int, name: str, change: Callable[[str], bool]) -> None:
+        waiting = [i for i, (_, due) in self._jobs(queue).delayed.items() if not due]
+        if waiting:
+            unit: Unit = [[name, NAMES[queue].encode(), waiting[-1]]]
+            self._begin(unit)
+            self._told(change(waiting[-1].decode()), unit)
+
+    def _redrive(self, queue: int) -> None:
+        dead = self._jobs(queue).dead
+        if dead:
+            unit: Unit = [["redrive", NAMES[queue].encode(), self._next(queue, len(dead))]]
+            self._begin(unit)
+            self._queues[queue].dead.redrive()
+            self._done(unit)
+
+    def _bury(self, queue: int) -> None:
+        unit: Unit = [["bury", NAMES[queue].encode()]]
+        self._begin(unit)
+        self._queues[queue].dead.purge()
+        self._done(unit)
+
+    def _purge(self, queue: int) -> None:
+        if not self._jobs(queue).delayed:  # they are deleted by further units
+            unit: Unit = [["purge", NAMES[queue].encode()]]
+            self._begin(unit)
+            self._queues[queue].purge()
+            self._done(unit)
+
+
+def queue_of(db: Store, name: str) -> Queue:
+    """A queue with the options of these workloads."""
+    return db.queue(name, GROUP, codec="bytes", max_deliveries=DELIVERIES_MAX, retry_after=3600)
+
+
+def contents_of(db: Store) -> Contents:
+    """Everything that a store serves: its queues in the form of crash/jobs.py, and other keys as in crash/served.py."""
+    found: Contents = {}
+    keys = keys_of(db)
+    names = [name.encode() for name in NAMES]
+    for key in keys:
+        if not any(key in (name, *(name + ending for ending in ENDINGS)) for name in names):
+            found[key] = content_of(db, key)
+    for name in names:
+        queued = _queued(db, name, keys)
+        if any(queued):
+            found[name] = queued
+    return found
+
+
+def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
+    queue = queue_of(db, name.decode())
+    peeked = queue.peek(MANY)
+    due = {job.id.encode() for job in peeked}
+    pending: dict[bytes, Any] = {}
+    entries: list[tuple[bytes, dict[bytes, bytes]]] = []
+    if name in keys:
+        entries = db.xrange(name)
+        if db.xinfo_groups(name):
+            found = db.xpending_range(name, GROUP, min="-", max="+", count=MANY)
+            pending = {each["message_id"]: each for each in found}
+    jobs = [
+        (
+            job_id,
+            fields[b"value"],
+            fields.get(b"origin", b""),
+            pending[job_id]["times_delivered"] if job_id in pending else 0,
+            pending[job_id]["consumer"] if job_id in pending else b"",
+            job_id in due,
+        )
+        for job_id, fields in entries
+    ]
+    failures = [
+        (
+            each.job_id.encode(),
+            each.worker.encode(),
+            each.deliveries,
+            each.error.partition(":")[0].encode(),
+        )
+        for each in reversed(queue.failures(count=MANY))
+    ]
+    dead = [(each.original_id.encode(), each.raw, each.deliveries) for each in queue.dead]
+    delayed = [
+        *((job.id.encode(), job.raw, False) for job in queue.peek(MANY, scheduled=True)),
+        *(
+            (job.id.encode(), job.raw, True)
+            for job in peeked
+            if job.id.encode() not in dict(entries)
+        ),
+    ]
+    delayed.sort(key=lambda each: number(each[0]))
+    return tuple(jobs), tuple(failures), tuple(dead), tuple(delayed)
+
+
+def record(
+    stage: Stage,
+    policy: str,
+    steps: list[Step],
+    about: dict[str, Any],
+    base: Tree | None = None,
+    before: list[Unit] | None = None,
+) -> Trace:
+    """Run a workload and record it. Raises BenchError if a queue is wrong without any crash."""
+
+    def begin(disk: RecordingDisk, root: Path, units: list[Unit]) -> QueueLife:
+        return QueueLife(disk, root, policy, units)
+
+    return recorded(stage, policy, steps, about, base, before, begin)[0]
+
+
+def serve(stage: Stage, image: Tree) -> Served:
+    """Open the store that a crash left, and read its queues."""
+    disk, root = stage.lay(image)
+    try:
+        with open_on(disk, root, "no", Stopped()) as db:
+            return Served(contents_of(db))
+    except Exception as error:  # whatever it is, a legal crash must not cause it
+        return Served(None, f"{type(error).__name__}: {error}")

@@ -1,0 +1,134 @@
+"""The model of a queue does what the documentation says, and has no idea of the engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.crash.errors import WrongId
+from tidelog.crash.jobs import DELIVERIES_MAX, Jobs
+from tidelog.crash.oracle import Model
+
+A, B, C = b"5-0", b"5-1", b"5-2"
+
+
+def filled() -> Jobs:
+    queue = Jobs()
+    for job_id in (A, B, C):
+        queue.apply("put", job_id, b"value of " + job_id, b"")
+    return queue
+
+
+def test_a_job_is_taken_and_done() -> None:
+    queue = filled()
+    queue.apply("take", b"ann", A)
+    assert queue.contents()[0][0] == (A, b"value of 5-0", b"", 1, b"ann", False)
+    queue.apply("done", A)
+    assert [job[0] for job in queue.contents()[0]] == [B, C]
+
+
+def test_a_known_dedup_id_adds_nothing() -> None:
+    queue = Jobs()
+    queue.apply("put", A, b"first", b"once")
+    queue.apply("take", b"ann", A)
+    queue.apply("done", A)
+    queue.apply("put", A, b"second", b"once")
+    assert queue.known(b"once") == A
+    assert queue.contents() == ((), (), (), ())
+
+
+def test_a_failed_job_waits_and_dies_after_its_last_delivery() -> None:
+    queue = filled()
+    for delivery in range(1, DELIVERIES_MAX + 1):
+        queue.apply("take", b"ann", A)
+        queue.apply("retry", A, b"bad", delivery == 1)
+        paused = [job for job in queue.contents()[0] if job[0] == A and not job[5]]
+        assert bool(paused) == (1 < delivery < DELIVERIES_MAX)
+    jobs, failures, dead, _ = queue.contents()
+    assert [job[0] for job in jobs] == [B, C]
+    assert failures == tuple((A, b"ann", n, b"bad") for n in range(1, DELIVERIES_MAX + 1))
+    assert dead == ((A, b"value of 5-0", DELIVERIES_MAX),)
+    queue.apply("redrive", [b"6-0"])
+    assert queue.contents()[0][-1] == (b"6-0", b"value of 5-0", A, 0, b"", True)
+    assert queue.contents()[2] == ()
+    queue.apply("take", b"ann", b"6-0")
+    queue.apply("fail", b"6-0", b"worse")
+    queue.apply("redrive", [b"7-0"])
+    assert queue.contents()[0][-1] == (b"7-0", b"value of 5-0", A, 0, b"", True)
+
+
+def test_a_job_that_is_given_back_was_not_delivered() -> None:
+    queue = filled()
+    queue.apply("take", b"ann", A)
+    queue.apply("release", A)
+    assert queue.contents()[0][0][3:] == (0, b"", True)
+
+
+def test_a_worker_of_the_same_name_gets_its_jobs_again() -> None:
+    queue = filled()
+    queue.apply("take", b"ann", A)
+    queue.apply("take", b"ann", B)
+    assert queue.following(b"ann", 5, {A, B}) == ([C], [])
+    assert queue.following(b"ann", 5, set()) == ([A, B, C], [])
+    assert queue.following(b"bob", 5, set()) == ([C], [])
+    queue.apply("extend", A)
+    assert queue.following(b"ann", 1, set()) == ([B], [])
+    queue.apply("take", b"ann", B)
+    assert queue.contents()[1] == ((B, b"ann", 1, b"abandoned"),)
+
+
+def test_a_job_that_kills_its_worker_dies_at_last() -> None:
+    queue = filled()
+    for _ in range(DELIVERIES_MAX):
+        queue.apply("take", b"ann", A)
+    assert queue.following(b"ann", 1, set()) == ([B], [A])
+    queue.apply("abandon", b"ann", A)
+    assert queue.contents()[2] == ((A, b"value of 5-0", DELIVERIES_MAX),)
+
+
+def test_given_back_jobs_come_before_new_ones() -> None:
+    queue = filled()
+    for job_id in (A, B):
+        queue.apply("take", b"ann", job_id)
+        queue.apply("release", job_id)
+    queue.apply("take", b"ann", A)
+    assert queue.following(b"bob", 3, set()) == ([B, C], [])
+
+
+def test_a_delayed_job_arrives_under_another_id() -> None:
+    queue = filled()
+    for number in (1, 2, 3):
+        queue.apply("later", b"5-90%d" % number, b"value")
+    queue.apply("cancel", b"5-902")
+    queue.apply("hasten", b"5-903")
+    assert queue.contents()[3] == ((b"5-901", b"value", False), (b"5-903", b"value", True))
+    assert queue.arriving() == [b"5-903"]
+    queue.apply("arrive", [b"5-3"])
+    assert queue.contents()[0][-1] == (b"5-3", b"value", b"5-903", 0, b"", True)
+    assert queue.contents()[3] == ((b"5-901", b"value", False),)
+
+
+def test_a_purge_leaves_what_workers_hold() -> None:
+    queue = filled()
+    queue.apply("take", b"ann", A)
+    queue.apply("purge")
+    assert [job[0] for job in queue.contents()[0]] == [A]
+
+
+def test_ids_grow() -> None:
+    queue = filled()
+    with pytest.raises(WrongId, match="5-1"):
+        queue.apply("put", B, b"again", b"")
+    with pytest.raises(ValueError, match="does not know"):
+        queue.apply("sell", B)
+
+
+def test_the_model_of_a_store_has_queues() -> None:
+    model = Model()
+    model.apply([["put", b"mails", A, b"x", b""], ["set", b"key", b"y"]])
+    assert model.contents() == {
+        b"key": b"y",
+        b"mails": (((A, b"x", b"", 0, b"", True),), (), (), ()),
+    }
+    model.apply([["take", b"mails", b"ann", A]])
+    model.apply([["done", b"mails", A], ["put", b"bills", B, b"z", b""]])
+    assert model.contents().keys() == {b"key", b"bills"}

@@ -1,0 +1,171 @@
+"""Power cuts of queues: no acknowledged job is lost or half done, and planted faults are found and made smaller."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelog.crash import queues
+from tidelog.crash.errors import BenchError
+from tidelog.crash.explore import Effort, Explorer, Report
+from tidelog.crash.jobs import Jobs
+from tidelog.crash.lives import Step
+from tidelog.crash.queues import QUEUES, WEIGHTS
+from tidelog.crash.run import Task, do
+from tidelog.crash.served import Files, Memory, Stage
+from tidelog.crash.shrink import shrink, tried_again
+from tidelog.crash.trace import unpack
+from tidelog.crash.workloads import POLICIES
+from tidelog.store.commit.batch import run_unit
+from tidelog.store.queue import dead
+from tidelog.store.queue.dead import DeadBase
+
+# Each way in which a job can end; jobs that are known already; some that nobody ends.
+STEPS: list[Step] = [
+    *([name, 0, number] for name in ("once", "once") for number in (0, 1)),
+    ["puts", 0, 6],
+    ["take", 0, 0],
+    ["retry", 0, 0],
+    ["take", 0, 0],
+    ["sync"],
+    ["retry", 0, 1],
+    ["take", 0, 1],
+    ["release", 0],
+    ["take", 0, 1],
+    ["extend", 0],
+    ["follow", 0, 2],
+    ["take", 0, 0],
+    ["fail", 0],
+    ["batch", 0, 1, 3, 2],
+    ["redrive", 0],
+    ["later", 1, 10],
+    ["later", 1, 60],
+    ["hasten", 1],
+    ["cancel", 1],
+    ["take", 1, 0],
+    ["finish", 1],
+    ["take", 0, 0],
+]
+EFFORT = Effort(drawn=3, exhaustive=6, double=0, killed=0)
+
+
+def explored(stage: Stage, policy: str, steps: list[Step] = STEPS) -> Report:
+    explorer = Explorer(stage, random.Random(1), EFFORT, QUEUES, serve=queues.serve)
+    explorer.explore(queues.record(stage, policy, steps, {"seed": "1", "life": 1}))
+    return explorer.report
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_queues_keep_their_promises(policy: str) -> None:
+    report = explored(Memory(), policy)
+    assert [finding.words for finding in report.findings] == []
+    counts = report.of(QUEUES)
+    assert counts.there > counts.tried > counts.distinct > 80
+
+
+@pytest.mark.slow
+def test_a_checkpoint_holds_the_jobs_of_queues(tmp_path: Path) -> None:
+    stage = Files(tmp_path)
+    steps: list[Step] = [*STEPS[2:8], ["checkpoint"], *STEPS[12:14]]
+    report = explored(stage, "no", steps)
+    stage.clear()
+    assert [finding.words for finding in report.findings] == []
+    assert report.of(QUEUES).distinct > 20
+
+
+def test_long_workloads_use_every_step() -> None:
+    steps = queues.long(random.Random(1), 2000, checkpoints=True)
+    assert {step[0] for step in steps} == {*WEIGHTS, "checkpoint"}
+    steps = queues.long(random.Random(1), 200, checkpoints=False)
+    assert queues.record(Memory(), "no", steps, {"seed": "1", "life": 1}).units
+
+
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_lives_begin_with_what_a_crash_left(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.crash.run.QUEUE_STEPS", 8)
+    report = do(Task(QUEUES, "no", "lives 1", number, False), tmp_path)
+    assert [finding.words for finding in report.findings] == []
+    assert report.of(QUEUES).distinct > 10
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_worker_of_a_later_life_gets_its_jobs_again() -> None:
+    stage = Memory()
+    first = queues.record(
+        stage, "no", [["puts", 0, 3], ["take", 0, 0], ["take", 0, 0]], {"life": 1}
+    )
+    left = Explorer(stage, random.Random(1), EFFORT, QUEUES, serve=queues.serve)
+    images = (left.next_base(first) for _ in range(1000))
+    base, units = next(found for found in images if found and found[1] == len(first.units))
+    again = queues.record(
+        stage, "no", [["batch", 0, 0, 3, 3]], {"life": 2}, base, first.units[:units]
+    )
+    taken = [
+        operation[3] for unit in again.units[units:] for operation in unit if operation[0] == "take"
+    ]
+    assert taken == [b"%d-%d" % (1_700_000_000_000, n) for n in range(3)]
+
+
+def redriven_in_two_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant it: dead jobs are put back by one unit and removed by another."""
+    original = run_unit
+
+    def split(core, db, plan):  # type: ignore[no-untyped-def]
+        words: list[list[bytes]] = []
+        original(core, db, lambda ctx: words.extend(plan(ctx) or []))
+        answer = None
+        for command in words:
+            answer = original(core, db, lambda ctx, one=command: [one])  # type: ignore[misc]
+        return answer
+
+    monkeypatch.setattr(dead, "run_unit", split)
+
+
+def test_a_planted_fault_is_found_and_made_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Step] = [
+        ["set", 0, 10],
+        ["put", 0, 10],
+        ["take", 0, 0],
+        ["fail", 0],
+        ["redrive", 0],
+    ]
+    assert explored(Memory(), "no", steps).findings == []
+    redriven_in_two_units(monkeypatch)
+    finding = explored(Memory(), "no", steps).findings[0]
+    assert finding.kind == "wrong"
+    smaller = shrink(finding, tmp_path, 10.0)
+    trace = unpack(smaller.trace, "smaller")
+    assert trace.about["steps"] == steps[1:]
+    fault = tried_again(smaller, trace, tmp_path)
+    assert fault is not None and fault.kind.value == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (lambda: setattr(DeadBase, "_redrive", DeadBase._drop), "mails is"),
+        (lambda: setattr(Jobs, "known", lambda self, dedup: None), "got the ID"),
+    ],
+)
+def test_a_queue_that_is_wrong_without_any_crash_is_an_error_of_the_bench(
+    plant: Callable[[], None], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeadBase, "_redrive", DeadBase._redrive)  # put back at the end
+    monkeypatch.setattr(Jobs, "known", Jobs.known)
+    plant()
+    steps: list[Step] = [
+        ["once", 0, 1],
+        ["once", 0, 1],
+        ["take", 0, 0],
+        ["fail", 0],
+        ["redrive", 0],
+    ]
+    with pytest.raises(BenchError, match=said):
+        queues.record(Memory(), "no", steps, {"seed": "1", "life": 1})

@@ -1,0 +1,54 @@
+"""Mutants of the limits of queues: they hold, they end, and they are in the log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+LIMITS: Final = "store/queue/work/limits.py"
+FETCH: Final = "store/queue/work/fetch.py"
+TESTS: Final = "tests/store/queue/test_limits.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "limits/paused-jobs-hold-places",
+        LIMITS,
+        "    return concurrency - (len(pending) - pending.nacked() - finished)\n",
+        "    return concurrency - (len(pending) - finished)\n",
+        (f"{TESTS}::test_a_retry_needs_a_place",),
+        "Only jobs that workers hold count against `concurrency`.",
+    ),
+    Mutant(
+        "limits/retries-without-a-place",
+        FETCH,
+        "and not self._full and self.resumed < self._free:\n",
+        "and not self._full:\n",
+        (f"{TESTS}::test_a_retry_needs_a_place",),
+        "A retry needs a free place.",
+    ),
+    Mutant(
+        "limits/a-slice-ends-with-its-first-job",
+        LIMITS,
+        "        end = step + rate.period\n",
+        "        end = rate.period - step\n",
+        (f"{TESTS}::test_a_rate_holds_in_every_period",),
+        "A rate holds in every span of time that is as long as its period.",
+    ),
+    Mutant(
+        "limits/a-rate-is-not-logged",
+        LIMITS,
+        "        ctx.effects.append((SET, ctx.db, self._key, text, max(until, ctx.now + 1)))\n",
+        "        del text, until\n",
+        (f"{TESTS}::test_a_rate_survives_a_restart_and_ends_by_itself",),
+        "Deliveries are counted in the log.",
+    ),
+    Mutant(
+        "limits/retries-are-free",
+        FETCH,
+        "                rate.log(ctx, len(got))\n",
+        "                rate.log(ctx, len(got) - len(claims))\n",
+        (f"{TESTS}::test_every_delivery_counts",),
+        "Retries count against the rate.",
+    ),
+)

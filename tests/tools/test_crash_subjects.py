@@ -1,0 +1,91 @@
+"""`tidelog crash --subject`: a program of the user that is found and replayed, what is not run, bad arguments."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from tests.tools.conftest import Run
+
+from tidelog.crash.preload import program
+from tidelog.tools import exits
+
+GUIDE = (Path(__file__).parents[2] / "docs/guides/crash.md").read_text()
+
+
+def of_guide(name: str) -> str:
+    """A program in the guide, by its first line."""
+    (source,) = re.findall(rf"```python\n(# {re.escape(name)}\n.*?)```", GUIDE, re.DOTALL)
+    return str(source)
+
+
+def test_the_program_of_the_guide_is_found_kept_and_replayed_only_with_its_check(
+    tmp_path: Path, run: Run
+) -> None:
+    words = []
+    for name, places in (("shop.py", "{dir}"), ("check.py", "{dir} {told}")):
+        (tmp_path / name).write_text(of_guide(name))
+        words.append(f"{sys.executable} -S {tmp_path / name} {places}")
+    subject, check = words
+    done = run(
+        *("crash", "--subject", subject, "--check", check, "--seed", "1"),
+        *("--minutes", "0", "--keep", tmp_path / "kept", "--json"),
+    )
+    assert done.code == exits.FAILED, done.err
+    said = json.loads(done.out)
+    by_fault = {each["fault"]: each for each in said["subjects"]}
+    assert by_fault["kill"]["beyond"] == 0 < by_fault["strict"]["beyond"]
+    assert said["promises"] == {"program": "what it prints"}
+    kept = said["findings"][0]
+    shown = run("crash", "replay", kept)
+    assert shown.code != exits.OK
+    assert f"run only if you name it: --check '{check}'" in shown.err
+    shown = run("crash", "replay", kept, "--check", check)
+    assert shown.code == exits.FAILED
+    assert shown.out.splitlines()[0].startswith(
+        "wrong: program, strict: the check ended with 1 and said: lost: order "
+    )
+    assert shown.out.splitlines()[-1].startswith("now: wrong: the check ended with 1")
+
+
+def test_without_a_compiler_nothing_is_run_and_the_reason_is_said(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "COMPILERS", ("no-such-compiler",))
+    done = run("crash", "--subject", "lmdb-sync", "--keep", tmp_path / "kept")
+    assert done.code == exits.SYSTEM
+    assert (
+        "lmdb-sync: not run: none of the compilers no-such-compiler is here; install one"
+        in done.out.splitlines()
+    )
+
+
+def test_a_missing_server_is_not_run(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("tidelog.tools.crash.others.build", lambda directory: directory)
+    done = run("crash", "--subject", "redis-server", "--keep", tmp_path / "kept")
+    assert done.code == exits.SYSTEM
+    assert "redis-everysec: not run: redis-server is not installed" in done.out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--subject", "oracle"), "'oracle' is not one of all, sqlite3, lmdb, redis-server, tidelog"),
+        (("--subject", "./shop {dir}"), "a command as --subject needs a --check"),
+        (("--subject", "lmdb", "--check", "x {dir}"), "only a command has one"),
+        (("--check", "x {dir}"), "--check is for --subject"),
+        (("--subject", "no-such-program {dir}", "--check", "x {dir}"), "no-such-program"),
+        (("--subject", "true {dir}", "--check", "x"), "name the directory as {dir}"),
+    ],
+)  # fmt: skip
+def test_bad_arguments(tmp_path: Path, run: Run, args: tuple[str, ...], words: str) -> None:
+    done = run("crash", *args, "--keep", tmp_path / "kept", "--minutes", "0")
+    assert done.code != exits.OK
+    assert words in done.err + done.out
+    assert not (tmp_path / "kept").exists()

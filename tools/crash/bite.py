@@ -1,0 +1,113 @@
+"""`tidelog crash --mutants`: plant faults into the engine one by one, and see the bench find each of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from tidelog.crash.mutants import PLANTED, Planted
+from tidelog.disk import recipe
+from tidelog.disk.real import RealDisk
+from tidelog.tools import exits
+from tidelog.tools.crash.scratch import scratch
+from tidelog.tools.crash.site import sitecustomize
+
+SECONDS: Final = 40.0  # the bench looks so long for one fault
+OVER_S: Final = 60.0  # a task that has begun may take so much longer
+MARK: Final = "planted"  # in the scratch directory
+
+
+class Caught(NamedTuple):
+    """The outcome of the search for one fault. `kind` is that of the finding; "" if there was none, as `words` says."""
+
+    kind: str
+    words: str
+    seconds: float
+
+
+def search(fault: Planted, scratch: Path, seconds: float) -> Caught:
+    """Plant a fault in a process of its own, and have the bench look for it. `scratch` exists and is empty."""
+    change = {"file": fault.file, "anchor": fault.anchor, "replacement": fault.replacement}
+    mark = scratch / MARK
+    site = Path(sitecustomize.__file__).parent
+    env = {
+        **os.environ,
+        sitecustomize.CHANGE: json.dumps(change),
+        sitecustomize.MARK: str(mark),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))),
+    }
+    command = (sys.executable, "-m", "tidelog.crash.mutants")
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            [*command, fault.layer, fault.policy, str(seconds), str(scratch)],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=seconds + OVER_S,
+        )
+    except subprocess.TimeoutExpired:
+        return Caught("", "the bench hung", time.monotonic() - started)
+    passed = time.monotonic() - started
+    if done.returncode != 0:
+        return Caught("", f"the bench failed: {done.stderr.strip()[-300:]}", passed)
+    if not mark.exists():
+        return Caught("", f"no module of {fault.file} was loaded", passed)
+    kind, words = json.loads(done.stdout)
+    return Caught(kind, words, passed)
+
+
+def bite(as_json: bool, faults: tuple[Planted, ...] = PLANTED) -> int:
+    """Try the faults, and print a line for each. Returns the exit code."""
+
+    def say(text: str) -> None:
+        click.echo(text, err=as_json)
+
+    outcomes: list[tuple[Planted, Caught]] = []
+    interrupted = False
+    try:
+        _try(faults, say, outcomes)
+    except KeyboardInterrupt:
+        interrupted = True
+    missed = sum(not caught.kind for _, caught in outcomes)
+    if as_json:
+        found = [
+            {"fault": fault.name, "layer": fault.layer, **caught._asdict()}
+            for fault, caught in outcomes
+        ]
+        click.echo(json.dumps({"mutants": found, "planted": len(outcomes), "missed": missed}))
+    say(f"{len(outcomes) - missed} of {len(outcomes)} planted faults found")
+    if interrupted:
+        click.echo("interrupted", err=True)
+        return exits.INTERRUPTED
+    return exits.FAILED if missed else exits.OK
+
+
+def _try(
+    faults: tuple[Planted, ...],
+    say: Callable[[str], object],
+    outcomes: list[tuple[Planted, Caught]],
+) -> None:
+    disk = RealDisk()
+    with scratch(say) as place:
+        for number, fault in enumerate(faults):
+            room = place / str(number)
+            disk.mkdir(room)
+            try:
+                caught = search(fault, room, SECONDS)
+            finally:
+                recipe.remove_tree(disk, room)
+            outcomes.append((fault, caught))
+            say(
+                f"{caught.kind or 'missed':8} {caught.seconds:5.1f} s  {fault.name}: {fault.promise}"
+            )
+            if not caught.kind:
+                say(f"{'':18}{caught.words}")
