@@ -12,6 +12,7 @@ from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.disk.interface import Disk
 from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.faces.aio import AsyncStore
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
@@ -73,6 +74,7 @@ def aopen_store(
     retain_seconds: float | timedelta | None = None,
     retain_bookmark_bytes: int = KEEP_BYTES,
     segment_bytes: int = SEGMENT_BYTES,
+    lock_timeout: Duration = 0.0,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncStore]:
@@ -99,8 +101,10 @@ def aopen_store(
         segment_bytes=segment_bytes,
     )
 
+    wait = seconds("lock_timeout", lock_timeout, zero=True)
+
     def opened() -> AsyncStore:
-        core = open_core(path, options, disk, clock)
+        core = open_core(path, options, disk, clock, wait)
         store = AsyncStore(core, decode=decode_responses)
         store._opened_here = True
         return store

@@ -9,6 +9,7 @@ Grouped by what the caller can do about them:
     a token's record is not here               TokenLate, TokenLost
     no checkpoint now, nothing is lost         CheckpointFailed
     this store object cannot be used any more  StoreClosed, StorePoisoned
+    no server answers, nothing changed         Unreachable
     the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NewerFormat, NotAStore
 """
 
@@ -145,6 +146,13 @@ class StoreClosed(TidelogError):
 
 class StorePoisoned(TidelogError):
     """A sync of the log failed, so this store acknowledges nothing any more. Close it and open it again."""
+
+
+# --- a shared store
+
+
+class Unreachable(TidelogError):
+    """No server of the shared store answered in time. The call changed nothing, or could not have changed anything."""
 
 
 # --- cannot be opened

@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import secrets
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from tidelog.aof.reading import recovery
 from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.reading.recovery import Recovered
 from tidelog.disk import recipe
-from tidelog.disk.interface import Disk
+from tidelog.disk.interface import Disk, File
 from tidelog.disk.real import RealDisk
 from tidelog.engine.api import APPLY, Effect, Settings, State, applier
 from tidelog.engine.errors import CorruptBlock
@@ -38,6 +39,7 @@ from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.landing import HELD, Landing
 from tidelog.store.directory import is_snapshot
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
@@ -54,6 +56,7 @@ from tidelog.store.role import ALONE
 from tidelog.store.roles import Roles
 
 AnyPath = str | os.PathLike[str]
+LOCK_LOOK_S = 0.01  # pause between two attempts to take LOCK
 
 _logger = logging.getLogger("tidelog")
 
@@ -85,6 +88,7 @@ def open_store(
     retain_seconds: float | timedelta | None = None,
     retain_bookmark_bytes: int = KEEP_BYTES,
     segment_bytes: int = SEGMENT_BYTES,
+    lock_timeout: Duration = 0.0,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
 ) -> Store:
@@ -110,6 +114,7 @@ def open_store(
         retain_seconds: Also keep log that is younger than this (seconds or a timedelta).
         retain_bookmark_bytes: Bytes of log to keep for readers in other processes that have set a bookmark.
         segment_bytes: Size at which the log starts a new file, 4,096 bytes or more.
+        lock_timeout: Seconds or a timedelta to wait while another process has the store open for writing.
         disk: The file system; tests replace it.
         clock: The time; tests replace it (see `tidelog.testing`).
 
@@ -138,13 +143,16 @@ def open_store(
         retain_bookmark_bytes=retain_bookmark_bytes,
         segment_bytes=segment_bytes,
     )
-    core = open_core(path, options, disk, clock)
+    wait = seconds("lock_timeout", lock_timeout, zero=True)
+    core = open_core(path, options, disk, clock, wait)
     store = Store(core, decode=decode_responses)
     store._opened_here = True
     return store
 
 
-def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) -> Core:
+def open_core(
+    path: AnyPath, options: Options, disk: Disk | None, clock: Clock, lock_timeout: float = 0.0
+) -> Core:
     """Open the core that both faces use; see `open_store`."""
     name = os.fsdecode(path)
     if not name or "\0" in name:
@@ -158,7 +166,7 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
             from tidelog.store.read_only import open_read_only
 
             return open_read_only(disk, root, clock)
-        return _open(disk, root, options, clock)
+        return _open(disk, root, options, clock, lock_timeout)
 
 
 def is_new(path: AnyPath) -> bool:
@@ -196,7 +204,20 @@ def _explained(root: Path, read_only: bool) -> Iterator[None]:
         ) from error
 
 
-def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
+def _locked(disk: Disk, root: Path, seconds: float) -> File:
+    """The lock of the store. Waits so long for another process to release it. Raises as `acquire`."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return acquire(disk, root, os.getpid())
+        except aof.StoreLocked:
+            if time.monotonic() >= until:
+                raise
+        # flock can wait, but not for a time, and nothing else tells that the lock was released.
+        time.sleep(LOCK_LOOK_S)
+
+
+def _open(disk: Disk, root: Path, options: Options, clock: Clock, lock_timeout: float) -> Core:
     if identity.is_new(disk, root):
         recipe.make_directory(disk, root)
     elif is_snapshot(disk, root):
@@ -211,7 +232,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
             if swap.pending(disk, root) is None:
                 raise
     layout.check(disk, root)
-    lock = acquire(disk, root, os.getpid())
+    lock = _locked(disk, root, lock_timeout)
     try:
         swap.finish(disk, root)
         if identity.is_new(disk, root):

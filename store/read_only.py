@@ -108,9 +108,11 @@ class _Reading:
 
     log       the part of the log that was read
     beneath   the checkpoint
+    observer  is told of the records before they are applied
     """
 
     def __init__(self, disk: Disk, root: Path) -> None:
+        self.observer: Callable[[list[Effect]], None] | None = None
         self.log = _ReadLog()
         self.beneath = _Beneath()
         self._disk = disk
@@ -154,6 +156,8 @@ class _Reading:
         return fields[1] >= self.log.next_lsn
 
     def _apply(self, landing: Landing, records: list[Effect]) -> None:
+        if self.observer is not None:
+            self.observer(records)
         landing.follow(records)
         self.log.next_lsn += len(records)
 
@@ -248,6 +252,10 @@ class ReadOnlyCore(Core):
         caller: Callable[[], Caller] | None = None,
     ) -> Answer:
         raise CommandError(READONLY)
+
+    def observe_records(self, observer: Callable[[list[Effect]], None]) -> None:
+        """Let `observer` see the records that `refresh` reads, before they are applied. Only one may be set."""
+        self._reading.observer = observer
 
     def refresh(self) -> int:
         """Apply the part of the log that was not read yet. Returns the last LSN. Raises StoreDamaged, NewerFormat."""

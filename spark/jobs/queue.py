@@ -21,7 +21,8 @@ Output, one row for each job and each dead job:
 The states are those of `queue.stats()`: `waiting` (new, or due again), `in_flight`, `paused`, `kept` (done, and still
 stored), `dead`. Without the log, `waited_ms` is null after the first delivery, and `worked_ms` is always null: a
 snapshot has only the time of the last delivery, and each renewal of a lease counts as one there. Jobs that are done and
-deleted are in no snapshot; `latency.deliveries` finds them in the log.
+deleted are in no snapshot; `latency.deliveries` finds them in the log. Delayed jobs are in the stream `NAME:later` and
+not in this table until they are due.
 """
 
 from __future__ import annotations

@@ -126,6 +126,14 @@ def run_unit(
     return core.decided(db, work)
 
 
+def land_commands(core: Core, ctx: Context, commands: Sequence[list[bytes]]) -> None:
+    """[lock] Run commands as a unit of their own, within a decision that has no effects yet.
+
+    The caller made sure that none of them is refused: undoing a part of the unit means rebuilding memory.
+    """
+    _Batch(core, ctx, core.decide_words, one_unit=True).unit(commands)
+
+
 def run_pipeline(core: Core, db: int, commands: Sequence[Queued], flush: bool = True) -> Answer:
     """Run every command as its own unit. The reply is a list with exceptions in it. `flush` as in `Core.run`.
 

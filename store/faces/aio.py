@@ -13,7 +13,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.codecs import Codec
+    from tidelog.store.queue.schedules import AsyncSchedules, Schedule
+    from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")
 
@@ -189,6 +192,37 @@ class AsyncStore(Face, AsyncMethods):
 
     # --- queues
 
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["bytes"],
+        **options: Unpack[QueueOptions],
+    ) -> AsyncQueue[bytes]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["str"],
+        **options: Unpack[QueueOptions],
+    ) -> AsyncQueue[str]: ...
+    @overload
+    def queue(
+        self, name: str, group: str = "workers", *, codec: Typed[T], **options: Unpack[QueueOptions]
+    ) -> AsyncQueue[T]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: str | Codec = "json",
+        **options: Unpack[QueueOptions],
+    ) -> AsyncQueue[Any]: ...
     def queue(
         self,
         name: str,
@@ -200,7 +234,9 @@ class AsyncStore(Face, AsyncMethods):
         keep: int | timedelta = 0,
         max_depth: int | None = None,
         max_failures: int = 1000,
-    ) -> AsyncQueue:
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> AsyncQueue[Any]:
         """A durable queue in this store; its methods are awaited. As `Store.queue`."""
         # here: a program without queues does not load them
         from tidelog.store.queue.aio import AsyncQueue
@@ -214,8 +250,33 @@ class AsyncStore(Face, AsyncMethods):
             keep=keep,
             max_depth=max_depth,
             max_failures=max_failures,
+            concurrency=concurrency,
+            rate=rate,
         )
         return AsyncQueue(self, options)
+
+    async def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        *,
+        queue: str,
+        every: Duration | None = None,
+        value: Any = None,
+        tz: str | None = None,
+        catch_up: str = "one",
+        codec: Any = "json",
+    ) -> Schedule:
+        """Put a job into a queue again and again. As `Store.schedule`."""
+        return await self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """The schedules of this database. As `Store.schedules`, awaited."""
+        # here: a program without queues does not load them
+        from tidelog.store.queue.schedules import AsyncSchedules
+
+        return AsyncSchedules(self)
 
     # --- the store itself
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 # redis-py's names of methods that a store lacks, and the call to use instead.
@@ -73,22 +74,27 @@ class _Absent:
     A `__getattr__` would do the same, but a class that has one makes every attribute of its objects slower to read.
     """
 
-    __slots__ = ("_name", "_kind")
+    __slots__ = ("_name", "_kind", "_advice")
 
-    def __init__(self, name: str, kind: str) -> None:
-        self._name, self._kind = name, kind
+    def __init__(self, name: str, kind: str, advice: str) -> None:
+        self._name, self._kind, self._advice = name, kind, advice
 
     def __get__(self, obj: object, owner: type | None = None) -> object:
-        advice = INSTEAD.get(self._name, _OTHERWISE)
-        text = f"tidelog's {self._kind} has no {self._name!r}: {advice}"
+        text = f"tidelog's {self._kind} has no {self._name!r}: {self._advice}"
         raise AttributeError(text, name=self._name, obj=obj)
 
 
 def answers_missing(kind: type[T]) -> type[T]:
     """Give a class an answer for every name of redis-py that it lacks. Type checkers and `dir` do not see these."""
-    absent = {name for name in NAMES if not hasattr(kind, name)}
+    return answers(kind, {})
+
+
+def answers(kind: type[T], instead: Mapping[str, str]) -> type[T]:
+    """As `answers_missing`. `instead` has further names, and other advice for some."""
+    absent = {name for name in NAMES | instead.keys() if not hasattr(kind, name)}
+    advice = {**INSTEAD, **instead}
     for name in absent:
-        setattr(kind, name, _Absent(name, kind.__name__))
+        setattr(kind, name, _Absent(name, kind.__name__, advice.get(name, _OTHERWISE)))
 
     def names(self: object) -> list[str]:
         return [name for name in object.__dir__(self) if name not in absent]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from threading import get_ident
 from time import sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
@@ -33,7 +33,10 @@ from tidelog.store.role import Role
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
+    from tidelog.store.queue.codecs import Codec
     from tidelog.store.queue.face import Queue
+    from tidelog.store.queue.schedules import Schedule, Schedules
+    from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")
 
@@ -259,6 +262,37 @@ class Store(Face, Methods):
 
     # --- queues
 
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["bytes"],
+        **options: Unpack[QueueOptions],
+    ) -> Queue[bytes]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["str"],
+        **options: Unpack[QueueOptions],
+    ) -> Queue[str]: ...
+    @overload
+    def queue(
+        self, name: str, group: str = "workers", *, codec: Typed[T], **options: Unpack[QueueOptions]
+    ) -> Queue[T]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: str | Codec = "json",
+        **options: Unpack[QueueOptions],
+    ) -> Queue[Any]: ...
     def queue(
         self,
         name: str,
@@ -270,7 +304,9 @@ class Store(Face, Methods):
         keep: int | timedelta = 0,
         max_depth: int | None = None,
         max_failures: int = 1000,
-    ) -> Queue:
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> Queue[Any]:
         """A durable queue in this store. Its options are not stored; nothing is written before the first job.
 
         Args:
@@ -284,6 +320,8 @@ class Store(Face, Methods):
             keep: How many acknowledged jobs to keep, or (timedelta) for how long after they were put.
             max_depth: Bound on unfinished jobs; `put` waits while the queue is full. None = no bound.
             max_failures: How many records of failures to keep.
+            concurrency: How many jobs the workers of the group may hold at once; None = no limit.
+            rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None = no limit.
 
         Raises:
             DataError: An option is invalid.
@@ -300,8 +338,60 @@ class Store(Face, Methods):
             keep=keep,
             max_depth=max_depth,
             max_failures=max_failures,
+            concurrency=concurrency,
+            rate=rate,
         )
         return Queue(self, options)
+
+    def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        *,
+        queue: str,
+        every: Duration | None = None,
+        value: Any = None,
+        tz: str | None = None,
+        catch_up: str = "one",
+        codec: Any = "json",
+    ) -> Schedule:
+        """Put a job into a queue again and again.
+
+        The schedule is stored. A second call with the same name and the same arguments changes nothing; one with other
+        arguments replaces it.
+
+        Any fetch of any queue in this database makes the ticks that are due. Each tick is one unit, with the dedup ID
+        `name@<unix ms>`; no crash and no second process makes a tick twice.
+
+        Args:
+            name: Name of the schedule, unique in the database.
+            cron: A cron expression of five fields, or of six with seconds first. Needs the extra `cron`.
+            queue: Name of the queue that gets the jobs.
+            every: Instead of `cron`: seconds or a timedelta between two ticks, at least one second. The first tick
+                comes after that time.
+            value: The value of each job. Its headers have `schedule`, the name, and `tick`, the time.
+            tz: Name of the time zone of the cron expression; None = UTC. A time that a change to summer time skips
+                ticks right after it; one that a change to winter time repeats ticks once.
+            catch_up: Of the ticks that were due while no worker fetched, put `one` job for the latest, `all`, or `none`
+                that is over a minute late.
+            codec: Encodes the value, as in `queue`.
+
+        Returns:
+            The schedule.
+
+        Raises:
+            DataError: An argument is invalid, the time zone is unknown, or the expression never fires.
+            EncodeError: The codec cannot encode the value.
+        """
+        return self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of this database: list, pause, resume and remove them."""
+        # here: a program without queues does not load them
+        from tidelog.store.queue.schedules import Schedules
+
+        return Schedules(self)
 
     # --- the store itself
 

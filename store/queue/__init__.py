@@ -5,15 +5,19 @@ queue `mails` with the group `workers`:
 
     mails             the jobs. Those after the group's last delivered ID wait; pending ones with an owner are in
                       flight; pending ones without (XNACK) are paused until their retry
+    mails:later       delayed jobs; the pending entries of its group `due` tell when they are due
     mails:holds       one entry per job that is paused, or has an extended lease: until when
     mails:failures    recorded failures, capped: worker, exception, traceback
     mails:dead        dead jobs, with the evidence
 
 The modules, from the bottom:
 
+    dedup             dedup IDs
     codecs, rows      values and entries as bytes        options      the options of a queue
     streams           which jobs there are, and which worker holds which
     shared            the common knowledge of all workers of a queue in this process: which are alive, what is paused
+    rules, schedules, ticks    schedules: when they tick, the calls that change them, and the jobs that they put
+    later             delayed jobs, and how they get into the queue's stream
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends
     leases            the thread that renews the leases of living workers
     base              the queue without waiting; face and aio add it, for threads and for asyncio

@@ -13,7 +13,8 @@ either nothing or everything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
+from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifetime
 from tidelog.store.queue.dead import (
     PAGE,
     DeadBase,
@@ -41,12 +42,15 @@ from tidelog.store.queue.dead import (
 )
 from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
+from tidelog.store.queue.running.plan import make_plan
+from tidelog.store.queue.running.tasks import run_tasks
+from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import NEXT
 from tidelog.store.queue.work.shared import Delivery
 
 
-class AsyncQueue(QueueBase):
+class AsyncQueue(QueueBase[T]):
     """A durable queue of an open store, for asyncio. `AsyncStore.queue` or `tidelog.aqueue` makes it.
 
     It has the methods of `Queue`, awaited, and raises the same errors. A cancelled call has done either nothing or
@@ -65,14 +69,18 @@ class AsyncQueue(QueueBase):
 
     async def put(
         self,
-        value: Any,
+        value: T,
         *,
         dedup_id: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
     ) -> str:
         """Put one job. As `Queue.put`."""
-        if dedup_id is None and timeout is None and not self._bounded:
+        plain = delay is None and at is None and ttl is None
+        if plain and dedup_id is None and timeout is None and not self._bounded:
             data = rows.encode_value(self._options, value)
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
             try:
@@ -81,7 +89,14 @@ class AsyncQueue(QueueBase):
                 raise from_command(error) from None
             await self._face._hold((log, lsn, True))
             return f"{effect[3]}-{effect[4]}"
-        return await self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
+        if dedup_id is None and not plain:
+            delayed = self._delayed(value, headers, delay, at, ttl)
+            if delayed is not None:
+                id, promise = delayed
+                await self._face._hold(promise)
+                return str(id)
+        put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        return await self._put_slowly(put, timeout)
 
     async def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
@@ -94,14 +109,25 @@ class AsyncQueue(QueueBase):
                 return str(reply)
             await self._sleep(caller, deadline, 0)
 
-    async def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
+    async def put_many(
+        self,
+        values: Iterable[T],
+        *,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         total = 0
+        due, left = self._due_at(delay, at), lifetime(ttl)
         for batch, error in self._batches(values):
             while batch:
-                stored, promise, caller = self._put_values(batch, None if wait == 0 else TaskCaller)
+                stored, promise, caller = self._put_values(
+                    batch, due, left, None if wait == 0 else TaskCaller
+                )
                 if stored:
                     await self._face._hold(promise)
                     total += stored
@@ -134,13 +160,13 @@ class AsyncQueue(QueueBase):
         *,
         time_limit: Duration | None = None,
         reraise: bool = False,
-    ) -> AsyncConsumer:
+    ) -> AsyncConsumer[T]:
         """Iterate over jobs with `async for`. As `Queue.consume`."""
         return AsyncConsumer(self, worker, batch, block, time_limit, reraise)
 
     async def get(
         self, worker: str | None = None, block: Duration | None = None
-    ) -> AsyncJob | None:
+    ) -> AsyncJob[T] | None:
         """Fetch one job. As `Queue.get`."""
         async for job in self.consume(worker, 1, block):
             return job
@@ -150,15 +176,42 @@ class AsyncQueue(QueueBase):
         """Create the group now if it is missing. As `Queue.subscribe`."""
         await self._face._hold(self._subscribe())
 
+    async def arun(
+        self,
+        handler: Callable[[AsyncJob[T]], Awaitable[object]],
+        *,
+        workers: int = 4,
+        drain: Duration | None = DRAIN_SECONDS,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        time_limit: Duration | None = None,
+    ) -> int:
+        """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
+
+        The handler is an async function. The handlers that run when the drain is over are cancelled. If this call is
+        cancelled, they are cancelled at once.
+        """
+        return await run_tasks(
+            make_plan(
+                *(self, handler, workers, drain),
+                asynchronous=True,
+                worker=worker,
+                batch=batch,
+                block=block,
+                time_limit=time_limit,
+            )
+        )
+
     # --- looking
 
     async def stats(self) -> Stats:
         """Figures about the queue now."""
         return await self._told(self._stats())  # type: ignore[no-any-return]
 
-    async def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next jobs that are due, retries first. As `Queue.peek`."""
-        return self._waiting_jobs(await self._told(self._peek(count)))
+    async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
+        """The next jobs that are due, retries first; or the next delayed ones. As `Queue.peek`."""
+        return self._waiting_jobs(await self._told(self._peek(count, scheduled)))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first. As `Queue.failures`."""
@@ -168,6 +221,18 @@ class AsyncQueue(QueueBase):
         found, promise = answer
         await self._face._hold(promise)
         return found
+
+    # --- delayed jobs
+
+    async def cancel(self, job_id: str) -> bool:
+        """Delete a delayed job. As `Queue.cancel`."""
+        return bool(await self._told(self._cancel(job_id)))
+
+    async def move(
+        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
+    ) -> bool:
+        """Make a delayed job due at another time. As `Queue.move`."""
+        return bool(await self._told(self._move(job_id, delay, at)))
 
     # --- the rest
 
@@ -199,20 +264,20 @@ class AsyncQueue(QueueBase):
         await self.aclose()
 
 
-class AsyncConsumer(ConsumerBase):
+class AsyncConsumer(ConsumerBase[T]):
     """An asynchronous iterator of jobs; `AsyncQueue.consume` makes it.
 
     It is closed when it ends, by `aclose`, or as an async context manager. Then jobs that were fetched but not handed
     out go back to the queue at once.
     """
 
-    _queue: AsyncQueue
+    _queue: AsyncQueue[T]
     _caller_class = TaskCaller
 
-    def __aiter__(self) -> AsyncIterator[AsyncJob]:
+    def __aiter__(self) -> AsyncIterator[AsyncJob[T]]:
         return self
 
-    async def __anext__(self) -> AsyncJob:
+    async def __anext__(self) -> AsyncJob[T]:
         while True:
             delivery = self._delivery
             if delivery is None or not delivery.jobs:

@@ -26,6 +26,8 @@ def aopen_queue(
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,
+    concurrency: int | None = None,
+    rate: str | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncQueue]:
@@ -46,6 +48,8 @@ def aopen_queue(
         keep=keep,
         max_depth=max_depth,
         max_failures=max_failures,
+        concurrency=concurrency,
+        rate=rate,
     )
 
     how = make_open_options(fsync=fsync)

@@ -7,9 +7,10 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import partial
 from itertools import count, islice
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic
 
 from tidelog.engine import ids
 from tidelog.engine.api import (
@@ -19,29 +20,44 @@ from tidelog.engine.api import (
     State,
     Stream,
     Waiter,
+    decide_xadd_at,
     decide_xadd_many,
+    log_acked,
+    log_claim,
     reading,
 )
 from tidelog.engine.errors import CommandError
+from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Answer
-from tidelog.store.durations import patience, seconds
+from tidelog.store.durations import Duration, patience, seconds
 from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
 from tidelog.store.faces.face import Face
 from tidelog.store.queue import rows
-from tidelog.store.queue.options import (
-    DEDUP_IDS,
-    DEDUP_SECONDS,
-    Options,
-    named,
-)
+from tidelog.store.queue.dedup import PRODUCER, remembering
+from tidelog.store.queue.options import Options, named
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
-from tidelog.store.queue.streams import depth, find, lost_of, waiting
+from tidelog.store.queue.streams import depth, find, lost_of, stream_at, waiting
+from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import UNIT_BYTES, in_units
 from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
+from tidelog.store.queue.work.later import (
+    AT,
+    CONSUMER,
+    GROUP,
+    Due,
+    create_words,
+    delayed_words,
+    due_of,
+    find_later,
+    later_of,
+    log_delayed,
+    next_later,
+    time_of,
+)
 from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover
@@ -53,7 +69,6 @@ BATCH_JOBS: Final = 1_000
 ROOM_SECONDS: Final = 1.0
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
-PRODUCER: Final = b"queue"  # the producer ID under which XADD remembers dedup IDs
 
 log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
@@ -70,6 +85,7 @@ class Stats:
         waiting: Jobs that are due: new, given back, or their pause is over.
         in_flight: Number of jobs of each worker, also of dead workers whose jobs were not taken over yet.
         paused: Failed jobs that wait for their retry.
+        scheduled: Delayed jobs that are not due yet. They are not part of `depth`.
         dead: Jobs that were given up, by any group.
         failures: Recorded failures that are kept.
         kept: Jobs that are done and still stored: for `keep`, or because another group needs them.
@@ -84,6 +100,7 @@ class Stats:
     waiting: int
     in_flight: dict[str, int]
     paused: int
+    scheduled: int
     dead: int
     failures: int
     kept: int
@@ -96,34 +113,97 @@ class Stats:
         return asdict(self)
 
 
+class Prepared:
+    """Commands that the puts before have added to the unit that is being planned.
+
+    keys      keys of streams that were created and set up
+    last      key of delayed jobs -> the last ID that was given there
+    once      (key of the queue, dedup ID) of the jobs that are put
+    """
+
+    __slots__ = ("keys", "last", "once")
+
+    def __init__(self) -> None:
+        self.keys: set[bytes] = set()
+        self.last: dict[bytes, int] = {}
+        self.once: set[tuple[bytes, bytes]] = set()
+
+
 class Put:
-    """A job that `Job.done_and` is to put. `Queue.new` makes it; its members are for the queue only."""
+    """A job that `Job.done_and` is to put. `Queue.new` makes it; its members are for the queue only.
 
-    __slots__ = ("queue", "row", "dedup_id")
+    due     when it is due; None = at once
+    ttl     ms after which it is not delivered any more, counted from when it is due; None = for ever
+    """
 
-    def __init__(self, queue: QueueBase, row: EntryRow, dedup_id: bytes | None) -> None:
+    __slots__ = ("queue", "row", "dedup_id", "due", "ttl")
+
+    def __init__(
+        self,
+        queue: QueueBase,
+        row: EntryRow,
+        dedup_id: bytes | None,
+        due: Due | None = None,
+        ttl: int | None = None,
+    ) -> None:
         self.queue, self.row, self.dedup_id = queue, row, dedup_id
+        self.due, self.ttl = due, ttl
 
-    def is_known(self, ctx: Context) -> bool:
-        """Whether its `dedup_id` is known, so that putting it adds nothing and needs no room."""
-        stream = ctx.stream(self.queue._key)
-        if self.dedup_id is None or stream is None or stream.idmp is None:
-            return False
-        return stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now) is not None
-
-    def words(self, ctx: Context, prepared: set[bytes]) -> list[list[bytes]]:
-        """The commands that put it. `prepared`: keys for which the unit already has the commands that set up dedup IDs.
-
-        Raises CommandError for a key of another type.
-        """
+    def known(self, ctx: Context) -> int | None:
+        """The ID of the job that was put with the same `dedup_id`, at once or delayed; None if there is none."""
+        if self.dedup_id is None:
+            return None
         options = self.queue._options
-        key = options.key
+        for stream in (ctx.stream(options.key), stream_at(ctx, options.later_key)):
+            if stream is not None and stream.idmp is not None:
+                found = stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now)
+                if found is not None:
+                    return found
+        return None
+
+    def words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
+        """The commands that put it; none if its `dedup_id` is known. Raises CommandError for a key of another type."""
+        options, row, key = self.queue._options, self.row, self.queue._key
+        if self.dedup_id is not None:
+            place = key, self.dedup_id
+            if place in prepared.once or self.known(ctx) is not None:
+                return []
+            prepared.once.add(place)
+        due_ms = ctx.now if self.due is None else self.due.moment(ctx.now)
+        if self.ttl is not None:
+            row = (*row, rows.EXPIRES, b"%d" % (due_ms + self.ttl))
+        if self.due is not None:
+            return self._later_words(ctx, prepared, row, due_ms, self.due.kind)
         stream = ctx.stream(key)
         if self.dedup_id is None:
-            return [[b"XADD", key, b"*", *self.row]]
-        words = [] if key in prepared else _remembering(stream, options)
-        prepared.add(key)
-        return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *self.row]]
+            return [[b"XADD", key, b"*", *row]]
+        words: list[list[bytes]] = []
+        if key not in prepared.keys:
+            if stream is None:
+                words.append(_create_group(options))
+            words += remembering(stream, key)
+            prepared.keys.add(key)
+        return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
+
+    def _later_words(
+        self, ctx: Context, prepared: Prepared, row: EntryRow, due_ms: int, kind: int
+    ) -> list[list[bytes]]:
+        options, words = self.queue._options, list[list[bytes]]()
+        key = options.later_key
+        stream = stream_at(ctx, key)
+        if key not in prepared.keys:
+            if stream is None or GROUP not in stream.groups:
+                words.append(create_words(options))
+            words += remembering(stream, key)
+            prepared.keys.add(key)
+        last = prepared.last.get(key, 0 if stream is None else stream.last_id)
+        job = prepared.last[key] = next_later(last, ctx.now)
+        words.append([b"XADD", key, ids.text(job), *row])
+        if self.dedup_id is not None:
+            words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
+        words.append(delayed_words(options, job, due_ms, kind))
+        self.queue._shared.later.hear(self.queue._core, due_ms, ctx.now)
+        return words
 
 
 def _create_group(options: Options) -> list[bytes]:
@@ -131,17 +211,19 @@ def _create_group(options: Options) -> list[bytes]:
     return [b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]
 
 
-def _remembering(stream: Stream | None, options: Options) -> list[list[bytes]]:
-    """The commands that make a stream remember dedup IDs for DEDUP_SECONDS, and create it if it is missing."""
-    words: list[list[bytes]] = []
-    if stream is None:
-        words.append(_create_group(options))
-    idmp = None if stream is None else stream.idmp
-    if idmp is None or (idmp.duration, idmp.maxsize) != (DEDUP_SECONDS, DEDUP_IDS):
-        duration, most = b"%d" % DEDUP_SECONDS, b"%d" % DEDUP_IDS
-        limits = [b"IDMP-DURATION", duration, b"IDMP-MAXSIZE", most]
-        words.append([b"XCFGSET", options.key, *limits])
-    return words
+def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> list[EntryRow] | Alike:
+    """Rows of jobs that are due at `due_ms`, with the time after which they are not delivered any more."""
+    if ttl is None:
+        return given
+    until = b"%d" % (due_ms + ttl)
+    if isinstance(given, Alike):
+        return [(given.name, value, rows.EXPIRES, until) for value in given.values]
+    return [(*row, rows.EXPIRES, until) for row in given]
+
+
+def lifetime(ttl: Duration | None) -> int | None:
+    """The argument `ttl` in ms, at least 1. Raises DataError."""
+    return None if ttl is None else max(1, round(seconds("ttl", ttl) * 1000))
 
 
 class Place:
@@ -168,7 +250,7 @@ def told(face: Face, answer: Answer) -> Any:
     return found
 
 
-class QueueBase:
+class QueueBase(Generic[T]):
     """The common part of both faces of a queue."""
 
     _here: Callable[[], Holder]  # the running thread or task
@@ -212,7 +294,14 @@ class QueueBase:
     # --- putting
 
     def new(
-        self, value: Any, *, dedup_id: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        value: T,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
     ) -> Put:
         """A job for `Job.done_and` to put.
 
@@ -220,29 +309,101 @@ class QueueBase:
             value: As in `Queue.put`.
             dedup_id: As in `Queue.put`.
             headers: As in `Queue.put`.
+            delay: As in `Queue.put`.
+            at: As in `Queue.put`.
+            ttl: As in `Queue.put`.
 
         Raises:
             EncodeError: The codec cannot encode the value.
             DataError: Another argument is invalid.
         """
         row = rows.job_row(rows.encode_value(self._options, value), headers)
-        return Put(self, row, None if dedup_id is None else named("dedup_id", dedup_id))
+        once = None if dedup_id is None else named("dedup_id", dedup_id)
+        return Put(self, row, once, self._due_at(delay, at), lifetime(ttl))
+
+    def _due_at(self, delay: Duration | None, at: datetime | None) -> Due | None:
+        core = self._core
+        return due_of(delay, at, max(core.now, core.time_ns() // 1_000_000))
 
     def _put_once(self, put: Put, caller: Callable[[], Caller] | None) -> tuple[Any, Caller | None]:
-        """Try to put one job, with all options: ((reply, promise), None), or (None, the caller that waits for room)."""
+        """Try to put one job, with all options: ((ID, promise), None), or (None, the caller that waits for room)."""
         waiting_caller = None
+        known: int | None = None
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
-            nonlocal waiting_caller
-            if self._room(ctx, 1) <= 0 and not put.is_known(ctx):
+            nonlocal waiting_caller, known
+            known = put.known(ctx)
+            if known is not None:
+                return None
+            if put.due is None and self._room(ctx, 1) <= 0:
                 waiting_caller = self._queue_up(caller)
                 return None
-            return put.words(ctx, set())
+            prepared = Prepared()
+            words = put.words(ctx, prepared)
+            known = prepared.last.get(self._options.later_key)
+            return words
 
         reply, promise = self._ask(run_unit, self._core, self._db, plan)
+        if known is not None:
+            return (rows.text(known), promise), None
         if reply is None:
             return None, waiting_caller
         return (rows.shown(reply[-1]), promise), None
+
+    def _delayed(
+        self,
+        value: T,
+        headers: Mapping[str, str] | None,
+        delay: Duration | None,
+        at: datetime | None,
+        ttl: Duration | None,
+    ) -> tuple[Any, Any] | None:
+        """Put one delayed job without a dedup ID: (ID, promise). None if the job is due at once; nothing was put."""
+        due = self._due_at(delay, at)
+        if due is None:
+            return None
+        row = rows.job_row(rows.encode_value(self._options, value), headers)
+        return self._put_delayed(due, [row], lifetime(ttl))
+
+    def _put_delayed(
+        self, due: Due, given: list[EntryRow] | Alike, ttl: int | None
+    ) -> tuple[Any, Any]:
+        """Put delayed jobs without dedup IDs as one unit: (ID of the first one, promise)."""
+        work = partial(self._log_put, due=due, given=given, ttl=ttl)
+        while True:
+            reply, promise = self._ask(self._core.decided, self._db, work)
+            if reply is not NO_GROUP:
+                return rows.text(reply), promise
+            self._create_later()
+
+    def _log_put(
+        self, ctx: Context, due: Due, given: list[EntryRow] | Alike, ttl: int | None
+    ) -> Reply:
+        """[lock] Log the put of delayed jobs. Returns the first ID, or NO_GROUP if it needs `_create_later`."""
+        options = self._options
+        found = find_later(ctx, options)
+        if found is None:
+            return NO_GROUP
+        stream, now = found[0], ctx.now
+        due_ms = due.moment(now)
+        some = expiring(given, due_ms, ttl)
+        first = next_later(stream.last_id, now)
+        if len(some) == 1 and not isinstance(some, Alike):
+            decide_xadd_at(ctx, options.later_key, first, some[0])
+        else:
+            decide_xadd_many(ctx, options.later_key, some, first)
+        log_delayed(ctx, options, stream, first, len(some), due_ms, due.kind)
+        self._shared.later.hear(self._core, due_ms, now)
+        return first
+
+    def _create_later(self) -> None:
+        """Create the stream of delayed jobs if it is missing."""
+        options = self._options
+
+        def create(ctx: Context) -> list[list[bytes]] | None:
+            return [create_words(options)] if find_later(ctx, options) is None else None
+
+        self._ask(run_unit, self._core, self._db, create)
 
     def _room(self, ctx: Context, wanted: int) -> int:
         """How many of the `wanted` jobs there is room for."""
@@ -277,11 +438,18 @@ class QueueBase:
         return error
 
     def _put_values(
-        self, batch: list[bytes], caller: Callable[[], Caller] | None
+        self,
+        batch: list[bytes],
+        due: Due | None,
+        ttl: int | None,
+        caller: Callable[[], Caller] | None,
     ) -> tuple[int, Any, Caller | None]:
         """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
         caller).
         """
+        if due is not None:
+            _, promise = self._put_delayed(due, Alike(VALUE, batch), ttl)
+            return len(batch), promise, None
         waiting_caller = None
 
         def work(ctx: Context) -> Reply:
@@ -290,9 +458,8 @@ class QueueBase:
             if room <= 0:
                 waiting_caller = self._queue_up(caller)
                 return 0
-            decide_xadd_many(
-                ctx, self._key, Alike(VALUE, batch if room == len(batch) else batch[:room])
-            )
+            some = Alike(VALUE, batch if room == len(batch) else batch[:room])
+            decide_xadd_many(ctx, self._key, expiring(some, ctx.now, ttl))
             return room
 
         stored, promise = self._ask(self._core.decided, self._db, work)
@@ -387,7 +554,7 @@ class QueueBase:
     def _stats(self) -> Answer:
         options, db = self._options, self._db
         core, shared = self._core, self._shared
-        mono, now = core.monotonic(), max(core.now, core.time_ns() // 1_000_000)
+        mono, now = core.monotonic(), self._store_ms()
 
         def at(state: State) -> Stats:
             stream, group = find(state, db, options)
@@ -412,13 +579,16 @@ class QueueBase:
             added = 0 if stream is None else stream.entries_added
             put, done = shared.sample(mono, added, unread + pending)
             length = 0 if stream is None else stream.length
+            later = later_of(state, db, options)
+            arrived = shared.later.count_due(core, later, now)
             return Stats(
                 name=options.name,
                 group=options.group,
-                depth=unread + pending,
-                waiting=unread + due,
+                depth=unread + pending + arrived,
+                waiting=unread + due + arrived,
                 in_flight=in_flight,
                 paused=paused,
+                scheduled=0 if later is None else len(later[1].pending) - arrived,
                 dead=_length(state, db, options.dead_key),
                 failures=_length(state, db, options.failures_key),
                 kept=max(0, length - unread - pending),
@@ -446,29 +616,54 @@ class QueueBase:
         return shared.due(group, mono)
 
     def _depth(self) -> Answer:
-        answer: Answer = self._core.look(lambda s: depth(*find(s, self._db, self._options)))
+        core, options, now = self._core, self._options, self._store_ms()
+
+        def at(state: State) -> int:
+            later = later_of(state, self._db, options)
+            arrived = self._shared.later.count_due(core, later, now)
+            return depth(*find(state, self._db, options)) + arrived
+
+        answer: Answer = core.look(at)
         return answer
 
-    def _peek(self, number: int) -> Answer:
+    def _store_ms(self) -> int:
+        """The store's time without a unit, unix ms."""
+        core = self._core
+        return int(max(core.now, core.time_ns() // 1_000_000))
+
+    def _peek(self, number: int, scheduled: bool) -> Answer:
         _positive("count", number)
-        options = self._options
+        options, shared, now = self._options, self._shared, self._store_ms()
 
         def at(state: State) -> list[Any]:
+            found: list[Any] = []
             stream, group = find(state, self._db, options)
-            if stream is None:
-                return []
-            due = self._due(state, self._core.monotonic())[:number]
-            found: list[Any] = [(job, row) for job in due if (row := stream.get(job)) is not None]
-            if len(found) < number:
-                after = 0 if group is None else group.last_id
-                found += reading.between(stream, after + 1, MAX, number - len(found))
+            if stream is not None and not scheduled:
+                due = self._due(state, self._core.monotonic())[:number]
+                found = [(job, row, None) for job in due if (row := stream.get(job)) is not None]
+                if len(found) < number:
+                    after = 0 if group is None else group.last_id
+                    fresh = reading.between(stream, after + 1, MAX, number - len(found))
+                    found += [(job, row, None) for job, row in fresh]
+            later = later_of(state, self._db, options)
+            if later is None or len(found) == number:
+                return found
+            shared.later.watch_clock(self._core, now)
+            for due_ms, job in shared.later.listed(later[1]):
+                if (due_ms > now) is scheduled and (row := later[0].get(job)) is not None:
+                    found.append((job, row, due_ms if scheduled else None))
+                    if len(found) == number:
+                        break
+                elif due_ms > now and not scheduled and not shared.later.leapt:
+                    break
             return found
 
         answer: Answer = self._core.look(at)
         return answer
 
     def _waiting_jobs(self, found: list[Any]) -> list[WaitingJob]:
-        return [rows.waiting_job(self._options.codec, job, row) for job, row in found if row]
+        codec = self._options.codec
+        return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
 
     def _failures(self, job_id: str | None, number: int) -> Answer:
         _positive("count", number)
@@ -491,6 +686,49 @@ class QueueBase:
         answer: Answer = self._core.look(at)
         return answer
 
+    # --- delayed jobs
+
+    def _cancel(self, job_id: str) -> Answer:
+        """Delete a delayed job: (whether it was there, promise)."""
+        work = partial(self._log_cancel, number=job_number(job_id))
+        answer: Answer = self._ask(self._core.decided, self._db, work)
+        return answer
+
+    def _log_cancel(self, ctx: Context, number: int) -> int:
+        """[lock] Log that a delayed job is deleted. Returns 1, or 0 if it is none."""
+        options = self._options
+        found = find_later(ctx, options)
+        if found is None or not found[1].pending.contains(number):
+            return 0
+        stream = found[0]
+        here = [number] if stream.contains(number) else []
+        log_acked(ctx, options.later_key, stream, GROUP, pack([number]), here)
+        return len(here)
+
+    def _move(self, job_id: str, delay: Duration | None, at: datetime | None) -> Answer:
+        """Make a delayed job due at another time: (whether it was there, promise)."""
+        number = job_number(job_id)
+        if delay is None and at is None:
+            raise DataError("move needs the new time: delay or at")
+        work = partial(self._log_move, number=number, due=self._due_at(delay, at))
+        answer: Answer = self._ask(self._core.decided, self._db, work)
+        return answer
+
+    def _log_move(self, ctx: Context, number: int, due: Due | None) -> int:
+        """[lock] Log the new time of a delayed job; None = now. Returns 1, or 0 if it is none."""
+        options = self._options
+        found = find_later(ctx, options)
+        if found is None or not found[1].pending.contains(number):
+            return 0
+        now = ctx.now
+        due_ms = now if due is None else due.moment(now)
+        # The delay of a moved job is counted from the move, but leaps of the clock from its put, which its ID tells.
+        # So it is due at a time.
+        key, time = options.later_key, time_of(due_ms)
+        log_claim(ctx, key, GROUP, CONSUMER, {number: AT}, time, now, ())
+        self._shared.later.hear(self._core, due_ms, now)
+        return 1
+
     # --- purging
 
     def _purge_some(self) -> tuple[int, Any, bool]:
@@ -505,6 +743,10 @@ class QueueBase:
                 more = True
                 return [[b"DEL", *lost]]
             ctx.stream(options.key)
+            later = find_later(ctx, options)
+            if later is not None and len(later[1].pending):
+                dropped, more = len(later[1].pending), True
+                return [[b"DEL", options.later_key]]
             stream, group = find(ctx.state, self._db, options)
             if stream is None:
                 return None
@@ -555,7 +797,7 @@ class QueueBase:
             raise from_command(error) from None
 
 
-class ConsumerBase:
+class ConsumerBase(Generic[T]):
     """The common part of both kinds of consumer: a worker's place in a queue.
 
     worker    its name
@@ -717,6 +959,16 @@ class ConsumerBase:
 def _positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
+
+
+def job_number(job_id: Any) -> int:
+    """The ID of a job as a number. Raises DataError."""
+    number = (
+        ids.parse_or_none(job_id.encode()) if isinstance(job_id, str) and job_id.isascii() else None
+    )
+    if number is None:
+        raise DataError(f"the ID of a job looks like 1767225600000-0, not {job_id!r}")
+    return number
 
 
 def _length(state: State, db: int, key: bytes) -> int:

@@ -9,7 +9,8 @@ with tidelog.queue("mail-data", "mails") as mails:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
@@ -21,15 +22,18 @@ from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, told
+from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifetime, told
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
+from tidelog.store.queue.running.plan import make_plan
+from tidelog.store.queue.running.threads import run_threads
+from tidelog.store.queue.typed import T
 from tidelog.store.queue.work.fetch import NEXT
 from tidelog.store.queue.work.shared import Delivery
 
 
-class Queue(QueueBase):
+class Queue(QueueBase[T]):
     """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
 
     `len(queue)` is the number of jobs that are not done. An empty queue is still true.
@@ -51,11 +55,14 @@ class Queue(QueueBase):
 
     def put(
         self,
-        value: Any,
+        value: T,
         *,
         dedup_id: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
     ) -> str:
         """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
 
@@ -65,18 +72,24 @@ class Queue(QueueBase):
                 the first job is returned.
             headers: Names and texts stored beside the value.
             timeout: Seconds or a timedelta to wait while a bounded queue is full; None = for ever, 0 = not at all.
+            delay: Seconds or a timedelta until the job is due. It is stored at once. A bounded queue does not wait for
+                delayed jobs.
+            at: When the job is due instead: a datetime with a time zone, at most ten years away.
+            ttl: Seconds or a timedelta, counted from when the job is due. After that it is not delivered any more, but
+                becomes a dead job with the reason `expired`.
 
         Returns:
-            The job's ID, `ms-seq`.
+            The job's ID, `ms-seq`. A delayed job gets a new ID when it is due; then `Job.origin` is this one.
 
         Raises:
             EncodeError: The codec cannot encode the value.
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
-        if dedup_id is None and timeout is None and not self._bounded:
+        plain = delay is None and at is None and ttl is None
+        if plain and dedup_id is None and timeout is None and not self._bounded:
             if self._raw and value.__class__ is bytes:
-                data = value
+                data: Any = value
             else:
                 try:
                     data = self._encode(value)
@@ -91,7 +104,14 @@ class Queue(QueueBase):
             if face._holds_each or lsn > core.durability.through(log, face._level):
                 face._hold((log, lsn, True))
             return f"{effect[3]}-{effect[4]}"
-        return self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
+        if dedup_id is None and not plain:
+            delayed = self._delayed(value, headers, delay, at, ttl)
+            if delayed is not None:
+                id, promise = delayed
+                self._face._hold(promise)
+                return str(id)
+        put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        return self._put_slowly(put, timeout)
 
     def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
@@ -104,12 +124,23 @@ class Queue(QueueBase):
                 return str(reply)
             self._sleep(caller, deadline, 0)
 
-    def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
+    def put_many(
+        self,
+        values: Iterable[T],
+        *,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> int:
         """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
 
         Args:
             values: Values as `put` takes them.
             timeout: As in `put`, for all of them together.
+            delay: As in `put`.
+            at: As in `put`.
+            ttl: As in `put`.
 
         Returns:
             How many were put.
@@ -122,10 +153,11 @@ class Queue(QueueBase):
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         total = 0
+        due, left = self._due_at(delay, at), lifetime(ttl)
         for batch, error in self._batches(values):
             while batch:
                 stored, promise, caller = self._put_values(
-                    batch, None if wait == 0 else ThreadCaller
+                    batch, due, left, None if wait == 0 else ThreadCaller
                 )
                 if stored:
                     self._face._hold(promise)
@@ -158,7 +190,7 @@ class Queue(QueueBase):
         *,
         time_limit: Duration | None = None,
         reraise: bool = False,
-    ) -> Consumer:
+    ) -> Consumer[T]:
         """Iterate over jobs: earlier jobs of this worker, abandoned jobs and retries that are due, then new jobs.
 
         Args:
@@ -181,7 +213,7 @@ class Queue(QueueBase):
         """
         return Consumer(self, worker, batch, block, time_limit, reraise)
 
-    def get(self, worker: str | None = None, block: Duration | None = None) -> Job | None:
+    def get(self, worker: str | None = None, block: Duration | None = None) -> Job[T] | None:
         """Fetch one job.
 
         Args:
@@ -204,22 +236,70 @@ class Queue(QueueBase):
         """
         self._face._hold(self._subscribe())
 
+    def run(
+        self,
+        handler: Callable[[Job[T]], object],
+        *,
+        workers: int = 4,
+        drain: Duration | None = DRAIN_SECONDS,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        time_limit: Duration | None = None,
+    ) -> int:
+        """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
+
+            mails.run(lambda job: send(job.value))
+
+        After the signal the workers take no more jobs, and running handlers have `drain` seconds to end. The jobs that
+        are left are released: this delivery does not count. A second Ctrl-C releases them at once and raises
+        KeyboardInterrupt. The handlers of both signals are changed in the main thread only, and put back; called in
+        another thread, the run ends when the store is closed.
+
+        Args:
+            handler: Called with each job, in several threads at once. If it raises or exits, the job is retried.
+            workers: Number of threads.
+            drain: Seconds or a timedelta that running handlers have to end; None = for ever, 0 = none.
+            worker: The name of all these workers. As in `consume`.
+            batch: As in `consume`.
+            block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
+            time_limit: As in `consume`.
+
+        Returns:
+            How many jobs were given back because their handlers did not end in time.
+
+        Raises:
+            DataError: An argument is invalid.
+            NotStored: The system gives no more threads.
+        """
+        return run_threads(
+            make_plan(
+                *(self, handler, workers, drain),
+                asynchronous=False,
+                worker=worker,
+                batch=batch,
+                block=block,
+                time_limit=time_limit,
+            )
+        )
+
     # --- looking
 
     def stats(self) -> Stats:
         """Figures about the queue now."""
         return told(self._face, self._stats())  # type: ignore[no-any-return]
 
-    def peek(self, count: int = 10) -> list[WaitingJob]:
+    def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, retries first. They are not delivered.
 
         Args:
             count: At most this many.
+            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
 
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return self._waiting_jobs(told(self._face, self._peek(count)))
+        return self._waiting_jobs(told(self._face, self._peek(count, scheduled)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first.
@@ -240,10 +320,44 @@ class Queue(QueueBase):
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
 
+    # --- delayed jobs
+
+    def cancel(self, job_id: str) -> bool:
+        """Delete a delayed job.
+
+        Args:
+            job_id: The ID that `put` returned.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: `job_id` is no ID.
+        """
+        return bool(told(self._face, self._cancel(job_id)))
+
+    def move(
+        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
+    ) -> bool:
+        """Make a delayed job due at another time. It keeps its ID.
+
+        Args:
+            job_id: The ID that `put` returned.
+            delay: Seconds or a timedelta from now.
+            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
+        return bool(told(self._face, self._move(job_id, delay, at)))
+
     # --- the rest
 
     def purge(self) -> int:
-        """Delete every job that is not in flight.
+        """Delete every job that is not in flight, delayed jobs too.
 
         Returns:
             How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
@@ -282,20 +396,20 @@ class Queue(QueueBase):
         self.close()
 
 
-class Consumer(ConsumerBase):
+class Consumer(ConsumerBase[T]):
     """An iterator of jobs; `Queue.consume` makes it.
 
     It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
     back to the queue at once.
     """
 
-    _queue: Queue
+    _queue: Queue[T]
     _caller_class = ThreadCaller
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[Job[T]]:
         return self
 
-    def __next__(self) -> Job:
+    def __next__(self) -> Job[T]:
         while True:
             delivery = self._delivery
             if delivery is None or not delivery.jobs:

@@ -9,7 +9,7 @@ from functools import partial
 from random import random
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self
 
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
@@ -18,8 +18,9 @@ from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import Place, Put, QueueBase
+from tidelog.store.queue.base import Place, Prepared, Put, QueueBase
 from tidelog.store.queue.streams import depth, find
+from tidelog.store.queue.typed import T
 from tidelog.store.queue.work import settle
 from tidelog.store.queue.work.shared import Delivery
 from tidelog.store.queue.work.shared import Job as Entry
@@ -33,12 +34,12 @@ log = logging.getLogger("tidelog.queue")
 Settled = tuple[bool, Promise | None]
 
 
-class JobBase:
+class JobBase(Generic[T]):
     """The common part of both kinds of job."""
 
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
 
-    def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: Any) -> None:
+    def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
         self.value = value
         """The value that was put, decoded by the queue's codec."""
         self._place = place
@@ -196,7 +197,7 @@ class JobBase:
 
         def adds(ctx: Context) -> settle.Words:
             _check_room(ctx, puts, self._queue)
-            prepared: set[bytes] = set()
+            prepared = Prepared()
             return [words for put in puts for words in put.words(ctx, prepared)]
 
         done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
@@ -252,7 +253,11 @@ def _check_room(ctx: Context, puts: Sequence[Put], own: QueueBase) -> None:
     told: set[tuple[bytes, bytes]] = set()
     for put in puts:
         key, dedup_id = put.queue._key, put.dedup_id
-        if put.is_known(ctx) or (dedup_id is not None and (key, dedup_id) in told):
+        if (
+            put.due is not None
+            or put.known(ctx) is not None
+            or (dedup_id is not None and (key, dedup_id) in told)
+        ):
             continue
         if dedup_id is not None:
             told.add((key, dedup_id))
@@ -277,7 +282,7 @@ def _bound(queue: QueueBase) -> float:
     return float("inf") if most is None else most
 
 
-class Job(JobBase):
+class Job(JobBase[T]):
     """A job for threads.
 
         with job:                 # acknowledged at the end; an exception is recorded, and the job retried
@@ -409,7 +414,7 @@ class Job(JobBase):
         return self._swallows(error)
 
 
-class AsyncJob(JobBase):
+class AsyncJob(JobBase[T]):
     """A job for asyncio: `async with job:`. It has the methods of `Job`, awaited.
 
     The change itself is made at once and only the disk is awaited, so a cancelled call has settled the job.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tidelog.engine.api import State, Stream, reading
 from tidelog.engine.ids import MAX
-from tidelog.store.queue.options import SUFFIXES
+from tidelog.store.queue.options import SCHEDULES, SUFFIXES
 from tidelog.store.queue.rows import VALUE, shown
+
+LATER: Final = ":later"
+USUAL: Final = "workers"  # the group of a queue that no worker has opened yet
 
 
 def queue_names(store: Any) -> list[tuple[str, str]]:
-    """(name, group) of every stream with a group, and of queues that have only been put to. Leaves out the streams that
-    belong to another queue, and keys that are not UTF-8. `store` is a face of either kind.
+    """(name, group) of every stream with a group, and of queues that have only been put to, also if only for later.
+    Leaves out the streams that belong to another queue, and keys that are not UTF-8. `store` is a face of either kind.
     """
     answer = store._core.look(lambda state: _names(state, store._db))
     found: list[tuple[str, str]] = answer[0]
@@ -24,15 +27,22 @@ def _names(state: State, db: int) -> list[tuple[str, str]]:
     keys = state.databases[db].keys
     for key in keys:
         name = shown(key)
-        if keys.is_string(key) or name.endswith(SUFFIXES) or name.encode() != key:
+        if keys.is_string(key) or name.encode() != key:
+            continue
+        if key == SCHEDULES or name.endswith(SUFFIXES) and not name.endswith(LATER):
             continue
         value, _ = keys.look(key)
         if not isinstance(value, Stream):
+            continue
+        if name.endswith(LATER):
+            name = name.removesuffix(LATER)
+            if name and value.length and name.encode() not in keys:
+                found.append((name, USUAL))  # every job that it ever had is still to come
             continue
         groups = sorted(value.groups)
         if not groups and any(
             row and row[0] == VALUE for _, row in reading.between(value, 0, MAX, 1)
         ):
-            groups = [b"workers"]
+            groups = [USUAL.encode()]
         found += [(name, shown(group)) for group in groups]
     return sorted(found)

@@ -23,6 +23,8 @@ def open_queue(
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,
+    concurrency: int | None = None,
+    rate: str | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Queue:
@@ -35,7 +37,7 @@ def open_queue(
 
     Args:
         path: The directory.
-        name: Name of the queue. For it and the options up to `max_failures` see `Store.queue`.
+        name: Name of the queue. For it and the options up to `rate` see `Store.queue`.
         fsync: As in `tidelog.open`.
         clock: As in `tidelog.open`.
 
@@ -54,6 +56,8 @@ def open_queue(
         keep=keep,
         max_depth=max_depth,
         max_failures=max_failures,
+        concurrency=concurrency,
+        rate=rate,
     )
     queue = Queue(open_store(path, fsync=fsync, clock=clock), options)
     queue._opened_here = True

@@ -9,12 +9,14 @@ from typing import Any
 from tidelog.store.durations import seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue.codecs import Codec, codec_of
+from tidelog.store.queue.rates import Rate, rate_of
 
 DELIVERIES_MAX = (1 << 62) - 1
 PAUSE_MAX = 3600.0  # seconds; the pause between retries is at most this long
 DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
 DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
-SUFFIXES = (":holds", ":failures", ":dead")
+SUFFIXES = (":holds", ":failures", ":dead", ":later")
+SCHEDULES = b"tidelog:schedules"  # the stream that holds the schedules of a database
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Options:
 
     keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
     keeps                       whether any are kept; precomputed, because the end of each job asks for it
+    limited                     whether `concurrency` or `rate` is set; precomputed, because each fetch asks for it
     """
 
     name: str
@@ -36,10 +39,15 @@ class Options:
     keep_seconds: float
     max_depth: int | None
     max_failures: int
+    concurrency: int | None
+    rate: Rate | None
     keeps: bool = field(init=False)
+    limited: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keeps", bool(self.keep_count or self.keep_seconds))
+        limited = self.concurrency is not None or self.rate is not None
+        object.__setattr__(self, "limited", limited)
 
     @property
     def holds_key(self) -> bytes:
@@ -52,6 +60,14 @@ class Options:
     @property
     def dead_key(self) -> bytes:
         return self.key + b":dead"
+
+    @property
+    def later_key(self) -> bytes:
+        return self.key + b":later"
+
+    @property
+    def rate_key(self) -> bytes:
+        return self.key + b":rate:" + self.group_key
 
     def pause(self, deliveries: int, chance: float) -> float:
         """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter: 0.75 to 1.25
@@ -72,6 +88,8 @@ def make_options(
     keep: Any = 0,
     max_depth: Any = None,
     max_failures: Any = 1000,
+    concurrency: Any = None,
+    rate: Any = None,
 ) -> Options:
     """Check the options that the caller gave. Raises DataError, which names the option."""
     key, group_key = named("name", name), named("group", group)
@@ -79,6 +97,8 @@ def make_options(
         raise DataError(
             f"a queue's name must not end in {', '.join(SUFFIXES)}: these endings name a queue's own helper streams"
         )
+    if key == SCHEDULES:
+        raise DataError(f"a queue cannot be named {name}: that stream holds the schedules")
     keep_count, keep_seconds = 0, 0.0
     if isinstance(keep, timedelta):
         keep_seconds = seconds("keep", keep, zero=True)
@@ -98,6 +118,8 @@ def make_options(
         keep_seconds,
         None if max_depth is None else _count("max_depth", max_depth),
         _count("max_failures", max_failures),
+        None if concurrency is None else _count("concurrency", concurrency),
+        rate_of(rate),
     )
 
 

@@ -1,8 +1,9 @@
-"""Rows: the fields of the entries in a queue's four streams, and the objects made of them.
+"""Rows: the fields of the entries in a queue's streams, and the objects made of them.
 
 For the queue `mails`:
 
-    mails            value, header.<name> ..., origin (a redriven job's first ID)
+    mails            value, header.<name> ..., expires (unix ms), origin (first ID of a redriven or delayed job)
+    mails:later      a delayed job, as above but without origin
     mails:holds      group, job, until (unix ms)
     mails:failures   group, job, worker, deliveries, error, traceback
     mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue), id,
@@ -29,6 +30,8 @@ VALUE = b"value"
 HEADER = b"header."
 FIELD = b"field."  # prefix of a dead job's fields, if its entry was not put by a queue
 ORIGIN = b"origin"
+EXPIRES = b"expires"
+EXPIRED = "expired"  # reason of a dead job that was not delivered in time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
 _TRACEBACK_CHARS = 4_000  # keep the end of a traceback, because it names the error
@@ -65,6 +68,20 @@ def job_row(value: bytes, headers: Mapping[str, str] | None) -> EntryRow:
         except UnicodeEncodeError as error:
             raise DataError(f"header {name!r} is not valid Unicode: {error}") from None
     return tuple(row)
+
+
+def expires_at(row: Sequence[bytes]) -> int | None:
+    """The time in unix ms after which a job is not delivered any more; None if it has none, or no valid one."""
+    found = fields_of(row).get(EXPIRES)
+    return int(found) if found is not None and found.isdigit() and len(found) < 20 else None
+
+
+def is_expired(row: Sequence[bytes], now: int) -> bool:
+    """Whether a job is too old to be delivered."""
+    if EXPIRES not in row:  # as most jobs; this is faster than a look at its fields
+        return False
+    end = expires_at(row)
+    return end is not None and end <= now
 
 
 def fields_of(row: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -111,6 +128,7 @@ class WaitingJob:
         headers: The headers that were put with it.
         raw: The value as bytes.
         problem: Why the value cannot be decoded; None if it can.
+        due_at: When a delayed job is due, in UTC; None if it is due now.
     """
 
     id: str
@@ -118,6 +136,7 @@ class WaitingJob:
     headers: dict[str, str]
     raw: bytes
     problem: str | None = None
+    due_at: datetime | None = None
 
     @property
     def enqueued_at(self) -> datetime:
@@ -125,14 +144,17 @@ class WaitingJob:
         return moment(int(self.id.partition("-")[0]))
 
 
-def waiting_job(codec: Codec, entry_id: int, row: EntryRow) -> WaitingJob:
+def waiting_job(
+    codec: Codec, entry_id: int, row: EntryRow, due_ms: int | None = None
+) -> WaitingJob:
     """A WaitingJob made of an entry."""
     value, problem = None, None
     try:
         value = decode_row(codec, row)
     except DecodeError as error:
         problem = str(error)
-    return WaitingJob(text(entry_id), value, headers_of(row), value_of(row) or b"", problem)
+    due_at = None if due_ms is None else moment(due_ms)
+    return WaitingJob(text(entry_id), value, headers_of(row), value_of(row) or b"", problem, due_at)
 
 
 # --- failures

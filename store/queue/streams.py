@@ -21,10 +21,10 @@ def stream_at(ctx: Context, key: bytes) -> Stream | None:
 
 
 def lost_of(ctx: Context, options: Options) -> list[bytes]:
-    """Which of the two streams that a purge changes cannot be read because the checkpoint is damaged."""
+    """Which of the three streams that a purge changes cannot be read because the checkpoint is damaged."""
     keys = ctx.database.keys
     lost = []
-    for key in (options.key, options.holds_key):
+    for key in (options.key, options.holds_key, options.later_key):
         try:
             keys.get(key)
         except CorruptBlock:
@@ -34,10 +34,10 @@ def lost_of(ctx: Context, options: Options) -> list[bytes]:
     return lost
 
 
-def wrong_type(key: bytes) -> ResponseError:
-    """The error for a key that should hold one of a queue's streams but holds another type."""
+def wrong_type(key: bytes, wanted: str = "stream") -> ResponseError:
+    """The error for a key that should hold one of a queue's streams, or strings, but holds another type."""
     return ResponseError(
-        f"WRONGTYPE the queue needs a stream at key {shown(key)!r}, but another type is there; "
+        f"WRONGTYPE the queue needs a {wanted} at key {shown(key)!r}, but another type is there; "
         "rename or delete that key",
         "WRONGTYPE",
     )

@@ -49,6 +49,14 @@ def test_commands_and_options() -> None:
     assert "--past-damage" in candidates("aof", "dump", "--p")
 
 
+def test_schedules(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "data") as db:
+        db.schedule("nightly", "0 3 * * *", queue="mails", value=1)
+        db.schedule("hourly", every=3600, queue="mails", value=1)
+    assert candidates("queue", "schedule", "pause", tmp_path / "data", "n") == ["nightly"]
+    assert candidates("queue", "schedule", "rm", tmp_path / "data", "") == ["hourly", "nightly"]
+
+
 def test_commands_import_no_module() -> None:
     """A candidate comes from the table: loading every command would take seconds."""
     script = (
@@ -67,14 +75,26 @@ def test_commands_import_no_module() -> None:
 def test_names_of_the_store_on_the_line(tmp_path: Path) -> None:
     root = tmp_path / "orders-data"
     with tidelog.open(root) as db:
-        db.queue("mails").put("x")
+        db.schedule("nightly", every=60, queue="mails", value=1)
+        mails = db.queue("mails")
+        mails.put("x")
+        held = mails.get("worker-1", block=0)
+        assert held is not None
+        held.ack()
         db.xadd("orders", {"n": 1})
         db.xgroup_create("orders", "packers")
         db.set("token", "1")
     assert candidates("aof", "dump", root, "--key", "o") == ["orders"]
-    assert candidates("aof", "dump", root, "--key", "t") == ["token"]
+    assert candidates("aof", "dump", root, "--key", "t") == ["tidelog:schedules", "token"]
     assert candidates("queue", "stats", root, "ma") == ["mails"]
     assert candidates("queue", "stats", root, "orders", "--group", "p") == ["packers"]
+    assert candidates("aof", "dump", root, "--consumer", "w") == ["worker-1"]
+    assert candidates("why", root, "m") == ["mails"]
+    assert candidates("state", root, "--key", "to") == ["token"]
+    assert candidates("diff", root, f"{root}@3", "--state", "--key", "o") == ["orders"]
+    assert candidates("queue", "schedule", "pause", root, "ni") == ["nightly"]
+    assert candidates("report", root, "-o", "x.html", "--queue", "ma") == ["mails"]
+    assert candidates("aof", "plot", root, "-o", "x.svg", "--group", "pa") == ["packers"]
 
 
 def test_a_path_that_is_no_store_has_no_names(tmp_path: Path, made: Made) -> None:

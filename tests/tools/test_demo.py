@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import click
 import pytest
 from tests.tools.conftest import Run
 from tests.tools.made import ids
@@ -257,3 +258,15 @@ def replayed(directory: Path) -> State:
     verification.run()
     assert verification.state is not None and not verification.failures
     return verification.state
+
+
+def test_a_file_that_is_one_endless_line(tmp_path: Path) -> None:
+    sparse = tmp_path / "sparse"
+    with sparse.open("wb") as file:
+        file.truncate(1 << 40)
+    for path in (sparse, Path("/dev/zero")):
+        with pytest.raises(click.UsageError, match=r"line 1 has more than 65,536 bytes"):
+            read_lines([path], 10)
+    sparse.write_bytes(b"a\n\nb\r\nc")
+    assert read_lines([sparse], 10) == [b"a", b"", b"b", b"c"]
+    assert read_lines([sparse, sparse], 6) == [b"a", b"", b"b", b"c", b"a", b""]

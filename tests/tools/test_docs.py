@@ -33,6 +33,7 @@ PAGES = (
     "docs/index.md",
     SHOWING_IDS,
     "docs/guides/queue.md",
+    "docs/guides/delays-and-schedules.md",
     "docs/guides/checkpoints.md",
     "docs/guides/server.md",
     "docs/guides/replication.md",

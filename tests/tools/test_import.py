@@ -14,6 +14,7 @@ import click
 import pytest
 from tests.engine.rdb.loaded import read, written
 from tests.engine.rdb.test_layouts import value
+from tests.fuzz.kinds import bounded
 from tests.oracle.played import played
 from tests.small_disk import small_disk
 from tests.tools.conftest import Run
@@ -23,7 +24,7 @@ from tidelog.aof.identity import RESTORING
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.rdb.crc64 import crc64
 from tidelog.engine.rdb.source import Source
-from tidelog.engine.rdb.write import RdbTarget
+from tidelog.engine.rdb.write import RdbTarget, length
 from tidelog.snapshot.filling import Filling
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import keys as importing_keys
@@ -236,6 +237,35 @@ def test_other_files(run: Run, tmp_path: Path, data: bytes) -> None:
     done = run("import", tmp_path / "t", dump)
     assert (done.code, done.out, done.err.count("\n")) == (exits.DAMAGED, "", 1)
     assert str(dump) in done.err
+
+
+@pytest.mark.parametrize("elements", [1 << 21, 1 << 22])
+def test_a_node_that_unpacks_to_millions_of_elements(
+    run: Run, tmp_path: Path, elements: int
+) -> None:
+    """Each three bytes of LZF stand for 132 elements."""
+    runs = elements // 132
+    size = 8 + 264 * runs + 1
+    head = size.to_bytes(4, "little") + b"\xff\xff"
+    packed = b"\x07" + head + b"\x01\x01" + b"\xe0\xff\x01" * runs + b"\x00\xff"
+    node = b"\x10" + bytes(16) + b"\xc3" + length(len(packed)) + length(size) + packed
+    dump = file_of(tmp_path / "dump.rdb", b"\x15\x01s\x01" + node)
+    with bounded(size + (256 << 20)):
+        done = run("import", tmp_path / "t", dump)
+    assert (done.code, done.err.count("\n")) == (exits.DAMAGED, 1), done.err
+    assert "has more than 1048576 elements" in done.err
+    assert os.listdir(tmp_path / "t") == ["LOCK"]
+
+
+def test_an_export_to_a_full_disk(run: Run, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "store") as store:
+        for number in range(1000):
+            store.set(f"k{number}", os.urandom(4096))
+    with small_disk(tmp_path / "small") as at:
+        done = run("rdb", "export", tmp_path / "store", at / "dump.rdb")
+        assert (done.code, done.out, done.err.count("\n")) == (exits.SYSTEM, "", 1), done.err
+        assert "dump.rdb" in done.err
+        assert os.listdir(at) == []
 
 
 def test_data_behind_the_end(run: Run, tmp_path: Path) -> None:

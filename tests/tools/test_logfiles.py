@@ -106,3 +106,22 @@ def test_a_reader_beside_a_busy_writer_sees_no_damage(tmp_path: Path) -> None:
         finally:
             stop.set()
             writer.join()
+
+
+def test_frames_before_a_missing_segment_that_was_shorter(tmp_path: Path) -> None:
+    """The header behind the gap states the end of the missing segment, and not of the one before it."""
+    made = Made(tmp_path / "db")
+    made.roll(T0)
+    made.unit(T0, (e.EPOCH, 1, 0xA1))
+    for n in range(5):
+        made.unit(T0 + n, (e.SET, 0, b"k", b"%d" % n, -1))
+    for n in range(5, 7):
+        made.roll(T0 + n)
+        made.unit(T0 + n, (e.SET, 0, b"k", b"%d" % n, -1))
+    made.write()
+    made.path(1).unlink()
+    items = [item for _, item in LogFiles(made.root).frames_past_damage()]
+    found = [item.lsn for item in items if not isinstance(item, Damage)]
+    assert found == [1, 2, 3, 4, 5, 6, 8]
+    (damage,) = [item for item in items if isinstance(item, Damage)]
+    assert isinstance(damage, MissingSegment) and damage.expected_lsn == 7

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,12 @@ from tidelog.tools.queue import stats as queue_stats
 from tidelog.tools.queue import store as queue_store
 from tidelog.tools.queue.dead.group import DEAD
 from tidelog.tools.queue.group import QUEUE
+from tidelog.tools.queue.schedule.group import SCHEDULE
 
 COMMANDS = {
     **{f"queue {name}": row for name, row in QUEUE.items()},
     **{f"queue dead {name}": row for name, row in DEAD.items()},
+    **{f"queue schedule {name}": row for name, row in SCHEDULE.items()},
 }
 # Command lines that only read, without the store's path, which is the first argument of each.
 READERS = [
@@ -93,6 +97,7 @@ def objects(done: Done) -> list[Any]:
 def test_help(run: Run, tmp_path: Path) -> None:
     expect("queue-help.txt", run("queue", "--help").out, tmp_path)
     expect("queue-dead-help.txt", run("queue", "dead", "--help").out, tmp_path)
+    expect("queue-schedule-help.txt", run("queue", "schedule", "--help").out, tmp_path)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -110,7 +115,7 @@ def test_every_help_has_examples_that_run(run: Run, name: str) -> None:
     lines = done.out.partition("Examples:\n")[2].strip().splitlines()
     assert lines
     for line in map(str.strip, lines):
-        example = line.split(" | ")[0].split()
+        example = shlex.split(line.split(" | ")[0])
         called = max((c for c in COMMANDS if line.startswith(f"tidelog {c} ")), key=len)
         assert called.startswith(name)
         command = import_module(COMMANDS[called][0]).command
@@ -229,6 +234,20 @@ def test_over_which_no_rate_can_be_measured(run: Run, root: Path, seconds: str) 
 
 
 # --- peek, failures
+
+
+def test_peek_shows_delayed_jobs(tmp_path: Path, run: Run) -> None:
+    clock = Clock()
+    root = tmp_path / "data"
+    with tidelog.queue(root, "mails", clock=clock) as mails:
+        mails.put("now")
+        later = mails.put({"to": "ann"}, at=clock.now() + timedelta(days=36_500 // 10 - 1))
+    lines = run("queue", "peek", root, "mails", "--scheduled").out.splitlines()
+    assert len(lines) == 2 and lines[0].split()[:2] == ["ID", "DUE"]
+    assert lines[1].startswith(later) and "2035-12-" in lines[1]
+    (shown,) = objects(run("queue", "peek", root, "mails", "--scheduled", "--json"))
+    assert shown["id"] == later and shown["due_ms"] > shown["enqueued_ms"]
+    assert "scheduled    1 not due yet" in run("queue", "stats", root, "mails").out
 
 
 def test_codecs(run: Run, root: Path) -> None:

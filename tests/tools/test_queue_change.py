@@ -284,6 +284,6 @@ def test_a_writer_is_named(run: Run, root: Path, command: list[str], call: str) 
         exits.LOCKED,
         "",
         f"tidelog: {root} is open for writing by process {os.getpid()}. Stop that process and try again,"
-        f" or call {call} in it\n",
+        f" call {call} in it, or let it serve the store\n",
     )
     assert (dead(root), stats(root)) == before

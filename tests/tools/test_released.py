@@ -75,7 +75,7 @@ def test_a_checkpoint_that_is_none_is_damage(run: Run, released: Made, tmp_path:
     done = run("aof", "repair", released.root, "--to", tmp_path / "copy")
     assert (done.code, done.err) == (exits.DAMAGED, "")
     assert "damage: " in done.out and "checkpoint/data.mdb" in done.out
-    assert "Nothing before the damage can be kept." in done.out
+    assert "Nothing can be kept." in done.out
     assert not (tmp_path / "copy").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tests.tools.made import T0, Made, ids
 import tidelog
 from tidelog.engine.effects import effect as e
 from tidelog.tools import exits
+from tidelog.tools.repair import writing
 
 
 def contents(root: Path) -> dict[Path, bytes]:
@@ -85,7 +87,7 @@ def test_records_behind_the_damage(run: Run, holed: Made, tmp_path: Path) -> Non
 
 def test_a_sound_store(run: Run, made: Made, tmp_path: Path) -> None:
     done = run("repair", made.root, "--to", tmp_path / "copy")
-    assert (done.code, done.out) == (0, f"{made.root} is not damaged\n")
+    assert (done.code, done.out) == (0, f"{made.root} is not damaged; there is nothing to repair\n")
     assert not (tmp_path / "copy").exists()
     assert json.loads(run("repair", made.root, "--json").out) == {"damage": []}
 
@@ -98,8 +100,75 @@ def test_nothing_is_left(run: Run, made: Made) -> None:
 
 
 def test_flags(run: Run, holed: Made) -> None:
+    before = contents(holed.root)
     assert run("repair", holed.root, "--cut", "--skip-damaged").code == exits.USAGE
     assert run("repair", holed.root, "--to", holed.root).code == exits.USAGE
+    assert run("repair", holed.root, "--to", holed.root.parent / "new", "--in-place").code == 2
+    done = run("repair", holed.root, "--skip-damaged", "--in-place")
+    assert (done.code, "--to NEW-DIRECTORY" in done.err) == (exits.USAGE, True)
+    assert contents(holed.root) == before
+
+
+# --- in place
+
+
+def aside(root: Path) -> Path:
+    (found,) = (root / "quarantine").iterdir()
+    return found
+
+
+def test_in_place(run: Run, holed: Made) -> None:
+    """The log ends before the damage, and the rest of it is kept."""
+    dry = json.loads(run("repair", holed.root, "--json").out)
+    whole = holed.path().read_bytes()
+    done = run("repair", holed.root, "--in-place")
+    assert (done.code, done.err) == (0, "")
+    kept = aside(holed.root)
+    last = f"Repaired {holed.root}; everything removed is in {kept}."
+    assert done.out.splitlines()[-1] == last
+    size = holed.path().stat().st_size
+    assert (
+        whole == holed.path().read_bytes() + (kept / f"{holed.path().name}.{size}.cut").read_bytes()
+    )
+    assert json.loads((kept / "REPAIR.json").read_text()) == dry
+    assert run("digest", holed.root).out.strip() == dry["kept"]["digest"]
+    assert run("verify", holed.root).code == 0
+    done = run("repair", holed.root, "--in-place")
+    assert (done.code, "there is nothing to repair" in done.out) == (0, True)
+    with tidelog.open(holed.root) as db:
+        assert db.xlen("orders") == 2
+        db.xadd("orders", {"n": "new"})
+    assert run("verify", holed.root).code == 0
+
+
+def test_in_place_tells_where_it_keeps_what_it_removes(run: Run, holed: Made) -> None:
+    done = run("repair", holed.root, "--in-place", "--json")
+    assert json.loads(done.out)["quarantine"] == str(aside(holed.root))
+
+
+def test_not_in_place_beside_a_writer(run: Run, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "db") as db:
+        db.xadd("s", {"n": 1})
+        assert run("repair", tmp_path / "db", "--in-place").code == exits.LOCKED
+    assert run("repair", tmp_path / "db", "--in-place").code == 0
+    assert not (tmp_path / "db/quarantine").exists()
+
+
+def test_nothing_is_removed_if_nothing_can_be_kept(run: Run, made: Made) -> None:
+    for path in made.paths():
+        path.write_bytes(b"")
+    before = contents(made.root)
+    assert run("repair", made.root, "--in-place").code == exits.DAMAGED
+    assert before.items() <= contents(made.root).items()
+    assert not (made.root / "quarantine").exists()
+
+
+def test_a_promise_of_what_is_gone_is_lowered(run: Run, made: Made) -> None:
+    made.promise(made.lsn + 5, incarnation=0xC3)
+    assert run("repair", made.root, "--in-place").code == 0
+    assert (aside(made.root) / "DURABLE").exists()
+    with tidelog.open(made.root) as db:
+        assert db.info()["next_lsn"] == made.lsn
 
 
 # --- damages times stores
@@ -171,20 +240,17 @@ def data_file(root: Path) -> None:
         middle(root)
 
 
-DAMAGES: tuple[Callable[[Path], None], ...] = (
-    middle,
-    header,
-    missing,
-    swapped,
-    store_file,
-    data_file,
-)
-KINDS = ("plain", "folded", "released", "kept")
-QUICK = ((middle, "released"),)
+# Every damage of every kind of store is in test_repair_combinations.py; these go through the command line as users do.
 CASES = [
-    pytest.param(damage, kind, marks=() if (damage, kind) in QUICK else pytest.mark.slow)
-    for damage in DAMAGES
-    for kind in KINDS
+    pytest.param(middle, "released"),
+    *(
+        pytest.param(damage, kind, marks=pytest.mark.slow)
+        for damage, kind in ((header, "folded"), (missing, "plain"), (swapped, "kept"))
+    ),
+    *(
+        pytest.param(damage, kind, marks=pytest.mark.slow)
+        for damage, kind in ((store_file, "released"), (data_file, "folded"), (data_file, "kept"))
+    ),
 ]
 
 
@@ -215,3 +281,29 @@ def test_the_copy_is_what_the_dry_run_said(
             db.xadd("s", {"n": "new"})
         assert run("verify", copy).code == 0
     assert contents(root) == before
+
+
+def test_a_full_disk_leaves_no_half_copy(
+    run: Run, holed: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writing, "_copy_segment", full)
+    for name in ("missing", "there"):
+        copy = tmp_path / name
+        if name == "there":
+            copy.mkdir()
+        done = run("repair", holed.root, "--to", copy)
+        assert (done.code, "No space left" in done.err) == (exits.SYSTEM, True)
+        assert copy.exists() == (name == "there") and not (copy.exists() and [*copy.iterdir()])
+
+
+def test_the_folder_of_the_log_without_a_store_file(run: Run, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "db") as db:
+        db.xadd("s", {"n": 1})
+    (tmp_path / "db/STORE").unlink()
+    done = run("repair", tmp_path / "db/aof", "--in-place")
+    assert (done.code, "Nothing is lost." in done.out) == (0, True)
+    with tidelog.open(tmp_path / "db") as db:
+        assert db.xlen("s") == 1

@@ -194,3 +194,17 @@ def files_of(root: Path) -> dict[Path, bytes]:
     """All files but LMDB's table of readers."""
     files = (path for path in root.rglob("*") if path.is_file() and path.name != "lock.mdb")
     return {path: path.read_bytes() for path in files}
+
+
+def test_delayed_jobs_of_a_queue(run: Run, tmp_path: Path) -> None:
+    """They are counted with the queue, and their stream is no queue."""
+    root = tmp_path / "data"
+    with tidelog.open(root) as db:
+        queue = db.queue("mails")
+        queue.put("now")
+        queue.put_many(["a", "b"], delay=3600)
+    lines = run("state", root, "--json").out.splitlines()
+    told = {row["key"]: row for row in map(json.loads, lines)}
+    assert told["mails"]["queue"]["scheduled"] == 2
+    assert "queue" not in told["mails:later"]
+    assert "2 scheduled" in run("state", root).out

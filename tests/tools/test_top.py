@@ -20,10 +20,11 @@ from textual.widgets import Input, Static
 import tidelog
 from tidelog.testing import Clock
 from tidelog.tools import exits, installed
-from tidelog.tools.top.app import Table, Top
+from tidelog.tools.top.app import Top
 from tidelog.tools.top.command import source_of
 from tidelog.tools.top.look import Look, Place, Rates, StreamRow, ranked
 from tidelog.tools.top.server import STREAMS_ASKED
+from tidelog.tools.top.table import Table
 from tidelog.tools.top.words import span
 
 
@@ -107,6 +108,7 @@ def test_cold_streams_keep_their_figures(tmp_path: Path) -> None:
     assert len(first) == 20 and (first[b"s3"].length, first[b"s5"].length) == (2, 1)
     assert set(first) - set(second) == {b"s7"}
     assert (second[b"s5"].length, second[b"s4"]) == (2, first[b"s4"]._replace(added_per_s=0.0))
+    assert second[b"s5"].added_per_s
     assert (third[b"s5"].length, third[b"s9"].length, third[b"s3"].length) == (3, 2, 2)
 
 
@@ -170,7 +172,7 @@ def test_rates() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(-5, "0s"), (59_999, "59s"), (61_000, "1m01s"), (3_660_000, "1h01m"), (90_000_000, "1d01h")],
+    [(-5, "0s"), (59_999, "59s"), (61_000, "1m"), (3_660_000, "1h01m"), (90_000_000, "1d01h")],
 )
 def test_spans(ms: int, text: str) -> None:
     assert span(ms) == text
@@ -195,7 +197,7 @@ class Screens:
     def names(self, id: str) -> list[str]:
         """The first cells of a table, in order."""
         found = self.app.screen.query(f"#{id}").results(Table)
-        return [str(table.get_row_at(at)[0]) for table in found for at in range(table.row_count)]
+        return [cells[0] for table in found for _, cells in table.rows]
 
     def text(self, id: str) -> str:
         return "".join(

@@ -13,6 +13,7 @@ from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, Made
 
 import tidelog
+from tidelog.testing import Clock
 from tidelog.tools import exits
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.why import story
@@ -151,6 +152,18 @@ def kinds(run: Run, root: Path, key: str, entry: str) -> list[str]:
     done = run("why", root, key, entry, "--json")
     assert done.code == 0, done.err
     return [json.loads(line)["event"] for line in done.out.splitlines()]
+
+
+def test_a_failure_in_the_millisecond_of_the_put(run: Run, tmp_path: Path) -> None:
+    """The record of the failure has the ID of the job then, in another stream."""
+    root = tmp_path / "db"
+    with tidelog.open(root, clock=Clock()) as db:
+        queue = db.queue("mails", max_deliveries=1)
+        entry = queue.put("x")
+        job = queue.get("w", block=0)
+        assert job is not None
+        job.nack(RuntimeError("no address"))
+    assert kinds(run, root, "mails", entry) == ["added", "delivered", "failed", "dead", "acked"]
 
 
 # --- the ledger

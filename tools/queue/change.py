@@ -9,17 +9,17 @@ from typing import Final
 
 import click
 
-from tidelog.store.queue.face import Queue
 from tidelog.tools import console
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs
 from tidelog.tools.queue.dead.ls import table
+from tidelog.tools.queue.store import AnyQueue
 from tidelog.tools.queue.value import jobs_text
 
 # Dead jobs per call. The queue changes this many in one unit, and between two calls the progress is shown.
 BATCH: Final = 100
 
 
-def rehearse(queue: Queue, ids: Iterable[str], wanted: Filter, verb: str, as_json: bool) -> None:
+def rehearse(queue: AnyQueue, ids: Iterable[str], wanted: Filter, verb: str, as_json: bool) -> None:
     """Carry out --dry-run: print the dead jobs that would be `verb` (redriven, purged)."""
     jobs = list(dead_jobs(queue.dead, ids, wanted))
     if as_json:

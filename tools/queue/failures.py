@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from tidelog.store.queue.rows import Failure
 from tidelog.tools import console
-from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import PLACE, Place, group_option, reading
 from tidelog.tools.queue.value import cell, lines, moment_text, one_line
 from tidelog.tools.text import examples, milliseconds
 
@@ -26,7 +24,7 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
         "tidelog queue failures orders-data mails --job 1700000001000-0 --traceback",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
 @click.option("--job", help="Show only failures of the job with this ID.")
@@ -42,7 +40,7 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
-    path: Path,
+    path: Place,
     name: str,
     group: str | None,
     job: str | None,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from tidelog.store.queue.names import queue_names
 from tidelog.tools import console
-from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.queue.store import opened
+from tidelog.tools.queue.store import PLACE, Place, names_of, opened
 from tidelog.tools.queue.value import age_text, one_line
 from tidelog.tools.text import examples
 
@@ -24,11 +21,11 @@ HEAD = ("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OL
         "tidelog queue ls orders-data --json | jq 'select(.dead > 0)'",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def command(path: Path, as_json: bool) -> None:
+def command(path: Place, as_json: bool) -> None:
     with opened(path) as store:
-        stats = [store.queue(name, group).stats() for name, group in queue_names(store)]
+        stats = [store.queue(name, group).stats() for name, group in names_of(store)]
     if as_json:
         for one in stats:
             click.echo(json.dumps(one.as_dict()))

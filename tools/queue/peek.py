@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from tidelog.store.queue.rows import WaitingJob
 from tidelog.tools import console
-from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import PLACE, Place, group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,
@@ -26,6 +24,7 @@ from tidelog.tools.queue.value import (
 from tidelog.tools.text import examples, milliseconds
 
 HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
+LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 
 
 @click.command(
@@ -33,9 +32,10 @@ HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
     epilog=examples(
         "tidelog queue peek orders-data mails",
         "tidelog queue peek orders-data mails --count 100 --json | jq .value.to",
+        "tidelog queue peek orders-data mails --scheduled",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
 @click.option(
@@ -52,17 +52,27 @@ HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
     show_default=True,
     help="Show at most this many jobs.",
 )
+@click.option(
+    "--scheduled", is_flag=True, help="Show the delayed jobs that are not due yet instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
-    path: Path, name: str, group: str | None, codec: str, count: int, as_json: bool
+    path: Place,
+    name: str,
+    group: str | None,
+    codec: str,
+    count: int,
+    scheduled: bool,
+    as_json: bool,
 ) -> None:
     with reading(path, name, group) as (_, queue):
-        jobs = [(job, value_of(job, codec)) for job in queue.peek(count)]
+        found = queue.peek(count, scheduled=scheduled)
+        jobs = [(job, value_of(job, codec)) for job in found]
     if as_json:
         for job, value in jobs:
             click.echo(json.dumps(as_object(job, value)))
     else:
-        console.table(HEAD, [shown(job, value) for job, value in jobs])
+        console.table(LATER_HEAD if scheduled else HEAD, [shown(job, value) for job, value in jobs])
 
 
 def value_of(job: WaitingJob, codec: str) -> Value:
@@ -74,6 +84,7 @@ def as_object(job: WaitingJob, value: Value) -> dict[str, Any]:
     return {
         "id": job.id,
         "enqueued_ms": milliseconds(job.enqueued_at),
+        **({} if job.due_at is None else {"due_ms": milliseconds(job.due_at)}),
         "headers": dict(job.headers),
         **value.fields(),
     }
@@ -81,4 +92,5 @@ def as_object(job: WaitingJob, value: Value) -> dict[str, Any]:
 
 def shown(job: WaitingJob, value: Value) -> tuple[str, ...]:
     headers = " ".join(f"{key}={text}" for key, text in job.headers.items())
-    return (job.id, moment_text(job.enqueued_at), cell(one_line(headers)), value_cell(value))
+    moment = job.enqueued_at if job.due_at is None else job.due_at
+    return (job.id, moment_text(moment), cell(one_line(headers)), value_cell(value))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools import exits
 from tidelog.tools.names import queues
 from tidelog.tools.queue.change import agreed, must_be_able_to_ask
-from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.store import PLACE, Place, group_option, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
 from tidelog.tools.text import examples
 
@@ -20,9 +19,10 @@ from tidelog.tools.text import examples
     epilog=examples(
         "tidelog queue purge orders-data mails --dry-run",
         "tidelog queue purge orders-data mails --yes",
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
 @click.option(
@@ -31,7 +31,7 @@ from tidelog.tools.text import examples
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    path: Path, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
+    path: Place, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     if not dry_run:
         must_be_able_to_ask(yes)

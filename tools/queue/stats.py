@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from time import sleep
 
 import click
 
 import tidelog
 from tidelog.store.queue.base import Stats
-from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import group_option, now_ns, reading
+from tidelog.tools.queue.store import PLACE, AnyStore, Place, group_option, now_ns, reading
 from tidelog.tools.queue.value import age_text, jobs_text, one_line
 from tidelog.tools.text import examples
 
@@ -31,9 +29,10 @@ def a_number(ctx: click.Context, param: click.Parameter, value: float | None) ->
     epilog=examples(
         "tidelog queue stats orders-data mails",
         "tidelog queue stats orders-data mails --over 10 --json | jq .done_per_second",
+        "tidelog queue stats redis://127.0.0.1:6379 mails",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
 @click.option(
@@ -44,13 +43,16 @@ def a_number(ctx: click.Context, param: click.Parameter, value: float | None) ->
     help="Measure the rates for this many seconds.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(path: Path, name: str, group: str | None, seconds: float | None, as_json: bool) -> None:
+def command(
+    path: Place, name: str, group: str | None, seconds: float | None, as_json: bool
+) -> None:
     with reading(path, name, group) as (store, queue):
         stats = queue.stats()
         if seconds is not None:
             began, added = now_ns(), ever_added(store, name)
             sleep(seconds)
-            store.refresh()
+            if isinstance(store, tidelog.Store):  # a server is always current
+                store.refresh()
             earlier, stats = stats, queue.stats()
             put = max(0, ever_added(store, name) - added)
             done = max(0, earlier.depth + put - stats.depth)
@@ -62,7 +64,7 @@ def command(path: Path, name: str, group: str | None, seconds: float | None, as_
         show(stats)
 
 
-def ever_added(store: tidelog.Store, name: str) -> int:
+def ever_added(store: AnyStore, name: str) -> int:
     """The number of jobs ever put."""
     return int(store.xinfo_stream(name)["entries-added"]) if store.exists(name) else 0
 
@@ -77,6 +79,8 @@ def show(stats: Stats) -> None:
     for worker, count in sorted(stats.in_flight.items()):
         click.echo(f"             {count:,} with {one_line(worker)}")
     click.echo(f"paused       {stats.paused:,} until their next try")
+    if stats.scheduled:
+        click.echo(f"scheduled    {stats.scheduled:,} not due yet")
     click.echo(f"dead         {stats.dead:,}")
     click.echo(f"failures     {stats.failures:,} kept")
     click.echo(f"finished     {stats.kept:,} kept")

@@ -1,4 +1,8 @@
-"""Open a store and find a queue in it. All commands of `tidelog queue` begin with this."""
+"""Open a store and find a queue in it. All commands of `tidelog queue` begin with this.
+
+PATH may be the URL of a server. If a process serves the store in a directory, commands that change a queue go through
+it; those that read look at the files.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import tidelog
+from tidelog.client.address import is_served
 from tidelog.disk.real import RealDisk
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.queue.face import Queue
@@ -20,6 +25,9 @@ from tidelog.tools.logfiles import LogFiles, place_of
 from tidelog.tools.names import groups
 from tidelog.tools.queue.value import one_line
 
+Place = Path | str
+AnyStore = tidelog.Store | tidelog.SharedStore
+AnyQueue = Queue | tidelog.SharedQueue
 USUAL_GROUP: Final = "workers"
 NAMES_SHOWN: Final = 20
 CLOCK: Clock = SYSTEM  # tests put another in its place
@@ -38,10 +46,22 @@ class Locked(Failed):
 
 
 class Opened(NamedTuple):
-    """An open store and a queue in it. Values come as bytes; tools/queue/value.py shows them."""
+    """An open or a shared store, and a queue in it. Values come as bytes; tools/queue/value.py shows them."""
 
-    store: tidelog.Store
-    queue: Queue
+    store: AnyStore
+    queue: AnyQueue
+
+
+class PlaceType(click.Path):
+    """PATH or URL."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A Path, or a str for a URL."""
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
+# As STORE_PATH, or a URL.
+PLACE: Final = PlaceType(path_type=Path, readable=False)
 
 
 group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.option(
@@ -52,29 +72,43 @@ group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.
 
 
 @contextmanager
-def reading(path: Path, name: str, group: str | None) -> Iterator[Opened]:
+def reading(path: Place, name: str, group: str | None) -> Iterator[Opened]:
     """A queue to read; the writer of the store may be running. Raises NoSuch; the store's errors."""
     with opened(path) as store:
         yield found(store, path, name, group)
 
 
 @contextmanager
-def writing(path: Path, name: str, group: str | None, call: str) -> Iterator[Opened]:
+def writing(
+    path: Place, name: str, group: str | None, call: str, *, create: bool = False
+) -> Iterator[Opened]:
     """A queue to change. `call` names the method that does the same in a process that has the store open.
 
-    Raises Locked, NoSuch; the store's errors.
+    With `create` the queue need not be there. Raises Locked, NoSuch; the store's errors.
     """
+    with writable(path, call) as store:
+        if create and name not in {known for known, _ in names_of(store)}:
+            yield Opened(store, store.queue(name, group or USUAL_GROUP, codec="bytes"))
+        else:
+            yield found(store, path, name, group)
+
+
+def writable(path: Place, call: str) -> AnyStore:
+    """A store to change. `call` is as in `writing`. Raises Locked; the store's errors."""
+    if isinstance(path, str):
+        return tidelog.connect(path)
     # Check that the path is a store, because opening for writing would create a missing one.
     root = LogFiles(path).root
     try:
-        store = tidelog.open(root, clock=CLOCK)
+        return tidelog.open(root, clock=CLOCK)
     except tidelog.StoreLocked as error:
+        if is_served(root):
+            return tidelog.connect(root)
         holder = f"process {error.pid}" if error.pid is not None else "another process"
         raise Locked(
-            f"{root} is open for writing by {holder}. Stop that process and try again, or call {call} in it"
+            f"{root} is open for writing by {holder}. Stop that process and try again, call {call} in it, or let it "
+            "serve the store"
         ) from error
-    with store:
-        yield found(store, path, name, group)
 
 
 def now_ns() -> int:
@@ -82,15 +116,25 @@ def now_ns() -> int:
     return CLOCK.time_ns()
 
 
-def opened(path: Path) -> tidelog.Store:
+def opened(path: Place) -> AnyStore:
     """A store to read."""
+    if isinstance(path, str):
+        return tidelog.connect(path)
     return tidelog.open(place_of(RealDisk(), path), read_only=True, clock=CLOCK)
 
 
-def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Opened:
+def names_of(store: AnyStore) -> list[tuple[str, str]]:
+    """Names and groups of the queues of a store."""
+    if isinstance(store, tidelog.SharedStore):
+        listed = store.execute_command("QUEUE", "LIST")
+        return [(name.decode(), group.decode()) for name, group in listed]
+    return queue_names(store)
+
+
+def found(store: AnyStore, path: Place, name: str, group: str | None) -> Opened:
     """The queue of that name and group. Raises NoSuch, whose text lists the existing ones."""
     groups: dict[str, list[str]] = {}
-    for known, its_group in queue_names(store):
+    for known, its_group in names_of(store):
         groups.setdefault(known, []).append(its_group)
     if name not in groups:
         raise NoSuch(f"there is no queue {one_line(name)} in {path}: {listed('it holds', groups)}")

@@ -7,6 +7,7 @@ unit.
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heappush
 from itertools import chain, repeat
 from typing import Any, Final
@@ -17,6 +18,7 @@ from tidelog.engine.api import (
     XACK,
     XNACK,
     Context,
+    Entries,
     EntryRow,
     Group,
     Stream,
@@ -35,6 +37,7 @@ from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.streams import among_held, many, stream_at
 from tidelog.store.queue.units import UNIT_BYTES
+from tidelog.store.queue.work.limits import LOOK_SECONDS, Delivered, free_places
 from tidelog.store.queue.work.settle import failures, log_done
 from tidelog.store.queue.work.shared import Delivery, Hold, Job, Leftover, Shared
 
@@ -46,6 +49,7 @@ DELIVERED: Final = b"delivered"
 NEXT: Final = b"next"  # delivered: one new job and nothing else
 NO_GROUP: Final = b"no group"  # the queue's stream or group is missing
 AGAIN: Final = b"again"  # nothing yet; ask once more
+MORE: Final = b"more"  # jobs only became dead; look further
 
 
 def closing() -> StoreClosed:
@@ -69,7 +73,7 @@ class Fetch:
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        *("time_limit", "_writing", "_held", "_left"),
+        *("time_limit", "_writing", "_held", "_left", "_single"),
     )
 
     def __init__(
@@ -90,6 +94,9 @@ class Fetch:
         self._writing: list[int] = []
         self._held: list[int] = []
         self._left: list[Leftover] = []
+        self._single = batch == 1 and not options.limited
+        if options.limited:
+            shared.limited = True
 
     def written(self) -> None:
         """The acknowledgements that the last decision included are in the log."""
@@ -124,11 +131,11 @@ class Fetch:
         mono = shared.monotonic()
         look = self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0)
         delivery = self.delivery
-        if self.batch == 1 and not look and self.before is None and not shared.leftovers:
+        if self._single and not look and self.before is None and not shared.leftovers:
             # No older job can be due, as in nearly every fetch with batch=1. This branch does the same as the code
             # below, but faster.
             new = next_one(ctx, options.key, stream, group, self.worker)
-            if new is not None:
+            if new is not None and (len(new[1]) == 2 or not rows.is_expired(new[1], ctx.now)):
                 job, row = new
                 delivery.open[job] = 1
                 delivery.jobs = [(job, row, 1)]
@@ -136,6 +143,29 @@ class Fetch:
                 if self.time_limit is not None:
                     delivery.until = mono + self.time_limit
                 return NEXT
+            if new is not None:
+                ctx.effects.pop()  # the job is expired: it is not delivered
+        for _ in range(LOOK_MAX):
+            reply = self._decide(ctx, stream, group, mono)
+            if reply is not MORE:
+                return reply
+            effects, ctx.effects = ctx.effects, []
+            shared.core.landing.land(effects)
+            self.written()
+        return AGAIN
+
+    def _decide(self, ctx: Context, stream: Stream, group: Group, mono: float) -> Reply:
+        """Decide the general way. MORE: all jobs found were expired. When that is in the log, decide once more."""
+        shared, options, delivery = self.shared, self.options, self.delivery
+        period = options.retry_after
+        later_at = math.inf
+        timely = mono >= shared.looks.get(period, 0.0)
+        if timely:
+            core = shared.core
+            # Ticks first: they put jobs that are due now.
+            ticks_in = shared.ticks.advance(core, ctx)
+            later_at = mono + min(ticks_in, shared.later.advance(core, ctx, options))
+        look = self.history is not None or timely
         done: list[int] = []
         if self.before is not None and self.before.finished:
             self._writing = self.before.take_finished()
@@ -145,27 +175,62 @@ class Fetch:
             self._left = log_leftovers(shared, ctx, stream, group, mono)
         claims: dict[int, int] = {}
         got: list[Job] = []
+        dead: list[EntryRow] = []
+        limit, free = self.batch, math.inf
+        rate: Delivered | None = None
+        if options.limited:
+            free = free_places(group, options.concurrency, len(done))
+            if options.rate is not None:
+                rate = Delivered(ctx, options.rate_key, options.rate)
+                limit = min(limit, rate.left)
         if look:
-            old = _Look(self, ctx, stream, group, mono, done)
+            old = _Look(self, ctx, stream, group, mono, done, limit, free)
             old.run()
+            free -= old.resumed
             claims, got = old.claims, old.got
+            dead = old.dead()
             done += old.log()
-        left = self.batch - len(claims)
+            if timely:
+                shared.looks[period] = min(shared.looks[period], later_at)
+        left = int(min(limit - len(claims), max(0, free)))
         if left and stream.length and stream.last_live_id() > group.last_id:
             fresh = reading.after(stream, group.last_id, left)
+            late: dict[int, EntryRow] = {}
+            if not all(part.lacks(rows.EXPIRES) for part in fresh.parts):
+                while (late := _expired(fresh, ctx.now)) and left > 1 and _too_much(late):
+                    left = max(1, left // 4)
+                    fresh = reading.after(stream, group.last_id, left)
+                if late:
+                    dead += [
+                        rows.dead_row(options, job, row, 0, rows.EXPIRED, ())
+                        for job, row in late.items()
+                    ]
+                    done += late
             log_new(ctx, options.key, stream, group, self.worker, fresh)
-            found = fresh.ids()
-            delivery.open = dict.fromkeys(found, 1)
-            whole: Any = chain.from_iterable(part.rows() for part in fresh.parts)
-            got += zip(found, whole, repeat(1))
+            if late:
+                fit: Any = [(job, row, 1) for job, row in fresh if job not in late]
+                delivery.open = dict.fromkeys([job for job, _, _ in fit], 1)
+                got += fit
+            else:
+                found = fresh.ids()
+                delivery.open = dict.fromkeys(found, 1)
+                whole: Any = chain.from_iterable(part.rows() for part in fresh.parts)
+                got += zip(found, whole, repeat(1))
         if claims:
             delivery.open.update(claims)
             log_claim(
                 ctx, options.key, options.group_key, self.worker, claims, ctx.now, ctx.now, ()
             )
+        if dead:
+            stream_at(ctx, options.dead_key)
+            decide_xadd_many(ctx, options.dead_key, dead)
         if done:
             log_finished(shared, options, ctx, stream, done)
+        if dead and not got:
+            return MORE
         if got:
+            if rate is not None:
+                rate.log(ctx, len(got))
             got.reverse()
             delivery.jobs = got
             delivery.renewed = mono
@@ -176,13 +241,23 @@ class Fetch:
             # This unit itself may have returned jobs to the queue. Only a new request can get them, so AGAIN asks the
             # caller to make one.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
-        return Park(
-            [(ctx.db, options.key)],
-            [b"XREADGROUP"],
-            self.timeout_ms,
-            None,
-            min(shared.looks[options.retry_after], mono + options.retry_after),
-        )
+        look_at = min(shared.looks[options.retry_after], mono + options.retry_after)
+        if limit == 0 or free <= 0:
+            # Nothing can be delivered sooner, though older jobs may be due. Nobody need end a job for a rate to allow
+            # the next one, and another client's acknowledgement wakes nobody.
+            wait = LOOK_SECONDS if rate is None or limit else rate.wait_ms / 1000
+            look_at = mono + max(0.001, min(wait, LOOK_SECONDS))
+        return Park([(ctx.db, options.key)], [b"XREADGROUP"], self.timeout_ms, None, look_at)
+
+
+def _expired(fresh: Entries, now: int) -> dict[int, EntryRow]:
+    """Those of the new jobs that are too old to be delivered."""
+    return {job: row for job, row in fresh if row is not None and rows.is_expired(row, now)}
+
+
+def _too_much(late: dict[int, EntryRow]) -> bool:
+    """Whether one unit should not make so many jobs dead jobs."""
+    return len(late) > LOOK_MAX or sum(sum(map(len, row)) for row in late.values()) > UNIT_BYTES
 
 
 def log_finished(
@@ -195,6 +270,8 @@ def log_finished(
             shared.failed.pop(job, None)
     log_done(ctx, options, stream, jobs)
     shared.unswept += len(jobs)
+    if shared.limited:
+        shared.freed()
 
 
 def log_leftovers(
@@ -242,6 +319,8 @@ class _Look:
 
     claims     job -> deliveries, this one included     got     the same jobs with their rows
     doomed     delivered too often                      gone    no entry: it was deleted
+    limit      claims at most                           free    claims of jobs that nobody holds, at most
+    resumed    claims of jobs that nobody held
     """
 
     def __init__(
@@ -252,7 +331,10 @@ class _Look:
         group: Group,
         mono: float,
         done: list[int],
+        limit: int,
+        free: float,
     ) -> None:
+        self._limit, self._free, self.resumed = limit, free, 0
         self._fetch, self._ctx, self._mono = fetch, ctx, mono
         self._stream, self._group = stream, group
         self.claims: dict[int, int] = {}
@@ -280,7 +362,7 @@ class _Look:
     @property
     def _full(self) -> bool:
         return (
-            len(self.claims) >= self._fetch.batch
+            len(self.claims) >= self._limit
             or len(self._doomed) >= LOOK_MAX
             or self._doomed_bytes >= UNIT_BYTES
         )
@@ -317,7 +399,8 @@ class _Look:
         if pending.nacked() > len(shared.paused):
             shared.find_paused(self._group, self._mono)
         heap, again = shared.heap, []
-        while heap and heap[0][0] <= self._mono and not self._full:
+        before = len(self.claims)
+        while heap and heap[0][0] <= self._mono and not self._full and self.resumed < self._free:
             due, job = heappop(heap)
             hold = shared.paused.get(job)
             if hold is None or hold.due != due:
@@ -330,6 +413,7 @@ class _Look:
                 shared.drop_notes(self._ctx, self._fetch.options, (job,))  # settled or redelivered
             else:
                 self._take(job, row[2], b"")
+                self.resumed = len(self.claims) - before
         for item in again:
             heappush(heap, item)
 
@@ -378,19 +462,23 @@ class _Look:
             at = rows.moment(self._ctx.now)
             name = rows.shown(worker)
             self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")
-        if count >= self._fetch.options.max_deliveries:
+        expired = rows.is_expired(row, self._ctx.now)
+        if expired or count >= self._fetch.options.max_deliveries:
             self._doomed.append((job, row, count))
             self._doomed_bytes += sum(map(len, row))
         else:
             self.claims[job] = count + 1
             self.got.append((job, row, count + 1))
 
+    def dead(self) -> list[EntryRow]:
+        """The entries for `<name>:dead`. Call it before `log`, which forgets the failures."""
+        return [self._dead(job) for job in self._doomed]
+
     def log(self) -> list[int]:
-        """Append the effects of all but the claims. Returns the jobs that become dead jobs, to be logged as done."""
+        """Append the effects of all but the claims and the entries of dead jobs. Returns the jobs that become dead
+        jobs, to be logged as done.
+        """
         ctx, options, shared = self._ctx, self._fetch.options, self._fetch.shared
-        if self._doomed:
-            stream_at(ctx, options.dead_key)
-            decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             stream_at(ctx, options.failures_key)
             # Trim only whole nodes (`~`), and never the last one. The trim is not applied before `decide_xadd_many`
@@ -421,5 +509,7 @@ class _Look:
         known = failures(self._fetch.shared, self._ctx, options, job)
         if job in self._abandoned:
             known.append(self._abandoned[job])
-        reason = f"given up after {count} deliveries: never finished"
+        reason = rows.EXPIRED
+        if not rows.is_expired(row, self._ctx.now):
+            reason = f"given up after {count} deliveries: never finished"
         return rows.dead_row(options, job, row, count, reason, known)

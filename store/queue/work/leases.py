@@ -28,8 +28,10 @@ from tidelog.store.queue.rows import shown
 from tidelog.store.queue.streams import depth
 from tidelog.store.queue.work.drain import Drain
 from tidelog.store.queue.work.fetch import log_finished, log_leftovers
+from tidelog.store.queue.work.later import Later
 from tidelog.store.queue.work.retention import sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
+from tidelog.store.queue.work.ticks import Ticks
 
 BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker holds a job
 # a beat removes a consumer that has no jobs and was not seen for this long
@@ -47,6 +49,7 @@ class Leases:
     """The queues of one open store, and the thread that looks after them.
 
     shared    (database, key, group) -> what the workers of that queue share
+    laters    (database, key) -> what the groups of that queue know of its delayed jobs
     armed     the thread runs or is about to           over    the thread has ended, and so has the store
     closing   the store is being closed: its queues hand out no more jobs
     """
@@ -57,6 +60,10 @@ class Leases:
         # A program may use one queue per user. So free unused queues, except for the latest ones.
         self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
+        self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
+            weakref.WeakValueDictionary()
+        )
+        self._ticks: dict[int, Ticks] = {}
         self.armed = self.over = self.closing = False
         self._wake = Bell()
         self._starting = threading.Lock()
@@ -72,10 +79,18 @@ class Leases:
             with self._starting:
                 found = self.shared.get(place)
                 if found is None:
-                    found = self.shared[place] = Shared(core, db, options)
+                    later = self.laters.get((db, options.key))
+                    if later is None:
+                        later = self.laters[db, options.key] = Later(core, db, options.key)
+                    ticks = self.ticks_of(db)
+                    found = self.shared[place] = Shared(core, db, options, later, ticks)
                     found.closing = self.closing
                     self._latest.append(found)
         return found
+
+    def ticks_of(self, db: int) -> Ticks:
+        """Knowledge about the schedules of a database."""
+        return self._ticks.setdefault(db, Ticks(db))
 
     def queues(self) -> list[Shared]:
         """The queues that are in use or were lately."""

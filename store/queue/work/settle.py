@@ -94,6 +94,8 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
         shared.fresh(ctx, options, stream, group)
         shared.drop_notes(ctx, options, (job,))
         shared.failed.pop(job, None)
+    if shared.limited:
+        shared.freed()
     return True
 
 
@@ -126,6 +128,8 @@ def _left(held: Held) -> Words:
     gone = _without_hold(shared, options, job)
     shared.extended.pop(job, None)
     shared.failed.pop(job, None)
+    if shared.limited:
+        shared.freed()
     return [*_done_words(options, job), *gone]
 
 
@@ -144,6 +148,8 @@ def nack(
         reason = f"given up after {held.count} deliveries; the last one failed: {error}"
         return [*told, *_dead_words(held, ctx, reason, (error, trace))]
     pause = options.pause(held.count, chance) if delay is None else delay
+    if held.shared.limited:
+        held.shared.freed()
     return [
         *told,
         *_hold_words(held, ctx, pause, held.shared.pause),
@@ -167,6 +173,8 @@ def release(held: Held, ctx: Context) -> Words | None:
     gone = _without_hold(shared, options, held.job)
     shared.extended.pop(held.job, None)
     shared.pause(held.job, Hold(shared.monotonic(), 0))
+    if shared.limited:
+        shared.freed()
     return [
         *gone,
         [b"XNACK", options.key, options.group_key, b"SILENT", b"IDS", b"1", ids.text(held.job)],

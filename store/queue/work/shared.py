@@ -28,6 +28,8 @@ from tidelog.store.commit.core import Core
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at
+from tidelog.store.queue.work.later import Later
+from tidelog.store.queue.work.ticks import Ticks
 
 # longest period over which `put_per_second` and `done_per_second` are measured
 RATE_SECONDS: Final = 60.0
@@ -194,9 +196,12 @@ class Shared:
                 may differ in it
     room        callers that wait for room in a bounded queue, or for jobs to be settled
     closing     the store is being closed: no more jobs are handed out
+    limited     a worker of this process has limits, so the end of a job wakes those that wait
+    later       the delayed jobs of the queue, which all of its groups share
+    ticks       the schedules of the database, which all of its queues share
     """
 
-    def __init__(self, core: Core, db: int, options: Options) -> None:
+    def __init__(self, core: Core, db: int, options: Options, later: Later, ticks: Ticks) -> None:
         # A weak reference, because the core refers to this object, and the core must be freed with its last user.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
@@ -211,8 +216,12 @@ class Shared:
         self.next_tidy = 0.0  # monotonic seconds at which to look for stale consumers
         self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
         self.closing = False
+        self.limited = False
         self.number = -1  # number of the stream that the cache was read from; -1: read it again
         self._forget()
+        self.later, self.ticks = later, ticks
+        later.groups.add(self)
+        ticks.groups.add(self)
 
     def _forget(self) -> None:
         self.paused: dict[int, Hold] = {}
@@ -283,6 +292,11 @@ class Shared:
         heappush(self.heap, (hold.due, job))
         for period, at in self.looks.items():
             self.looks[period] = min(at, hold.due)
+
+    def hasten(self, at: float) -> None:
+        """[lock] Look for jobs at `at`, monotonic seconds, or earlier."""
+        for period, before in self.looks.items():
+            self.looks[period] = min(before, at)
 
     def due(self, group: Group, mono: float) -> list[int]:
         """[lock] The paused jobs that are due, in the order of the next fetches. Costs nothing for jobs not due."""
@@ -376,6 +390,10 @@ class Shared:
         except BaseException:
             self.stale()
             raise
+
+    def freed(self) -> None:
+        """[lock] A job ends in the unit under way: wake the workers whose limits may now let them take another one."""
+        self.core.waiting.signal([(self.db, self.key)])
 
     def made_room(self) -> None:
         """Jobs were removed: wake the putters that wait for room."""

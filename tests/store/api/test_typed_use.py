@@ -6,6 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any, assert_type
 
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
 import tidelog
 from tidelog.store.faces.pipeline import Pipeline
 
@@ -57,6 +60,74 @@ def test_asyncio(tmp_path: Path) -> None:
         return length
 
     assert asyncio.run(main()) == 1
+
+
+class Mail(BaseModel):
+    to: str
+
+
+def seven(raw: bytes) -> int:
+    return 7
+
+
+def text_of(value: int) -> bytes:
+    return b"7"
+
+
+def test_queues(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        mails = db.queue("mails", codec=Mail, max_depth=10)
+        assert_type(mails, tidelog.Queue[Mail])
+        mails.put(Mail(to="ann"))
+        for wrong in ("ann", b"ann"):
+            with pytest.raises(tidelog.EncodeError):
+                mails.put(wrong)  # type: ignore[arg-type]
+        for job in mails.consume(block=0):
+            assert_type(job, tidelog.Job[Mail])
+            assert_type(job.value.to, str)
+            with job:
+                pass
+        assert_type(mails.get(block=0), tidelog.Job[Mail] | None)
+        mails.put_many([Mail(to="ben")])
+        mails.run(lambda job: job.value.to.upper(), workers=1, block=0)
+        assert_type(db.queue("a", codec="bytes"), tidelog.Queue[bytes])
+        assert_type(db.queue("b", codec="str"), tidelog.Queue[str])
+        assert_type(db.queue("c", codec=TypeAdapter(list[int])), tidelog.Queue[list[int]])
+        assert_type(db.queue("d", codec=(text_of, seven)), tidelog.Queue[int])
+        assert_type(db.queue("e"), tidelog.Queue[Any])
+        bare: tidelog.Queue = db.queue("f")  # without a parameter, also with mypy --strict
+        bare.put({"any": "value"})
+    with tidelog.queue(tmp_path / "s", "b", codec="str", fsync="no") as one:
+        assert_type(one, tidelog.Queue[str])
+
+
+def test_queues_of_asyncio(tmp_path: Path) -> None:
+    async def handle(job: tidelog.AsyncJob[Mail]) -> None:
+        assert_type(job.value, Mail)
+
+    async def main() -> None:
+        async with tidelog.aqueue(tmp_path / "s", "mails", codec=Mail, fsync="no") as mails:
+            assert_type(mails, tidelog.AsyncQueue[Mail])
+            await mails.put(Mail(to="ann"))
+            await mails.arun(handle, workers=1, block=0)
+            assert_type(await mails.get(block=0), tidelog.AsyncJob[Mail] | None)
+        async with tidelog.aopen(tmp_path / "s", fsync="no") as db:
+            assert_type(db.queue("a", codec="bytes"), tidelog.AsyncQueue[bytes])
+
+    asyncio.run(main())
+
+
+def test_shared_queues(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db, tidelog.serve(db, port=0):
+        with tidelog.queue(tmp_path / "s", "mails", shared=True, codec=Mail) as mails:
+            assert_type(mails, tidelog.SharedQueue[Mail])
+            mails.put(Mail(to="ann"))
+            job = mails.get(block=0)
+            assert job is not None
+            assert_type(job.value, Mail)
+            job.ack()
+        with tidelog.connect(tmp_path / "s") as shared:
+            assert_type(shared.queue("a", codec="bytes"), tidelog.SharedQueue[bytes])
 
 
 def test_errors(tmp_path: Path) -> None:

@@ -62,6 +62,29 @@ def test_what_is_stored_leaves_before_the_next_one(
     assert db.xlen("s") == 1150 and len(db.xrange("s", count=10)) == 10
 
 
+def test_nothing_leaves_while_a_checkpoint_is_written(
+    db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(db, 450_000)
+    db.checkpoint()
+    before = residence.stream_bytes(stream(db))
+    seen: list[int] = []
+
+    def write(*args: Any, **more: Any) -> None:
+        residence.Residence(1).relieve(inside.core(db))
+        seen.append(residence.stream_bytes(stream(db)))
+        write_checkpoint(*args, **more)
+
+    monkeypatch.setattr(checkpoints, "write_checkpoint", write)
+    db.xadd("other", {"a": "b"})
+    db.delete("other")
+    db.checkpoint()
+    assert seen == [before]
+    residence.Residence(1).relieve(inside.core(db))
+    assert dict.get(inside.databases(db)[0].keys, b"s") is None  # now it does
+    assert db.xlen("s") == 450
+
+
 def test_its_pages_are_given_back_before_writers_go_on(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

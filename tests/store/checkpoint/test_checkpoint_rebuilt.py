@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,26 @@ from tidelog.snapshot import portable
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.restore import restore
-from tidelog.snapshot.rows.environment import ColdRows
+from tidelog.snapshot.rows.environment import ColdRows, Writing
 from tidelog.store import checkpoints
 from tidelog.testing import Clock
+
+# Commits the row META again, as it is.
+COMMIT = """
+import sys
+from pathlib import Path
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.rows.environment import ColdRows, open_environment
+from tidelog.engine.rowkeys import META
+environment = open_environment(RealDisk(), Path(sys.argv[1]))
+rows = ColdRows(environment)
+value = rows.get(META)
+rows.close()
+writing = environment.write()
+writing.put(META, value)
+writing.commit()
+environment.close()
+"""
 
 
 def opened(path: Path) -> tidelog.Store:
@@ -152,3 +171,58 @@ def test_the_log_behind_a_snapshot_that_is_being_made_stays(
             made = db.snapshot()
         restored = restore(RealDisk(), made.path, tmp_path / "restored", aof=path)
         assert restored.lsn == db.info()["written_lsn"] > made.manifest.lsn
+
+
+def test_memory_that_is_rebuilt_right_before_a_commit_is_rebuilt_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was rebuilt from the checkpoint before, so it does not fit the rows that were committed then."""
+    commit = Writing.commit
+    struck: list[bool] = []
+    with opened(tmp_path / "s") as db:
+        db.xadd("s", {"n": 0})
+        db.checkpoint()
+        for n in range(300):
+            db.xadd("s", {"n": n, "pad": "x" * 100})
+        db.xgroup_create("s", "g", id="0")
+        db.xreadgroup("g", "ann", {"s": ">"}, count=200)
+
+        def disturbed(writing: Writing) -> None:
+            if not struck:
+                struck.append(True)
+                with inside.lock(db):
+                    inside.landing(db).trouble = "the test wants it"
+                    inside.core(db).mend()
+            commit(writing)
+
+        monkeypatch.setattr(Writing, "commit", disturbed)
+        before = db.digest()
+        assert db.checkpoint() == db.info()["written_lsn"]
+        assert struck
+        with inside.lock(db):
+            assert inside.landing(db).trouble is not None
+        assert db.digest() == before
+        db.xack(
+            "s", "g", *[each["message_id"] for each in db.xpending_range("s", "g", "-", "+", 9)]
+        )
+        db.xtrim("s", maxlen=150, approximate=False)
+        before = db.digest()
+        db.checkpoint()
+        assert db.digest() == before
+    with opened(tmp_path / "s") as db:
+        assert db.digest() == before
+
+
+def test_a_checkpoint_over_one_that_another_process_committed_is_refused(tmp_path: Path) -> None:
+    """The changes of this store need not fit rows that it never read."""
+    with opened(tmp_path / "s") as db:
+        db.xadd("s", {"n": 0})
+        db.checkpoint()
+        subprocess.run([sys.executable, "-c", COMMIT, tmp_path / "s" / "checkpoint"], check=True)
+        db.xadd("s", {"n": 1})
+        with pytest.raises(tidelog.CheckpointFailed, match="replaced by a newer checkpoint"):
+            db.checkpoint()
+        before = db.digest()
+    with opened(tmp_path / "s") as db:
+        assert db.digest() == before
+        assert db.checkpoint() == db.info()["written_lsn"]

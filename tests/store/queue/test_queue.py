@@ -231,7 +231,8 @@ class Alive:
 
 
 def test_put_many_takes_a_generator_of_any_length_in_constant_memory(db: tidelog.Store) -> None:
-    queue = db.queue("jobs", codec=(lambda value: b"x", lambda raw: None))
+    codec: Any = (lambda value: b"x", lambda raw: None)
+    queue = db.queue("jobs", codec=codec)
     Alive.now = Alive.most = 0
     assert queue.put_many(Alive() for _ in range(20_000)) == 20_000
     assert Alive.most <= 2_001 and Alive.now == 0
@@ -1250,8 +1251,8 @@ def test_stats_are_json(jobs: tidelog.Queue) -> None:
     found = json.loads(json.dumps(jobs.stats().as_dict()))
     assert found["depth"] == 1 and found["in_flight"] == {"anna": 1}
     assert set(found) == {
-        "name", "group", "depth", "waiting", "in_flight", "paused", "dead", "failures", "kept",
-        "oldest_seconds", "put_per_second", "done_per_second",
+        "name", "group", "depth", "waiting", "in_flight", "paused", "scheduled", "dead",
+        "failures", "kept", "oldest_seconds", "put_per_second", "done_per_second",
     }  # fmt: skip
 
 
@@ -1509,6 +1510,14 @@ def test_a_closed_store_ends_a_wait_for_room(tmp_path: Path, clock: testing.Cloc
     db.close()
     thread.join(LONG)
     assert errors
+
+
+def test_the_name_of_a_queue_with_delayed_jobs_only(db: tidelog.Store) -> None:
+    job = db.queue("mails").put(1, delay=60)
+    db.xadd("other:late", {"f": "v"})
+    assert queue_names(db) == [("mails", "workers")]
+    assert db.queue("mails").cancel(job)
+    assert queue_names(db) == []
 
 
 def test_queue_names(db: tidelog.Store) -> None:

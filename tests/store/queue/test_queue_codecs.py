@@ -142,7 +142,7 @@ def test_a_pair_of_functions(db: tidelog.Store) -> None:
 def test_a_pair_may_give_what_is_like_bytes_but_no_text(db: tidelog.Store) -> None:
     assert through(db, (bytearray, bytes), b"ab") == (b"ab", b"ab")
     with pytest.raises(tidelog.EncodeError, match="bytes-like"):
-        db.queue("jobs", codec=(str, str)).put(5)
+        db.queue("jobs", codec=(str, str)).put(5)  # type: ignore[arg-type]
 
 
 class Mail(BaseModel):
@@ -164,9 +164,10 @@ def test_a_pydantic_model(db: tidelog.Store) -> None:
 
 def test_a_model_takes_its_own_kind_only(db: tidelog.Store) -> None:
     queue = db.queue("jobs", codec=Mail)
-    for value in ({"to": "ann"}, "ann", None):
+    wrong: Any
+    for wrong in ({"to": "ann"}, "ann", None):
         with pytest.raises(tidelog.EncodeError, match="a Mail is required"):
-            queue.put(value)
+            queue.put(wrong)
     queue.put(UrgentMail(to="ann", before=datetime(2026, 7, 1, tzinfo=UTC)))
     assert queue.peek()[0].value == Mail(to="ann")
 

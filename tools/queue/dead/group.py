@@ -24,6 +24,7 @@ DEAD = {
         "tidelog queue dead ls orders-data mails --older-than 1d",
         "tidelog queue dead show orders-data mails 1700000009000-0",
         "tidelog queue dead redrive orders-data mails --error Timeout --dry-run",
+        codes=(),
     ),
 )
 def command() -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import click
 
 from tidelog.store.queue.rows import DeadJob
 from tidelog.tools import console
-from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.names import queues
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import PLACE, Place, group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,
@@ -44,7 +42,7 @@ codec_option = click.option(
         "tidelog queue dead ls orders-data mails --json | jq -r .reason",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
 @codec_option
@@ -54,7 +52,7 @@ codec_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line, with everything."
 )
 def command(
-    path: Path,
+    path: Place,
     name: str,
     group: str | None,
     codec: str | None,

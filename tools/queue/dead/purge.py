@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools import exits
 from tidelog.tools.names import queues
 from tidelog.tools.queue.change import agreed, in_batches, must_be_able_to_ask, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
-from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.store import PLACE, Place, group_option, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
 from tidelog.tools.text import examples
 
@@ -21,9 +20,10 @@ from tidelog.tools.text import examples
     epilog=examples(
         "tidelog queue dead purge orders-data mails --older-than 7d --dry-run",
         "tidelog queue dead purge orders-data mails --older-than 7d --yes",
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @group_option
@@ -32,7 +32,7 @@ from tidelog.tools.text import examples
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    path: Path,
+    path: Place,
     name: str,
     ids: tuple[str, ...],
     group: str | None,

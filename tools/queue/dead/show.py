@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from tidelog.store.queue.rows import DeadJob
-from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.names import queues
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import PLACE, Place, group_option, reading
 from tidelog.tools.queue.value import moment_text, one_line
 from tidelog.tools.text import examples
 
@@ -25,14 +23,14 @@ from tidelog.tools.text import examples
         "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @click.argument("job_id", metavar="ID")
 @group_option
 @codec_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    path: Path, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
+    path: Place, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
 ) -> None:
     with reading(path, name, group) as (_, queue):
         for number, job in enumerate(matching(queue.dead, job_id)):

@@ -1,0 +1,154 @@
+"""Every flag of the commands that read a log or a state is run once, and all that they print is kept.
+
+expected/flags/ has one file for each command: each line as it is typed, and what it says.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from tests.tools.conftest import Done, Run, expect
+from tests.tools.made import Made
+from tests.tools.spoiled import leaves
+
+from tidelog.tools import exits
+
+COMMANDS = dict(leaves())
+DAMAGED = "damaged-data"  # the second frame of the last segment is damaged, and was synced
+# fmt: off
+LINES: dict[str, tuple[str, ...]] = {
+    "aof ls": ("orders-data", "orders-data --scan", "orders-data --json", "orders-data/aof/00000000000000000008.aof"),
+    "aof dump": (
+        "orders-data --key 'o*' --limit 2",
+        "orders-data --command XACK --command SET --unit",
+        "orders-data --group packers --consumer anna",
+        "orders-data --id 1700000003000-0..1700000003000-1",
+        "orders-data --from-lsn 3 --to-lsn 4 --json",
+        "orders-data --since 1700000002001 --until 1700000003000 --frames",
+        "orders-data --from-lsn 12 --to-lsn 12 --hex",
+        "orders-data --reverse --limit 2",
+        "orders-data --from-lsn 2 --to-lsn 2 --format resp",
+        "damaged-data --past-damage",
+    ),
+    "aof stats": (
+        "orders-data", "orders-data --by minute --since 1700000000002 --until 1700000003000",
+        "orders-data --json", "damaged-data --past-damage",
+    ),
+    "aof plot": (
+        "orders-data -o log.svg",
+        "orders-data -o log.svg --force --since 1700000000001 --until 1700000003000 --key 'o*' --group packers",
+        "damaged-data --past-damage -o damaged.svg",
+    ),
+    "aof verify": ("orders-data", "orders-data --no-replay", "damaged-data --json"),
+    "aof repair": ("damaged-data", "damaged-data --to repaired"),
+    "aof export": (
+        "orders-data --resp --to-lsn 3", "orders-data --resp --target 7.0 --at-lsn 8 -o log.resp --json",
+        "orders-data --resp --at-time 1700000000003",
+    ),
+    "info": ("orders-data", "orders-data --at-lsn 8 --json", "orders-data --at-time 1700000000003"),
+    "digest": (
+        "orders-data", "orders-data --at-lsn 8 --json", "orders-data --at-time 1700000000003",
+    ),
+    "cat": (
+        "orders-data orders --count 1 --reverse", "orders-data lines --id 1700000003000-1..+ --json",
+        "orders-data orders --at-lsn 2 --csv", "orders-data orders --at-time 1700000000003",
+        "orders-data balance --db 3 --raw",
+    ),
+    "verify": ("orders-data", "orders-data --snapshots --json"),
+    "repair": (
+        "orders-data --cut", "damaged-data", "damaged-data --skip-damaged --json",
+        "damaged-data --to mended", "damaged-data --in-place", "damaged-data",
+    ),
+    "state": (
+        "orders-data", "orders-data --at-lsn 8 --full", "orders-data --at-time 1700000000003 --json",
+        "orders-data --key 'l*'",
+    ),
+    "why": ("orders-data orders 1700000000001-0", "orders-data orders 1700000000002-0 --json"),
+    "diff": (
+        "orders-data damaged-data", "orders-data damaged-data --json",
+        "--state orders-data@8 orders-data --full", "--state --key 'o*' orders-data@6 orders-data@8",
+    ),
+    "rdb export": (
+        "orders-data dump.rdb", "orders-data old.rdb --target 7.0 --at-lsn 8 --json",
+        "orders-data older.rdb --at-time 1700000000003",
+    ),
+    "rdb import": (
+        "new dump.rdb", "new-orders dump.rdb --db 0 --key 'o*'", "new-other dump.rdb --dry-run --json",
+    ),
+    "import": (
+        "new dump.rdb", "new-orders dump.rdb --db 0 --key 'o*'", "new-other dump.rdb --dry-run --json",
+    ),
+}
+# Flags of these commands that need a terminal, a server, or Ctrl-C, and the test that has them.
+ELSEWHERE = {
+    ("aof dump", "--follow"):         "test_aof_dump.py",
+    ("aof dump", "--format"):         "test_aof_dump.py",
+    ("import", "--by"):               "../oracle/test_import_live.py",
+    ("import", "--follow"):           "../oracle/test_import_live.py",
+    ("import", "--until-caught-up"):  "../oracle/test_import_live.py",
+}
+# fmt: on
+
+
+def session(run: Run, name: str) -> str:
+    """The lines of a command, each followed by what it says."""
+    told = []
+    for line in LINES[name]:
+        done = run(*name.split(), *shlex.split(line))
+        told.append(f"$ tidelog {name} {line}\n{said(done)}")
+    return "\n".join(told)
+
+
+def said(done: Done) -> str:
+    code = f"exit code {done.code}\n" if done.code else ""
+    out = done.out.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    out = out.replace("\r", "\\r")
+    return f"{out}{done.err}{code}"
+
+
+def unlike(text: str, root: Path) -> str:
+    """`text` without what each run has its own of: random numbers, and the time of the repair."""
+    text = re.sub(r'"uuid": "[0-9a-f]{32}"', '"uuid": "UUID"', text)
+    text = re.sub(r"repair\.\d{13}", "repair.TIME", text)
+    return text.replace(f"{root.parent}/", "")
+
+
+@pytest.fixture
+def place(made: Made, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with both stores and a dump; it is the current one."""
+    monkeypatch.chdir(made.root.parent)
+    damaged = Made(Path(DAMAGED))
+    damaged.segments, damaged.offsets, damaged.lsn = made.segments, made.offsets, made.lsn
+    damaged.write()
+    damaged.flip(made.offsets[1] + 55)
+    damaged.promise(made.lsn - 1, incarnation=0xB2)
+    return made.root
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_a_command_prints(run: Run, place: Path, name: str) -> None:
+    if name.endswith("import"):
+        assert run("rdb", "export", "orders-data", "dump.rdb").code == exits.OK
+    expect(f"flags/{name.replace(' ', '-')}.txt", unlike(session(run, name), place), place)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_flag_is_there(name: str) -> None:
+    used = {word for line in LINES[name] for word in shlex.split(line) if word.startswith("-")}
+    flags = {
+        param.opts[0]: {*param.opts}
+        for param in COMMANDS[name].params
+        if isinstance(param, click.Option)
+    }
+    missing = {flag for flag, names in flags.items() if not names & used}
+    assert missing == {flag for command, flag in ELSEWHERE if command == name} - used
+
+
+@pytest.mark.parametrize("command, flag", ELSEWHERE)
+def test_a_flag_that_is_elsewhere(command: str, flag: str) -> None:
+    text = (Path(__file__).parent / ELSEWHERE[command, flag]).read_text()
+    assert f'"{flag}"' in text, "no test uses it there"

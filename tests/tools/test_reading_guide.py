@@ -1,0 +1,94 @@
+"""The guide "Reading the log": every example gives the output on the page, on the store of its pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.tools.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/guides/reading-the-log.md"
+REPAIR = "\n## Repair"  # from here on another test follows the page
+UNREAD = 'select(.difference == "entry" and .name > "1768209604000-0") | [.name, .a[1]]'
+
+
+def maker() -> ModuleType:
+    """The program that makes the store and the pictures."""
+    path = ROOT / "tools/dev/make_reading_pictures.py"
+    spec = spec_from_file_location("make_reading_pictures", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks() -> list[str]:
+    text = PAGE.read_text().partition(REPAIR)[0]
+    return re.findall(r"^```console\n(.*?)^```$", text, re.M | re.S)
+
+
+def masked(text: str) -> str:
+    """Random numbers are others in each run: uuids and incarnations, and how far a sync had come."""
+    text = re.sub(r"\b[0-9a-f]{32}\b", "UUID", text)
+    text = re.sub(r"\b(?=\d*[a-f])[0-9a-f]{16}\b|\b[0-9]{16}\b", "INCARNATION", text)
+    return re.sub(r"on the disk up to \d+", "on the disk up to N", text)
+
+
+def done(run: Run, line: str) -> str:
+    """The output of one line of the page: tidelog, perhaps with the programs of jq that the page has."""
+    command, _, program = line.partition(" | jq -c ")
+    words = shlex.split(command)
+    if words[0] == "cp":
+        shutil.copytree(words[2], words[3])
+        return ""
+    assert words[0] == "tidelog", line
+    found = run(*words[1:])
+    assert found.err == "" and (found.code == 0 or words[1] == "diff"), found
+    return found.out if not program else asked(shlex.split(program)[0], found.out)
+
+
+def asked(program: str, text: str) -> str:
+    rows: list[Any]
+    if program == ".commands[]":
+        rows = json.loads(text)["commands"]
+    else:
+        assert program == UNREAD
+        told = [json.loads(line) for line in text.splitlines()]
+        rows = [
+            [row["name"], row["a"][1]]
+            for row in told
+            if row["difference"] == "entry" and row["name"] > "1768209604000-0"
+        ]
+    return "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+
+
+def shown(run: Run, block: str) -> str:
+    """A block as it stands, with the output of now."""
+    lines = [line for line in block.splitlines() if line.startswith("$ ")]
+    return "".join(f"{line}\n{done(run, line[2:])}" for line in lines)
+
+
+def test_every_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = maker()
+    made.shop(Path(made.NAME))
+    found = blocks()
+    assert len(found) > 10
+    for block in found:
+        assert masked(shown(run, block)) == masked(block)
+
+
+def test_the_pictures_are_there() -> None:
+    made = maker()
+    text = PAGE.read_text()
+    for name in made.PLOT, made.TOP:
+        assert f"({name})" in text
+        assert (ROOT / "docs/guides" / name).read_text().rstrip().endswith("</svg>")

@@ -1,0 +1,67 @@
+"""The last chapter of the guide "Reading the log": every example of the repair gives the output on the page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.tools.conftest import Run
+from tests.tools.test_reading_guide import PAGE, REPAIR, maker, masked
+
+DAMAGE = b"disk error"
+
+
+def blocks() -> list[str]:
+    text = PAGE.read_text().partition(REPAIR)[2]
+    return re.findall(r"^```console\n(.*?)^```$", text, re.M | re.S)
+
+
+def hidden(text: str) -> str:
+    """Digests, and the time of a repair, are others in each run."""
+    text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
+    return masked(re.sub(r"repair\.\d+", "repair.TIME", text))
+
+
+def done(run: Run, line: str) -> str:
+    """The output of one line of the page."""
+    words = shlex.split(line)
+    if words[0] == "printf":
+        assert words[1] == DAMAGE.decode()
+        (path,) = [word.removeprefix("of=") for word in words if word.startswith("of=")]
+        (at,) = [int(word.removeprefix("seek=")) for word in words if word.startswith("seek=")]
+        data = bytearray(Path(path).read_bytes())
+        data[at : at + len(DAMAGE)] = DAMAGE
+        Path(path).write_bytes(data)
+        return ""
+    if words[0] == "cp":
+        shutil.copytree(words[2], words[3])
+        return ""
+    if words[0] == "rm":
+        Path(words[1]).unlink()
+        return ""
+    if words[0] == "ls":
+        (place,) = Path().glob(words[1])
+        return "".join(f"{path.name}\n" for path in sorted(place.iterdir()))
+    assert words[0] == "tidelog", line
+    quiet = words[-1] == "2>/dev/null"
+    found = run(*(words[1:-1] if quiet else words[1:]))
+    return found.out if quiet else found.out + found.err
+
+
+def shown(run: Run, block: str) -> str:
+    """A block as it stands, with the output of now."""
+    lines = [line for line in block.splitlines() if line.startswith("$ ")]
+    return "".join(f"{line}\n{done(run, line[2:])}" for line in lines)
+
+
+def test_every_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = maker()
+    made.shop(Path(made.NAME))
+    found = blocks()
+    assert len(found) > 7
+    for block in found:
+        assert hidden(shown(run, block)) == hidden(block)

@@ -1,0 +1,142 @@
+"""Power is lost at every operation of a repair in place: the store does not open, or opens with what the repair keeps,
+and the same command finishes the work."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.tools.broken import STORE, Past, broken, data_of, here, looked_at, past, put, unkept
+
+from tidelog.aof.errors import AofError
+from tidelog.crash.commits import commits_noted
+from tidelog.crash.record import RecordingDisk
+from tidelog.crash.states import cuts, fingerprint
+from tidelog.crash.trace import SyncBegin, Trace, Tree, versions
+from tidelog.disk.real import RealDisk
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.errors import CorruptBlock
+from tidelog.store.errors import TidelogError
+from tidelog.tools.crash.scratch import scratch
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.repair import in_place, look, plan, writing
+from tidelog.tools.repair.mended import MendedFiles
+from tidelog.tools.repair.plan import Plan
+from tidelog.tools.replay import contents
+
+# seed -> what goes on
+# fmt: off
+DEFAULT = {
+    6: "a damaged frame in a released log, and a missing segment behind",
+    14: "two segments under each other's name, over a checkpoint",
+    47: "a snapshot takes the place of the checkpoint",
+}
+# fmt: on
+SLOW = range(96, 124)
+IMAGES = 10  # tried for each seed by default
+IMAGES_SLOW = 8
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (look, plan):
+        monkeypatch.setattr(module, "walk", here)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    with scratch(lambda text: None) as directory:
+        yield directory
+
+
+def opens_with(root: Path) -> tuple[str, int] | None:
+    """(digest, last LSN) of a store, None if it does not open."""
+    try:
+        with contents(LogFiles(root)) as held:
+            return digest(held.state), held.last_lsn
+    except (AofError, TidelogError, CorruptBlock):
+        return None
+
+
+def repaired(root: Path) -> Plan:
+    """Repair in place what is damaged, as the command does."""
+    in_place.settle(MendedFiles(root))
+    files, seen, found = looked_at(root)
+    assert found is not None
+    if seen.damages or found.reach.damage is not None:
+        in_place.repair(files, seen, found, b"{}", 2)
+    return found
+
+
+def recorded(root: Path, place: Path) -> tuple[Trace, Plan] | None:
+    """A repair in place, recorded. None if nothing is damaged, or nothing can be kept."""
+    disk = RecordingDisk(RealDisk(), place)
+    files, seen, found = looked_at(root, disk)
+    if found is None or not found.lsn or not (seen.damages or found.reach.damage is not None):
+        return None
+    with commits_noted():
+        in_place.settle(files)
+        in_place.repair(files, seen, found, b"{}", 1)
+    return disk.trace({"workload": "repair", **versions()}, []), found
+
+
+def images(trace: Trace, rng: random.Random) -> list[Tree]:
+    """Different disks that a power cut may leave, some of each moment."""
+    found: dict[bytes, Tree] = {}
+    for cut in cuts(trace):
+        if isinstance(trace.operations[cut.time - 1], SyncBegin):
+            continue
+        for state in cut.states(rng, 3, 4):
+            image = cut.image(state)
+            found.setdefault(fingerprint(image), image)
+    return [*found.values()]
+
+
+def data_in(tree: Tree) -> Tree:
+    """The data of a store in the tree of its disk, by the names that `data_of` gives."""
+    return {
+        name.removeprefix(f"{STORE}/"): data
+        for name, data in tree.items()
+        if not name.endswith("lock.mdb")
+    }
+
+
+def explore(seed: int, place: Path, story: Past, most: int) -> int:
+    """Try up to `most` images of one repair. Returns how many there were."""
+    rng = random.Random(seed)
+    work = place / str(seed)
+    try:
+        root, _, _ = broken(seed, rng, work / "damaged", story)
+        made = recorded(root, root.parent)
+        if made is None:
+            return 0
+        trace, found = made
+        there = images(trace, rng)
+        chosen = rng.sample(there, min(most, len(there)))
+        for number, image in enumerate(chosen):
+            root = put(work / f"cut-{number}", image)
+            served = opens_with(root)
+            assert served in (None, (found.digest, found.lsn)), f"seed {seed}, image {number}"
+            again = repaired(root)
+            assert (again.digest, again.lsn) == (found.digest, found.lsn)
+            assert writing.is_as_promised(RealDisk(), root, found)
+            assert look.look(MendedFiles(root)).damages == []
+            assert unkept(data_in(trace.base), data_of(root)) < 200, f"seed {seed}, image {number}"
+            shutil.rmtree(root.parent)
+        return len(chosen)
+    finally:
+        shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("seed", DEFAULT)
+def test_power_is_lost(seed: int, place: Path) -> None:
+    assert explore(seed, place, past(place), IMAGES) > 5
+
+
+@pytest.mark.slow
+def test_power_is_lost_in_many_repairs(place: Path) -> None:
+    story = past(place)
+    assert sum(explore(seed, place, story, IMAGES_SLOW) for seed in SLOW) > 4 * len(SLOW)

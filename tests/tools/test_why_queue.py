@@ -1,0 +1,156 @@
+"""tidelog why: the life of every job of random queues, against a ledger that knows nothing of the log."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog.testing import Clock
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.why import story
+
+MAX_DELIVERIES = 3
+GAVE_BACK = ["failed", "paused", "nacked"]
+DIED = ["failed", "dead", "acked"]
+OPTIONS: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
+
+
+class Ledger:
+    """Random operations on a queue, and what they did to each job according to their results."""
+
+    def __init__(self, seed: int) -> None:
+        self.pick = random.Random(seed)
+        self.told: dict[str, list[str]] = {}  # job -> kinds of its events
+        self.texts: dict[str, list[str]] = {}  # job -> parts of its story
+        self.dead: dict[str, str] = {}  # dead job -> the job that died
+        self.first: dict[str, str] = {}  # redriven job -> the very first one
+        self.redriven: set[str] = set()
+        self.number = 0
+
+    def tell(self, job: str, *kinds: str, text: str = "") -> None:
+        self.told.setdefault(job, []).extend(kinds)
+        if text:
+            self.texts.setdefault(job, []).append(text)
+
+    def step(self, queue: tidelog.Queue, sent: tidelog.Queue, clock: Clock) -> None:
+        pick = self.pick
+        clock.advance(pick.choice((0, 0, 0.001, 2)))
+        match pick.randrange(8):
+            case 0 | 1 | 2:
+                self.number += 1
+                self.tell(queue.put({"n": self.number}), "added", text="put by XADD")
+            case 3 | 4 | 5 | 6:
+                worker = pick.choice("xyz")
+                job = queue.get(worker, block=0)
+                if job is not None:
+                    text = f"to {worker} of group workers, delivery {job.deliveries}"
+                    self.tell(job.id, "delivered", text=text)
+                    self.end(queue, sent, job)
+            case _:
+                self.redrive(queue)
+
+    def end(self, queue: tidelog.Queue, sent: tidelog.Queue, job: tidelog.Job) -> None:
+        self.number += 1
+        error = f"error {self.number}"
+        match self.pick.randrange(6):
+            case 0 | 1:
+                job.ack()
+                self.tell(job.id, "acked")
+            case 2:
+                job.done_and(sent.new({"n": self.number}))
+                self.tell(job.id, "acked")
+            case 3 | 4:
+                last = job.deliveries >= MAX_DELIVERIES
+                job.nack(RuntimeError(error), delay=self.pick.choice((0, 1)))
+                self.tell(job.id, *(DIED if last else GAVE_BACK), text=error)
+            case _:
+                job.fail(error)
+                self.tell(job.id, *DIED, text=error)
+        for each in queue.dead:
+            self.dead.setdefault(each.id, job.id)
+
+    def redrive(self, queue: tidelog.Queue) -> None:
+        dead = [each.id for each in queue.dead]
+        if not dead:
+            return
+        if self.pick.random() < 0.2:
+            purged = self.pick.choice(dead)
+            assert queue.dead.purge(purged) == 1
+            self.tell(self.dead[purged], "purged")
+            return
+        before = {job.id for job in queue.peek(1000)}
+        chosen = dead if self.pick.random() < 0.3 else [self.pick.choice(dead)]
+        assert queue.dead.redrive(chosen) == len(chosen)
+        put = [job.id for job in queue.peek(1000) if job.id not in before]
+        for each, new in zip(chosen, put, strict=True):
+            self.redriven_as(self.dead[each], new)
+
+    def redriven_as(self, died: str, new: str) -> None:
+        first = self.first.get(died, died)
+        self.first[new] = first
+        for each in dict.fromkeys((died, first)):
+            again = "once more " if each in self.redriven else ""
+            self.tell(each, "redriven", text=f"redriven {again}as {new}")
+            self.redriven.add(each)
+        self.tell(new, "added", text=f"redriven from the dead job {first}")
+
+
+def history(root: Path, seed: int) -> Ledger:
+    """A queue of three lives with a checkpoint in each; all of the log is kept."""
+    ledger, clock = Ledger(seed), Clock()
+    for _ in range(3):
+        with tidelog.open(root, clock=clock, retain_bytes=1 << 40, **OPTIONS) as db:
+            queue = db.queue("mails", max_deliveries=MAX_DELIVERIES, retry_after=3600)
+            sent = db.queue("sent")
+            for step in range(40):
+                ledger.step(queue, sent, clock)
+                if step == 20:
+                    db.checkpoint()
+    return ledger
+
+
+def wrong(root: Path, ledger: Ledger) -> list[str]:
+    """The jobs of which `why` tells something else than the ledger."""
+    files = LogFiles(root)
+    found = []
+    for job, kinds in ledger.told.items():
+        ms, _, seq = job.partition("-")
+        told = story(files, b"mails", int(ms) << 64 | int(seq), quiet=True)
+        (life,) = told.lives
+        events = sorted([*life.story(), *told.notes], key=lambda event: event.lsn)
+        text = " | ".join(event.text for event in events)
+        if [event.kind for event in events] != kinds or any(
+            part not in text for part in ledger.texts[job]
+        ):
+            found.append(f"{job}: expected {kinds} {ledger.texts[job]}, told {events}")
+    return found
+
+
+def test_a_short_history_against_the_ledger(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    ledger = history(tmp_path / "db", seed)
+    assert len(ledger.told) > 10
+    differences = wrong(tmp_path / "db", ledger)
+    assert not differences, differences[:3]
+
+
+@pytest.mark.slow
+def test_a_thousand_jobs_against_the_ledger(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    total = number = 0
+    kinds: set[str] = set()
+    while total < 1000:
+        root = tmp_path / str(number)
+        ledger = history(root, seed + number)
+        differences = wrong(root, ledger)
+        assert not differences, (number, differences[:3])
+        total += len(ledger.told)
+        kinds |= {kind for told in ledger.told.values() for kind in told}
+        number += 1
+    assert kinds == {"added", "delivered", "redriven", "purged", *GAVE_BACK, *DIED}

@@ -1,0 +1,298 @@
+"""`tidelog worker`: it calls a function with each job, ends in order, and its processes are replaced."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.client.owners import ended_owner, is_running
+from tests.tools.conftest import Run
+from tests.until import PATIENCE_S, until
+
+import tidelog
+from tidelog.client.starting import environment
+from tidelog.tools import exits
+from tidelog.tools.worker.command import command, words_of
+from tidelog.tools.worker.sources import Sources
+
+WORK = """
+import os, time
+
+def send(job):
+    print("sent", job.value, os.getpid(), flush=True)
+
+async def asend(job):
+    print("async", job.value, flush=True)
+
+def fail(job):
+    raise LookupError("no such address")
+
+class Mailer:
+    def send(self, job):
+        print("mailer", job.value, flush=True)
+
+mailer = Mailer()
+number = 7
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with a module `work`, which is the working directory; logging is put back."""
+    (tmp_path / "work.py").write_text(WORK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    yield tmp_path
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+    for name in ("work", "broken", "lacking"):
+        sys.modules.pop(name, None)
+
+
+def put(path: Path, values: Any) -> None:
+    with tidelog.queue(path, "mails", fsync="no") as mails:
+        mails.put_many(values)
+
+
+def depth(path: Path) -> int:
+    with tidelog.open(path, read_only=True) as db:
+        return len(db.queue("mails"))
+
+
+EMBEDDED = ("--embedded", "--until-idle", 0)
+
+
+def test_a_function_is_called_with_each_job(run: Run, place: Path) -> None:
+    put(place / "s", ["ann", "ben"])
+    done = run("worker", place / "s", "mails", "work:send", *EMBEDDED)
+    assert done.code == exits.OK, done.err
+    assert sorted(line.split()[1] for line in done.out.splitlines()) == ["ann", "ben"]
+    assert "takes jobs with 4 threads" in done.err and "ended after 2 jobs" in done.err
+    assert depth(place / "s") == 0
+
+
+@pytest.mark.parametrize("name, said", [("work:asend", "async"), ("work:mailer.send", "mailer")])
+def test_other_kinds_of_functions(name: str, said: str, run: Run, place: Path) -> None:
+    put(place / "s", ["ann"])
+    done = run("worker", place / "s", "mails", name, *EMBEDDED)
+    assert (done.code, done.out) == (exits.OK, f"{said} ann\n"), done.err
+
+
+def test_json_lines_have_the_fields_of_the_worker(run: Run, place: Path) -> None:
+    put(place / "s", ["ann"])
+    words = ("--log-format", "json", "--loglevel", "debug", "--name", "anna", "--workers", "1")
+    done = run("worker", place / "s", "mails", "work:send", *EMBEDDED, *words)
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    mine = [line for line in lines if line["logger"] == "tidelog.worker"]
+    assert all((line["queue"], line["worker"]) == ("mails", "anna") for line in mine)
+    (job,) = [line for line in mine if "job" in line]
+    assert job["seconds"] >= 0 and job["level"] == "debug"
+    assert mine[-1]["done"] == 1 and mine[-1]["given_back"] == 0
+
+
+def test_a_failure_is_logged_with_its_traceback(run: Run, place: Path) -> None:
+    put(place / "s", ["ann"])
+    words = ("--max-deliveries", 1, "--log-format", "json")
+    done = run("worker", place / "s", "mails", "work:fail", *EMBEDDED, *words)
+    (line,) = [json.loads(line) for line in done.err.splitlines() if '"error"' in line]
+    assert line["level"] == "error" and "LookupError: no such address" in line["error"]
+    with tidelog.open(place / "s", read_only=True) as db:
+        assert db.queue("mails").dead.count() == 1
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("work", "'work' must be MODULE:FUNCTION"),
+        ("work:", "'work:' must be MODULE:FUNCTION"),
+        ("nothing:send", "there is no module 'nothing' in"),
+        ("work.deeper:send", "there is no module 'work.deeper' in"),
+        ("work:nothing", "module 'work' has no 'nothing'"),
+        ("work:number", "'work:number' is no function, but 'int'"),
+        ("broken:send", "module 'broken' cannot be imported: ZeroDivisionError"),
+        ("lacking:send", "module 'lacking' cannot be imported: ModuleNotFoundError"),
+    ],
+)
+def test_a_function_that_is_not_there(name: str, said: str, run: Run, place: Path) -> None:
+    (place / "broken.py").write_text("1 / 0\n")
+    (place / "lacking.py").write_text("import no_such_library\n")
+    done = run("worker", place / "s", "mails", name, *EMBEDDED)
+    assert done.code == exits.USAGE
+    assert done.err.splitlines()[-1].startswith(f"tidelog: {said}")
+    assert not (place / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--workers", "0"),
+        ("--processes", "0"),
+        ("--drain", "nan"),
+        ("--drain", "-1"),
+        ("--retry-after", "0"),
+        ("--codec", "pickle"),
+        ("--embedded", "--processes", "2"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_options(words: tuple[str, ...], run: Run, place: Path) -> None:
+    done = run("worker", place / "s", "mails", "work:send", *words)
+    assert done.code == exits.USAGE
+    assert not (place / "s").exists()
+
+
+def test_an_embedded_worker_keeps_to_the_lock(run: Run, place: Path) -> None:
+    with tidelog.open(place / "s", fsync="no"):
+        done = run("worker", place / "s", "mails", "work:send", *EMBEDDED)
+    assert done.code == exits.LOCKED
+
+
+def test_a_child_gets_the_same_options() -> None:
+    words = [
+        *("s", "mails", "work:send", "--workers", "3", "--drain", "5.5", "--name", "-anna", "--group", "g"),
+        *("--codec", "bytes", "--batch", "7", "--retry-after", "2", "--max-deliveries", "9"),
+        *("--time-limit", "4", "--until-idle", "1", "--loglevel", "debug", "--log-format", "json"),
+        *("--processes", "3", "--reload"),
+    ]  # fmt: skip
+    given = click.Context(command)
+    params = command.make_context("worker", words, parent=given).params
+    place, name, function = (params.pop(key) for key in ("path", "name", "function"))
+    again = command.make_context("worker", words_of(place, name, function, params), parent=given)
+    expected = {**params, "processes": 1, "reload": False, "child": True}
+    assert again.params == {"path": place, "name": name, "function": function, **expected}
+
+
+def test_sources_that_change(tmp_path: Path) -> None:
+    for name in ("a.py", "deep/b.py", ".venv/c.py", "d.txt", "node_modules/e.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    sources = Sources(tmp_path)
+    assert sources.changed() is None
+    for name in (".venv/c.py", "d.txt", "node_modules/e.py"):
+        (tmp_path / name).write_text("changed\n")
+    assert sources.changed() is None
+    (tmp_path / "deep/b.py").write_text("changed\n")
+    assert sources.changed() == "deep/b.py"
+    assert sources.changed() is None
+    (tmp_path / "a.py").unlink()
+    assert sources.changed() == "a.py"
+    (tmp_path / "new.py").write_text("")
+    assert sources.changed() == "new.py"
+
+
+# --- whole processes
+
+
+class Worker:
+    """A `tidelog worker` process on the store `s` in a directory. Its output goes to files there."""
+
+    def __init__(self, place: Path, *words: object, function: str = "work:send") -> None:
+        self.out, self.err = place / "out", place / "err"
+        command = [sys.executable, "-m", "tidelog", "worker", "s", "mails", function]
+        with self.out.open("ab") as out, self.err.open("ab") as err:
+            self.process = subprocess.Popen(
+                [*command, *map(str, words)], cwd=place, stdout=out, stderr=err, env=environment()
+            )
+
+    def said(self, text: str, count: int = 1) -> None:
+        """Until its log has the text so often."""
+        until(
+            lambda: self.err.read_text().count(text) >= count or self.process.poll() is not None,
+            f"it never logs {text!r}",
+        )
+        assert self.err.read_text().count(text) >= count, self.err.read_text()
+
+    def sent(self) -> list[str]:
+        return [line.split()[1] for line in self.out.read_text().splitlines()]
+
+    def ends(self) -> int:
+        return self.process.wait(PATIENCE_S)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def test_sigterm_ends_it_with_success(place: Path) -> None:
+    with Worker(place, "--embedded") as worker:
+        worker.said("takes jobs with")
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.ends() == exits.OK
+        assert "SIGTERM: takes no more jobs" in worker.err.read_text()
+
+
+@pytest.mark.slow
+def test_processes_are_replaced_and_end_in_order(place: Path) -> None:
+    with ended_owner(place / "s"), tidelog.queue(place / "s", "mails", shared=True) as mails:
+        with Worker(place, "--processes", 2, "--workers", 1) as worker:
+            worker.said("takes jobs with", 2)
+            mails.put_many(map(str, range(20)))
+            until(lambda: len(set(worker.sent())) == 20, "not all jobs are done")
+            pid = int(worker.out.read_text().split()[2])
+            os.kill(pid, signal.SIGKILL)
+            worker.said("takes jobs with", 3)
+            assert f"process {pid} ended with signal 9" in worker.err.read_text()
+            worker.process.send_signal(signal.SIGINT)
+            assert worker.ends() == exits.OK
+            assert worker.err.read_text().count("SIGTERM: takes no more jobs") == 2
+        assert len(mails) == 0
+
+
+@pytest.mark.slow
+def test_the_processes_end_when_their_parent_is_killed(place: Path) -> None:
+    with ended_owner(place / "s"), tidelog.queue(place / "s", "mails", shared=True) as mails:
+        with Worker(place, "--processes", 2) as worker:
+            worker.said("takes jobs with", 2)
+            mails.put("one")
+            until(lambda: worker.sent() == ["one"])
+            pid = int(worker.out.read_text().split()[2])
+            worker.process.kill()
+            worker.ends()
+            worker_said = worker.err.read_text
+            until(lambda: worker_said().count("ended after") == 2, "the children do not end")
+            until(lambda: not is_running(pid))
+
+
+@pytest.mark.slow
+def test_a_changed_source_starts_the_processes_again(place: Path) -> None:
+    with ended_owner(place / "s"), tidelog.queue(place / "s", "mails", shared=True) as mails:
+        with Worker(place, "--reload") as worker:
+            worker.said("takes jobs with")
+            (place / "work.py").write_text("this is no Python")
+            worker.said("waits for a change")
+            (place / "work.py").write_text(WORK.replace('"sent"', '"resent"'))
+            worker.said("takes jobs with", 2)
+            mails.put("one")
+            until(lambda: worker.out.read_text().startswith("resent one"))
+            worker.process.send_signal(signal.SIGTERM)
+            assert worker.ends() == exits.OK
+
+
+@pytest.mark.slow
+def test_processes_that_cannot_work_end_all(place: Path) -> None:
+    with Worker(place, "--processes", 2, function="work:nothing") as worker:
+        assert worker.ends() == exits.USAGE
+    assert "module 'work' has no 'nothing'" in worker.err.read_text()
+
+
+@pytest.mark.slow
+def test_idle_processes_end(place: Path) -> None:
+    with ended_owner(place / "s"), tidelog.queue(place / "s", "mails", shared=True) as mails:
+        mails.put_many(map(str, range(10)))
+        with Worker(place, "--processes", 2, "--until-idle", 0.5) as worker:
+            assert worker.ends() == exits.OK
+            assert sorted(worker.sent()) == sorted(map(str, range(10)))

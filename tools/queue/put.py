@@ -1,0 +1,171 @@
+"""`tidelog queue put`: put jobs into a queue, from the command line or from standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from tidelog.store.queue.codecs import NAMED
+from tidelog.tools import exits
+from tidelog.tools.names import queues
+from tidelog.tools.queue.store import PLACE, AnyQueue, Place, group_option, writing
+from tidelog.tools.queue.value import CODECS, jobs_text
+from tidelog.tools.text import age_seconds, examples, parse_time
+
+STDIN: Final = "-"
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """The seconds of 90, 1.5, 90s, 15m, 2h or 7d; a callback of click."""
+    if value is None:
+        return None
+    seconds = age_seconds(value)
+    try:
+        found = float(value) if seconds is None else float(seconds)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise click.BadParameter(f"{value!r} is no length of time; give 30, 90s, 15m, 2h or 7d")
+    return found
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """The moment of an ISO 8601 time, which is UTC unless it says otherwise, or of a Unix time; a callback of click."""
+    if value is None:
+        return None
+    try:
+        if age_seconds(value) is not None:
+            raise ValueError
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=parse_time(value, 0))
+    except (ValueError, OverflowError):
+        hint = f"{value!r} is not a time; give 2026-11-21T10:00 or a Unix time, or use --delay"
+        raise click.BadParameter(hint) from None
+
+
+def headers_of(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str] | None:
+    """The headers of NAME=TEXT; a callback of click."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is no header; give NAME=TEXT")
+        found[name] = text
+    return found or None
+
+
+@click.command(
+    help="Put jobs into a queue.",
+    epilog=examples(
+        'tidelog queue put orders-data mails \'{"to": "ann@example.org"}\'',
+        "tidelog queue put orders-data mails '\"hello\"' --header trace=4bf92f --delay 15m",
+        "tidelog queue put redis://127.0.0.1:6379 mails --codec str one two three",
+        "tidelog queue put orders-data mails -",
+        codes=(*exits.READING, exits.LOCKED, exits.REFUSED),
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", shell_complete=queues)
+@click.argument("values", nargs=-1, required=True, metavar="VALUE...|-")
+@group_option
+@click.option(
+    "--codec",
+    type=click.Choice(CODECS),
+    default="json",
+    show_default=True,
+    help="Codec of the queue. A VALUE is JSON for json and msgpack, else it is taken as it stands.",
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    callback=headers_of,
+    metavar="NAME=TEXT",
+    help="A header of each job; repeatable.",
+)
+@click.option("--dedup-id", metavar="ID", help="Put nothing if this ID is known. For one VALUE.")
+@click.option(
+    "--delay", callback=duration, metavar="TIME", help="The job is due later: 30, 90s, 15m, 2h, 7d."
+)
+@click.option("--at", callback=moment, metavar="TIME", help="The job is due then (UTC).")
+@click.option(
+    "--ttl", callback=duration, metavar="TIME", help="The job is not delivered after this time."
+)
+@click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    path: Place,
+    name: str,
+    values: tuple[str, ...],
+    group: str | None,
+    codec: str,
+    headers: dict[str, str] | None,
+    dedup_id: str | None,
+    delay: float | None,
+    at: datetime | None,
+    ttl: float | None,
+    create: bool,
+    as_json: bool,
+) -> None:
+    if STDIN in values and len(values) > 1:
+        raise click.UsageError("give VALUEs, or - for the lines of standard input, not both")
+    if dedup_id is not None and (len(values) > 1 or STDIN in values):
+        raise click.UsageError("--dedup-id belongs to one VALUE")
+    if delay is not None and at is not None:
+        raise click.UsageError("give either --delay or --at, not both")
+    given = {"headers": headers, "dedup_id": dedup_id, "delay": delay, "at": at, "ttl": ttl}
+    options: dict[str, Any] = {
+        option: value for option, value in given.items() if value is not None
+    }
+    if STDIN in values:
+        with writing(path, name, group, "queue.put()", create=create) as (_, queue):
+            count = put_lines(queue, sys.stdin.buffer, codec, options)
+        click.echo(json.dumps({"put": count}) if as_json else f"{jobs_text(count)} put")
+        return
+    # Encode all of them first, so that a mistake in the last one puts nothing.
+    encoded = [encode(value.encode("utf-8", "surrogateescape"), codec) for value in values]
+    with writing(path, name, group, "queue.put()", create=create) as (_, queue):
+        ids = [queue.put(each, **options) for each in encoded]
+    click.echo(json.dumps({"put": len(ids), "ids": ids}) if as_json else "\n".join(ids))
+
+
+def put_lines(queue: AnyQueue, lines: Iterable[bytes], codec: str, options: dict[str, Any]) -> int:
+    """Put each line as a job and return how many. Blank lines are passed over.
+
+    Raises UsageError for a line that is no value; the lines before it were put.
+    """
+    wanted = _encoded(lines, codec)
+    if not options:
+        return int(queue.put_many(wanted))
+    count = 0
+    for value in wanted:
+        queue.put(value, **options)
+        count += 1
+    return count
+
+
+def _encoded(lines: Iterable[bytes], codec: str) -> Iterator[bytes]:
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip(b"\r\n")
+        if text.strip():
+            yield encode(text, codec, f"the lines before were put; line {number}")
+
+
+def encode(text: bytes, codec: str, where: str = "VALUE") -> bytes:
+    """The bytes of a job's value. Raises UsageError."""
+    if codec == "bytes":
+        return text
+    try:
+        value = text.decode() if codec == "str" else json.loads(text)
+        return NAMED[codec].encode(value)
+    except (ValueError, RecursionError, OverflowError) as error:
+        shown = text[:40].decode("utf-8", "backslashreplace")
+        kind = "UTF-8" if codec == "str" else "JSON"
+        hint = "" if codec == "str" else "; a text needs quotes, or --codec str"
+        raise click.UsageError(f"{where} {shown!r} is not {kind}: {error}{hint}") from None

@@ -1,0 +1,1 @@
+"""`tidelog queue schedule`: jobs that are put again and again."""

@@ -1,0 +1,73 @@
+"""`tidelog queue schedule add`: a schedule that puts a job again and again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+import tidelog
+from tidelog.tools import exits
+from tidelog.tools.names import queues, schedules
+from tidelog.tools.queue.schedule.ls import as_object, next_text
+from tidelog.tools.queue.store import PLACE, Place, writable
+from tidelog.tools.queue.value import one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    help="Add a schedule, or replace the one of that name.",
+    epilog=examples(
+        "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
+        'tidelog queue schedule add orders-data poll feeds --every 60 --value \'{"url": "https://example.org"}\'',
+        codes=(*exits.READING, exits.LOCKED),
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", shell_complete=schedules)
+@click.argument("queue", shell_complete=queues)
+@click.option("--cron", help="A cron expression of five fields, or of six with seconds first.")
+@click.option("--every", type=float, metavar="SECONDS", help="The interval instead.")
+@click.option("--tz", help="Time zone of the cron expression. Default: UTC.")
+@click.option(
+    "--catch-up",
+    type=click.Choice(("one", "all", "none")),
+    default="one",
+    show_default=True,
+    help="Jobs for ticks that were due while no worker fetched.",
+)
+@click.option("--value", default="null", show_default=True, help="The value of each job, as JSON.")
+@click.option("--text", is_flag=True, help="The value is text, for a queue with the codec str.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    path: Place,
+    name: str,
+    queue: str,
+    cron: str | None,
+    every: float | None,
+    tz: str | None,
+    catch_up: str,
+    value: str,
+    text: bool,
+    as_json: bool,
+) -> None:
+    given: Any = value
+    if not text:
+        try:
+            given = json.loads(value)
+        except ValueError as error:
+            raise click.UsageError(f"--value is not JSON: {error}; for text add --text") from None
+    codec = "str" if text else "json"
+    times: dict[str, Any] = {"every": every, "tz": tz, "catch_up": catch_up}
+    with writable(path, "db.schedule()") as store:
+        try:
+            made = store.schedule(name, cron, queue=queue, value=given, codec=codec, **times)
+        except tidelog.DataError as error:
+            raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(as_object(made)))
+    else:
+        click.echo(
+            f"{one_line(made.name)} next puts a job into {one_line(made.queue)} at {next_text(made)}"
+        )

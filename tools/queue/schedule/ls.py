@@ -1,0 +1,76 @@
+"""`tidelog queue schedule ls`: one line per schedule."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from tidelog.store.queue.schedules import Schedule
+from tidelog.tools import console
+from tidelog.tools.queue.store import PLACE, Place, opened
+from tidelog.tools.queue.value import cell, decoded, moment_text, one_line, value_cell
+from tidelog.tools.text import examples, milliseconds
+
+HEAD = ("SCHEDULE", "QUEUE", "WHEN", "NEXT", "TICKS", "VALUE")
+
+
+@click.command(
+    help="List the schedules of a store, by name.",
+    epilog=examples(
+        "tidelog queue schedule ls orders-data",
+        "tidelog queue schedule ls orders-data --json | jq 'select(.paused)'",
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def command(path: Place, as_json: bool) -> None:
+    with opened(path) as store:
+        found = store.schedules.list()
+    if as_json:
+        for schedule in found:
+            click.echo(json.dumps(as_object(schedule)))
+    else:
+        console.table(HEAD, list(map(shown, found)), right="TICKS")
+
+
+def when_text(schedule: Schedule) -> str:
+    """Its cron expression with the zone, or its interval."""
+    if schedule.every is not None:
+        return f"every {schedule.every:g} s"
+    return f"{schedule.cron} ({schedule.tz})"
+
+
+def next_text(schedule: Schedule) -> str:
+    """When it ticks next."""
+    if schedule.next_at is None:
+        return "paused"
+    return moment_text(schedule.next_at)
+
+
+def shown(schedule: Schedule) -> tuple[str, ...]:
+    return (
+        cell(one_line(schedule.name)),
+        cell(one_line(schedule.queue)),
+        cell(one_line(when_text(schedule))),
+        next_text(schedule),
+        f"{schedule.ticks:,}",
+        value_cell(decoded(schedule.raw, "json")),
+    )
+
+
+def as_object(schedule: Schedule) -> dict[str, Any]:
+    """Everything about a schedule."""
+    return {
+        "name": schedule.name,
+        "queue": schedule.queue,
+        "cron": schedule.cron,
+        "tz": schedule.tz,
+        "every": schedule.every,
+        "catch_up": schedule.catch_up,
+        "next_ms": None if schedule.next_at is None else milliseconds(schedule.next_at),
+        "paused": schedule.paused,
+        "ticks": schedule.ticks,
+        **decoded(schedule.raw, "json").fields(),
+    }

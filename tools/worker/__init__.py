@@ -1,0 +1,1 @@
+"""`tidelog worker`: processes and threads that call a function with each job of a queue."""

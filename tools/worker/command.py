@@ -1,0 +1,194 @@
+"""`tidelog worker`: call a function with each job of a queue, in threads or tasks of one or more processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+import tidelog
+from tidelog.store.queue.codecs import NAMED
+from tidelog.store.queue.running.plan import WORKERS_MAX, is_coroutine
+from tidelog.tools import exits
+from tidelog.tools.failed import Failed
+from tidelog.tools.names import groups, queues
+from tidelog.tools.queue.stats import a_number
+from tidelog.tools.queue.store import PLACE, Place
+from tidelog.tools.text import examples
+from tidelog.tools.worker import logs
+from tidelog.tools.worker.handler import load
+from tidelog.tools.worker.processes import Processes, end_with_parent
+from tidelog.tools.worker.sources import Sources
+
+DAY_S: Final = 86_400.0
+
+
+class Wrong(Failed):
+    """Options that contradict each other."""
+
+    exit_code = exits.USAGE
+
+
+def seconds(
+    name: str, help: str, least: float = 0.0, **more: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option that takes a number of seconds."""
+    kind = click.FloatRange(least, DAY_S, min_open=bool(least))
+    return click.option(name, metavar="SECONDS", type=kind, callback=a_number, help=help, **more)
+
+
+@click.command(
+    help="Call a function with each job of a queue, until SIGTERM or Ctrl-C.",
+    epilog=examples(
+        "tidelog worker mail-data mails work:send",
+        "tidelog worker mail-data mails work:send --processes 2 --workers 8 --drain 60",
+        "tidelog worker mail-data mails work:send --reload --loglevel debug",
+        "tidelog worker redis://mail.example:6379 mails work:send",
+        "tidelog worker mail-data mails work:send --until-idle 0",
+        codes=(*exits.READING, exits.LOCKED, exits.REFUSED),
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", metavar="QUEUE", shell_complete=queues)
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    default=4,
+    show_default=True,
+    help="Threads of each process, or tasks if the function is async.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Processes. One that ends unexpectedly is started again.",
+)
+@seconds(
+    "--drain", "Time that running jobs have to end after a signal.", default=30.0, show_default=True
+)
+@click.option(
+    "--reload", is_flag=True, help="Start again when a Python file below this directory changes."
+)
+@click.option(
+    "--name", "worker", help="Name of the workers. After a restart they get their own jobs at once."
+)
+@click.option(
+    "--group",
+    default="workers",
+    show_default=True,
+    shell_complete=groups,
+    help="The group of workers.",
+)
+@click.option(
+    "--codec",
+    type=click.Choice(sorted(NAMED)),
+    default="json",
+    show_default=True,
+    help="How values are decoded.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Jobs that a worker fetches at once.",
+)
+@seconds(
+    "--retry-after",
+    "Pause before the first retry, and life of a lease.",
+    0.001,
+    default=30.0,
+    show_default=True,
+)
+@click.option(
+    "--max-deliveries",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Deliveries after which a job that fails is dead.",
+)
+@seconds("--time-limit", "Renew the lease of a job for this time at most.", 0.001)
+@seconds("--until-idle", "End after this time without a job; 0 = when no job is due.")
+@click.option(
+    "--embedded",
+    is_flag=True,
+    help="Open the store in this process: faster, and closed to all others.",
+)
+@click.option(
+    "--loglevel",
+    type=click.Choice(list(logs.LEVELS)),
+    default="info",
+    show_default=True,
+    help="Lowest level to log.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Format of log messages on standard error.",
+)
+@click.option("--child", is_flag=True, hidden=True)
+def command(path: Place, name: str, function: str, **given: Any) -> int:
+    logs.begin(given["loglevel"], given["log_format"])
+    if given["embedded"] and (given["processes"] > 1 or isinstance(path, str)):
+        raise Wrong(
+            "--embedded needs a directory and one process: the others could not open the store"
+        )
+    if not given["child"] and (given["processes"] > 1 or given["reload"]):
+        sources = Sources(Path.cwd()) if given["reload"] else None
+        return Processes(
+            words_of(path, name, function, given),
+            given["processes"],
+            given["drain"],
+            given["until_idle"] is not None,
+            None if sources is None else sources.changed,
+        ).run()
+    handler = load(function, os.getcwd())
+    if given["child"]:
+        end_with_parent()
+    options = {key: given[key] for key in ("codec", "retry_after", "max_deliveries")}
+    run = {key: given[key] for key in ("workers", "drain", "worker", "batch", "time_limit")}
+    run["block"] = given["until_idle"]
+    if is_coroutine(handler):
+        asyncio.run(work_in_tasks(path, name, given, options, handler, run))
+    else:
+        with opened(path, given) as store:
+            store.queue(name, given["group"], **options).run(handler, **run)
+    return exits.OK
+
+
+def opened(path: Place, given: dict[str, Any]) -> tidelog.Store | tidelog.SharedStore:
+    """The store of the queue."""
+    return tidelog.open(path) if given["embedded"] else tidelog.connect(path)
+
+
+async def work_in_tasks(
+    path: Place,
+    name: str,
+    given: dict[str, Any],
+    options: dict[str, Any],
+    handler: Any,
+    run: dict[str, Any],
+) -> None:
+    opening: Any = tidelog.aopen(path) if given["embedded"] else tidelog.aconnect(path)
+    async with opening as store:
+        await store.queue(name, given["group"], **options).arun(handler, **run)
+
+
+def words_of(path: Place, name: str, function: str, given: dict[str, Any]) -> list[str]:
+    """The command line of a child, after `tidelog worker`."""
+    words = ["--child"]
+    for key, value in given.items():
+        option = "--name" if key == "worker" else f"--{key.replace('_', '-')}"
+        if key not in ("processes", "reload", "child", "embedded") and value is not None:
+            words += [option, str(value)]
+    if given["embedded"]:
+        words.append("--embedded")
+    return [*words, "--", str(path), name, function]

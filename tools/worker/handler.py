@@ -1,0 +1,54 @@
+"""Handler: find the function that `module:function` names."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from tidelog.tools import exits
+from tidelog.tools.failed import Failed
+
+
+class NoHandler(Failed):
+    """There is no such module or function, or it cannot be imported."""
+
+    exit_code = exits.USAGE
+
+
+def load(name: str, here: str) -> Callable[[Any], Any]:
+    """Import `module:function`; dots after the colon are allowed. Modules are found in the directory `here` first.
+
+    Raises NoHandler. The traceback of a module that raises goes to standard error.
+    """
+    module, colon, path = name.partition(":")
+    if not (colon and module and path):
+        raise NoHandler(f"{name!r} must be MODULE:FUNCTION, such as work:send")
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _broken(module, error) from error
+        raise NoHandler(
+            f"there is no module {error.name!r} in {here} or on the path of Python"
+        ) from error
+    except Exception as error:
+        raise _broken(module, error) from error
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise NoHandler(f"module {module!r} has no {path!r}") from None
+    if not callable(found):
+        raise NoHandler(f"{name!r} is no function, but {type(found).__name__!r}")
+    handler: Callable[[Any], Any] = found
+    return handler
+
+
+def _broken(module: str, error: Exception) -> NoHandler:
+    traceback.print_exception(error)
+    return NoHandler(f"module {module!r} cannot be imported: {type(error).__name__}: {error}")

@@ -1,0 +1,192 @@
+"""Processes: start the processes of `tidelog worker`, start those again that end, and end all of them in order.
+
+The parent takes no jobs. Its children are `tidelog worker` with one process each, in sessions of their own, so that
+Ctrl-C in a terminal reaches the parent only. They read from a pipe that the parent holds open: if the parent is killed,
+they see its end, and end in order too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from tidelog.client.starting import environment
+from tidelog.store.queue.running.signals import Signals
+from tidelog.tools import exits
+
+# A child that ends with one of these would do so again.
+FINAL: Final = frozenset((exits.USAGE, exits.NOT_A_STORE, exits.DAMAGED, exits.NEWER))
+FIRST_PAUSE_S: Final = 1.0  # before a child that failed is started again; doubled each time
+LAST_PAUSE_S: Final = 30.0
+HEALTHY_S: Final = 60.0  # a child that lived so long starts with the first pause again
+BEYOND_DRAIN_S: Final = (
+    10.0  # the children have this time more than their drain, and are then killed
+)
+LOOK_S: Final = 0.5  # between two looks at the source files
+
+log = logging.getLogger("tidelog.worker")
+
+
+class Processes:
+    """The children of one `tidelog worker`.
+
+    words     their command line, after `tidelog worker`
+    count     how many
+    drain     as given to them
+    once      a child that ends with success is not started again
+    changed   tells which source file has changed, or None; None = do not ask
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        count: int,
+        drain: float,
+        once: bool,
+        changed: Callable[[], str | None] | None,
+    ) -> None:
+        self._words, self._count, self._drain = words, count, drain
+        self._once, self._changed = once, changed
+        self._news: SimpleQueue[str | _Child] = SimpleQueue()
+        self._children: set[_Child] = set()
+        self._due: list[float] = []  # monotonic seconds at which children are started
+        self._pause = FIRST_PAUSE_S
+        self._waits = False  # for a change of the source files
+
+    def run(self) -> int:
+        """Until a signal comes, every child has ended with success (`once`), or one of them cannot work. Returns the
+        exit code.
+        """
+        with Signals(self._news.put):
+            try:
+                self._due = [time.monotonic()] * self._count
+                code = self._watch()
+                self._stop(time.monotonic() + self._drain + BEYOND_DRAIN_S)
+                return code
+            finally:
+                for child in self._children:
+                    child.process.kill()
+                    child.process.wait()
+
+    def _watch(self) -> int:
+        while self._due or self._children or self._waits:
+            now = time.monotonic()
+            for at in [at for at in self._due if at <= now]:
+                self._due.remove(at)
+                self._start()
+            limits = [max(0.0, at - now) for at in self._due]
+            if self._changed is not None:
+                limits.append(LOOK_S)
+            try:
+                told = self._news.get(timeout=min(limits, default=None))
+            except Empty:
+                self._look()
+                continue
+            if isinstance(told, str):
+                return exits.OK
+            code = self._ended(told)
+            if code is not None:
+                return code
+        return exits.OK
+
+    def _start(self) -> None:
+        child = _Child(self._words, self._news)
+        self._children.add(child)
+
+    def _ended(self, child: _Child) -> int | None:
+        """A child has ended. Returns an exit code if that ends all."""
+        self._children.discard(child)
+        code, lived = child.process.returncode, time.monotonic() - child.began
+        if code == exits.OK and (self._once or child.replaced):
+            if child.replaced:
+                self._due.append(time.monotonic())
+            return None
+        if code in FINAL:
+            if self._changed is None:
+                return code
+            log.warning("process %d ended with exit code %d; waits for a change", child.pid, code)
+            self._waits = True
+            return None
+        if lived >= HEALTHY_S or code == exits.OK:
+            self._pause = FIRST_PAUSE_S
+        pause = 0.0 if code == exits.OK else self._pause
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        log.warning("process %d ended with %s; starts another one in %g s", child.pid, how, pause)
+        self._due.append(time.monotonic() + pause)
+        self._pause = min(2 * self._pause, LAST_PAUSE_S)
+        return None
+
+    def _look(self) -> None:
+        """If a source file has changed, end the children in order; others take their places."""
+        name = None if self._changed is None else self._changed()
+        if name is None:
+            return
+        log.info("%s has changed; the processes start again", name)
+        if self._waits:
+            self._waits = False
+            self._due += [time.monotonic()] * (self._count - len(self._children) - len(self._due))
+        for child in self._children:
+            child.replaced = True
+            child.terminate()
+
+    def _stop(self, until: float) -> None:
+        """End the children in order, at last by force."""
+        for child in self._children:
+            child.terminate()
+        while self._children:
+            try:
+                told = self._news.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                log.warning("%d processes did not end in time and are killed", len(self._children))
+                return
+            if isinstance(told, _Child):
+                self._children.discard(told)
+
+
+class _Child:
+    """A process, and the thread that waits for its end.
+
+    replaced   it ends so that another one with the changed source takes its place
+    """
+
+    def __init__(self, words: Sequence[str], news: SimpleQueue[str | _Child]) -> None:
+        self.began = time.monotonic()
+        self.replaced = False
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tidelog", "worker", *words],
+            stdin=subprocess.PIPE,
+            env=environment(),
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+        self._news = news
+        threading.Thread(target=self._wait, name="tidelog-child", daemon=True).start()
+
+    def terminate(self) -> None:
+        """Ask it to end in order."""
+        self.process.terminate()
+
+    def _wait(self) -> None:
+        self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._news.put(self)
+
+
+def end_with_parent() -> None:
+    """In a child: end in order when the parent is gone."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="tidelog-parent", daemon=True).start()
