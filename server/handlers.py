@@ -16,11 +16,13 @@ from tidelog.server.commands import (
     pubsub,
     queue,
     replication,
+    schedules,
     scripts,
     slowlog,
     token,
     transactions,
     wait,
+    yielding,
 )
 from tidelog.server.session import Session
 from tidelog.server.table import Commands, Own
@@ -34,6 +36,7 @@ _TRANSACTION = "noscript loading stale fast allow_busy"
 _PUTS = "write denyoom noscript no_multi"
 _WORKS = "write noscript no_multi"
 _LOOKS = "readonly noscript no_multi"
+_SCRIPT = "noscript may_replicate no_mandatory_keys no_multi"
 
 # fmt: off
 COMMANDS: Final[Commands[Session]] = Commands((
@@ -120,6 +123,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("tidelog|verify", 2, "noscript loading stale", replication.verify, "admin dangerous"),
     Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
     Own("tidelog|once", -5, "write denyoom noscript no_multi", once.once, "connection"),
+    Own("tidelog|yield", 3, "noscript loading stale fast no_multi", yielding.yield_, "connection"),
     Own("tidelog|token", 2, "noscript loading stale fast", token.token, "connection"),
     Own("tidelog|waitfor", 4, "noscript loading stale blocking", token.waitfor, "connection"),
     Own("psync", -3, "admin noscript no_async_loading no_multi", follow.foreign),
@@ -151,8 +155,12 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("function|help", 2, _ANY_TIME, scripts.function_help, "scripting"),
     Own("script|flush", -2, "noscript", scripts.script_flush, "scripting"),
     Own("script|exists", -3, "noscript", scripts.script_exists, "scripting"),
+    Own("script|load", 3, "noscript stale", scripts.script_load, "scripting"),
     Own("script|kill", 2, "noscript allow_busy", scripts.script_kill, "scripting"),
     Own("script|help", 2, _ANY_TIME, scripts.script_help, "scripting"),
+
+    Own("eval", -3, _SCRIPT, scripts.eval_, "scripting", (3, 3, 1)),
+    Own("evalsha", -3, _SCRIPT, scripts.evalsha, "scripting", (3, 3, 1)),
 
     Own("queue|put", -4, _PUTS, queue.put, "stream", (2, 2, 1)),
     Own("queue|putmany", -5, _PUTS, queue.putmany, "stream", (2, 2, 1)),
@@ -172,6 +180,10 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("queue|failures", -3, _LOOKS, queue.failures, "stream", (2, 2, 1)),
     Own("queue|dead", -4, _WORKS, queue.dead, "stream", (2, 2, 1)),
     Own("queue|purge", -3, _WORKS, queue.purge, "stream", (2, 2, 1)),
+    Own("queue|cancel", -4, _WORKS, queue.cancel, "stream", (2, 2, 1)),
+    Own("queue|move", -6, _WORKS, queue.move, "stream", (2, 2, 1)),
+    Own("queue|schedule", -4, _WORKS, schedules.schedule, "stream"),
+    Own("queue|schedules", 2, _LOOKS, schedules.schedules, "stream"),
     Own("queue|list", 2, _LOOKS, queue.names, "stream"),
     Own("queue|help", 2, _ANY_TIME, queue.help_, "stream"),
 

@@ -259,6 +259,9 @@ class Host(Protocol[S]):
     def next_id(self) -> int:
         """Return the ID for a new client. IDs only increase."""
 
+    def stop(self, abortable: bool = False) -> None:
+        """Begin to shut down. `abortable`: SHUTDOWN ABORT can end the wait for followers."""
+
     def store_ended(self, error: TidelogError) -> None:
         """The store was closed by its owner: stop serving."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tidelog.engine import ids
@@ -41,12 +40,12 @@ _NUMBERS: Final = {
     b"MAXDELIVERIES": "max_deliveries",
     b"MAXDEPTH": "max_depth",
     b"MAXFAILURES": "max_failures",
+    b"CONCURRENCY": "concurrency",
     b"KEEP": "keep",
 }
-OPTIONS: Final = frozenset((*_NUMBERS, b"GROUP", b"RETRYAFTER", b"KEEPMS", b"CODEC"))
+OPTIONS: Final = frozenset((*_NUMBERS, b"GROUP", b"RETRYAFTER", b"KEEPMS", b"CODEC", b"RATE"))
 
 
-@lru_cache(QUEUES_MAX)
 def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
     """The options of a queue: pairs of an option's name, in upper case, and its value. Raises CommandError."""
     given: dict[str, Any] = {}
@@ -57,6 +56,8 @@ def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
             group = value
         elif option == b"CODEC":
             codec = value.decode("utf-8", "backslashreplace")
+        elif option == b"RATE":
+            given["rate"] = value.decode("utf-8", "backslashreplace")
         elif option == b"RETRYAFTER":
             given["retry_after"] = int64(value) / 1000
         elif option == b"KEEPMS":
@@ -126,15 +127,18 @@ class Desk:
 
     def __init__(self) -> None:
         self._held: dict[Place_, Lent] = {}
-        self._queues: dict[tuple[int, Options], Served] = {}
+        self._queues: dict[tuple[int, bytes, tuple[bytes, ...]], Served] = {}
+        # The words of commands that clients repeat, with the queue and the options that they name.
+        self.given: dict[tuple[object, ...], tuple[Served, dict[bytes, list[bytes]]]] = {}
 
-    def queue(self, core: Core, db: int, options: Options) -> Served:
-        """The queue with these options."""
-        found = self._queues.get((db, options))
+    def queue(self, core: Core, db: int, name: bytes, words: tuple[bytes, ...]) -> Served:
+        """The queue of that name with these options, given as words. Raises CommandError."""
+        found = self._queues.get((db, name, words))
         if found is None:
             if len(self._queues) >= QUEUES_MAX:
                 self._queues.clear()  # jobs in clients' hands keep what they need
-            found = self._queues[db, options] = Served(self, core, db, options)
+            found = Served(self, core, db, options_of(name, words))
+            self._queues[db, name, words] = found
         return found
 
     def face(self, core: Core, db: int) -> Face:
@@ -174,20 +178,21 @@ class Desk:
 class Held:
     """The jobs that one connection holds, and settled ones that were not pruned yet."""
 
-    __slots__ = ("jobs", "_desk")
+    __slots__ = ("jobs", "_desk", "_prune_at")
 
     def __init__(self, desk: Desk) -> None:
         self.jobs: dict[Place_, Lent] = {}
         self._desk = desk
+        self._prune_at = FEW
 
     def prune(self) -> None:
-        """Drop settled jobs from the list if there are many."""
-        if len(self.jobs) <= FEW:
+        """Drop settled jobs from the list if it has doubled since the last time."""
+        if len(self.jobs) <= self._prune_at:
             return
         gone = [p for p, lent in self.jobs.items() if p[3] not in lent.delivery.open]
-        if 2 * len(gone) >= len(self.jobs):
-            for place in gone:
-                self._desk.forget(place, self.jobs.pop(place))
+        for place in gone:
+            self._desk.forget(place, self.jobs.pop(place))
+        self._prune_at = max(FEW, 2 * len(self.jobs))
 
     def abandon(self) -> None:
         """The connection has ended: its jobs belong to a worker that is gone. A worker of the same name may get them at

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from tidelog.aof.layout import SHARED
 from tidelog.disk import unix_socket
 from tidelog.server.addresses import Address, Addresses
 from tidelog.server.connection import Connection, ConnectionHost, address_name
@@ -22,6 +25,8 @@ from tidelog.server.monitoring.logs import VERBOSE
 if TYPE_CHECKING:
     from tidelog.server.monitoring.metrics import Metrics
 
+SHARED_MODE: Final = 0o600
+_STRANGER: Final = b"-DENIED this socket is for processes of the user who serves the store\r\n"
 HANDSHAKE_S: Final = 10.0  # then the connection is closed
 # handshakes allowed above `maxclients`, because even a refusal is sent over TLS
 HANDSHAKES_SPARE: Final = 4
@@ -41,7 +46,7 @@ class Listeners:
         self.metrics: Metrics | None = None
         self._server = server
         self._listening: list[asyncio.Server] = []
-        self._unix: str | None = None
+        self._files: list[str] = []  # of Unix sockets
 
     async def start(self, addresses: Addresses | None = None) -> None:
         """Listen on these addresses, or on the configured ones.
@@ -77,7 +82,7 @@ class Listeners:
                 self.metrics.start(address.link)
             elif address.kind == "unix":
                 self._listening.append(await loop.create_unix_server(make, sock=address.link))
-                self._unix = address.name
+                self._files.append(address.name)
             else:
                 if address.kind == "tls":
                     assert tls is not None
@@ -95,6 +100,20 @@ class Listeners:
                 error.errno, f"cannot listen on {address.name}: {error.strerror or error}"
             ) from error
 
+    async def share(self, root: Path) -> None:
+        """Listen on the socket in the store's directory, whose lock this process holds. Raises OSError."""
+        link = unix_socket.bind_in(root, SHARED, SHARED_MODE)
+        path = str(root / SHARED)
+        link.setblocking(False)
+        try:
+            make = partial(_Shared, self._server, path)
+            self._listening.append(await self._server.loop.create_unix_server(make, sock=link))
+        except BaseException:
+            link.close()
+            unix_socket.remove(path)
+            raise
+        self._files.append(path)
+
     def port(self, kind: str = "tcp") -> int:
         """The port in use, which the system may have chosen; 0 = none."""
         for found, address in self.ports:
@@ -107,9 +126,8 @@ class Listeners:
         for listener in self._listening:
             listener.close()
         self._listening = []
-        if self._unix is not None:
-            unix_socket.remove(self._unix)
-            self._unix = None
+        while self._files:
+            unix_socket.remove(self._files.pop())
         if self.metrics is not None:
             self.metrics.stop()
             self.metrics = None
@@ -154,6 +172,26 @@ class Handshakes:
             _logger.log(VERBOSE, "TLS handshake with %s failed: %s", peer, why)
         finally:
             self.end(connection)
+
+
+class _Shared(Connection):
+    """A connection to the socket in the store's directory. A process of the same user could open the store's files, so
+    it needs no password.
+    """
+
+    def __init__(self, server: ConnectionHost, path: str) -> None:
+        super().__init__(server, "unix")
+        self._path = path
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.addr = self.laddr = f"{self._path}:0"
+        if unix_socket.peer_uid(transport.get_extra_info("socket")) not in (0, os.geteuid()):
+            self.send(_STRANGER)
+            self.close_soon()
+            return
+        self.session.authenticated = True
+        self.session.settle()
 
 
 class _Accepted(asyncio.Protocol):

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.engine.api import Context
+from tidelog.engine.api import SET, Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.server.wire.reading import parse
 from tidelog.server.wire.render import rendered
-from tidelog.store.commit.core import Core
 
 PREFIX: Final = b"tidelog:once:"
 KEPT_MS: Final = 3_600_000
@@ -25,6 +24,9 @@ REPLY_BYTES_MAX: Final = 4096  # a longer reply is not stored
 NEW: Final = object()  # no write has this number yet
 _LONG_LANE: Final = b"ERR the name of a lane has 1 to %d bytes" % LANE_BYTES_MAX
 _PASSED: Final = b"ONCE this lane has gone on: write %d came after %d"
+_NO_STRING: Final = (
+    b"WRONGTYPE the key %b, which remembers the writes of this lane, holds another type"
+)
 _NO_REPLY: Final = b"ONCE write %d was stored before, but its reply was too long to be kept"
 
 
@@ -40,11 +42,13 @@ class Once:
         self._key = PREFIX + lane
         self._number = int64(number)
 
-    def before(self, core: Core, ctx: Context) -> Reply:
+    def before(self, ctx: Context) -> Reply:
         """[lock] The reply that the write got before, or NEW. Raises CommandError if the lane has gone on."""
-        stored = core.decide_words(ctx, [b"GET", self._key])
+        stored = ctx.lookup(self._key)
         if stored is None:
             return NEW
+        if not isinstance(stored, bytes):
+            raise CommandError(_NO_STRING % self._key)
         number, _, reply = stored.partition(b" ")
         last = int64(number)
         if last < self._number:
@@ -57,10 +61,12 @@ class Once:
 
     def words(self, reply: Reply) -> list[bytes]:
         """The command that stores the number and the reply. It belongs into the unit of the write."""
-        data = rendered(reply, 2)
-        kept = data if len(data) <= REPLY_BYTES_MAX else b""
-        return [b"SET", self._key, b"%d %b" % (self._number, kept), b"PX", b"%d" % KEPT_MS]
+        return [b"SET", self._key, self._kept(reply), b"PX", b"%d" % KEPT_MS]
 
-    def note(self, core: Core, ctx: Context, reply: Reply) -> None:
-        """[lock] Add `words` to the effects of a decision."""
-        core.decide_words(ctx, self.words(reply))
+    def note(self, ctx: Context, reply: Reply) -> None:
+        """[lock] Add the effect of `words` to those of a decision. `before` was called for it."""
+        ctx.effects.append((SET, ctx.db, self._key, self._kept(reply), ctx.now + KEPT_MS))
+
+    def _kept(self, reply: Reply) -> bytes:
+        data = rendered(reply, 2)
+        return b"%d %b" % (self._number, data if len(data) <= REPLY_BYTES_MAX else b"")

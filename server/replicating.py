@@ -23,6 +23,7 @@ from tidelog.server.handing import Handing
 from tidelog.server.host import Host
 from tidelog.server.monitoring.upstream import Upstream, Upstreams
 from tidelog.server.session import Session
+from tidelog.server.table import may_write
 from tidelog.store.acks import nothing_waits
 from tidelog.store.commit.landing import READONLY
 from tidelog.store.role import ALONE, Role
@@ -248,7 +249,7 @@ class Replicating:
     def refusal(self, command: Command) -> bytes | None:
         """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
         flags = command.flags
-        if "write" in flags:
+        if may_write(flags):
             return READONLY
         if self.loading and "loading" not in flags and command.name not in CHANGE_ROLE:
             return errors.LOADING

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.aof.layout import SHARED
 from tidelog.engine.api import Command
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Status
@@ -124,12 +125,30 @@ class Server:
             self.core.served = False
             raise
         try:
+            await self._share()
             self.replicating.start()
         except BaseException:
             self.listeners.stop()
             self.core.served = False
             raise
+        self._times.busy_at = self.loop.time()
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
+
+    async def _share(self) -> None:
+        """Listen where `tidelog.connect` looks. A server that listens nowhere else fails if it cannot."""
+        if not self.config["shared-socket"] or self.core.checkpoints is None:
+            return
+        try:
+            await self.listeners.share(self.root)
+        except OSError as error:
+            if not self.listeners.ports:
+                raise
+            if isinstance(error, FileNotFoundError):
+                return  # the store lies on a simulated disk
+            _logger.warning(
+                "tidelog.connect cannot find this server, because %s cannot be created: %s",
+                *(self.root / SHARED, error.strerror or error),
+            )
 
     def _limit_clients(self) -> None:
         """Lower `clients_max` to what the file descriptor limit allows, with a warning (as Redis)."""
@@ -170,6 +189,7 @@ class Server:
     def left(self, connection: Connection) -> None:
         """A connection is gone."""
         session = self.sessions.pop(connection.session.id, None)
+        self._times.busy_at = self.loop.time()
         if session is not None:
             age = self.loop.time() - connection.created
             name = session.name.decode("utf-8", "backslashreplace")
@@ -227,6 +247,7 @@ class Server:
         if now >= self._times.look_at:
             self._times.look_at = now + LOOK_S
             self._look()
+            self._stop_if_idle(now)
             core.try_again()  # so that health checks notice when a full disk has room again
         # set it after `_look`, so that time which the loop spent elsewhere does not count as a client's idle time
         self.clock = now
@@ -247,6 +268,15 @@ class Server:
                 session.kill()
             else:
                 self.check_behind(session)
+
+    def _stop_if_idle(self, now: float) -> None:
+        if self.sessions:
+            self._times.busy_at = now
+        elif 0 < self.config["idle-exit"] <= now - self._times.busy_at:
+            _logger.info(
+                "stopping, because no client was connected for %d s", now - self._times.busy_at
+            )
+            self.stop()
 
     def check_behind(self, session: Session) -> None:
         """Disconnect the client if its unread output exceeds the configured limits."""
@@ -498,12 +528,13 @@ class _Times:
 
     look_at            the next check of all sessions
     http_warning_at    no warning about HTTP clients before
+    busy_at            when a client was connected last, or the server started
     """
 
-    __slots__ = ("look_at", "http_warning_at")
+    __slots__ = ("look_at", "http_warning_at", "busy_at")
 
     def __init__(self) -> None:
-        self.look_at = self.http_warning_at = 0.0
+        self.look_at = self.http_warning_at = self.busy_at = 0.0
 
 
 def _expire(ctx: Any) -> None:

@@ -121,7 +121,11 @@ def serve(db: Store, **options: Any) -> Serving:
 
 
 def serve_forever(
-    root: Path, config: Config, *, ready: Callable[[Server], None] | None = None
+    root: Path,
+    config: Config,
+    *,
+    ready: Callable[[Server], None] | None = None,
+    lock_timeout: float = 0.0,
 ) -> int:
     """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. Returns the exit code.
 
@@ -135,18 +139,18 @@ def serve_forever(
     config.place(root)
     Acl(COMMANDS.table, COMMANDS.categories).load(config["users"])
     with ExitStack() as stack:
-        core = None if is_new(root) else stack.enter_context(_opened(root, options))
+        core = None if is_new(root) else stack.enter_context(_opened(root, options, lock_timeout))
         addresses = stack.enter_context(Addresses(config))
         if core is None:
-            core = stack.enter_context(_opened(root, options))
+            core = stack.enter_context(_opened(root, options, lock_timeout))
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory()))
         runner.run(_until_told(core, config, root, ready, addresses))
     return 0
 
 
 @contextmanager
-def _opened(root: Path, options: Options) -> Iterator[Core]:
-    core = open_core(root, options, None, SYSTEM)
+def _opened(root: Path, options: Options, lock_timeout: float) -> Iterator[Core]:
+    core = open_core(root, options, None, SYSTEM, lock_timeout)
     _logger.info("opened %s, pid %d", root, os.getpid())
     try:
         yield core

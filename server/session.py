@@ -30,14 +30,14 @@ from tidelog.aof.log import Log
 from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
-from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
+from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Status, Streams
 from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
 from tidelog.server.jobs import Held as HeldJobs
 from tidelog.server.seen import Seen
-from tidelog.server.table import Way
+from tidelog.server.table import Way, may_write
 from tidelog.server.wire.render import rendered
 from tidelog.server.wire.replies import NO_REPLY, Push
 from tidelog.server.wire.requests import Requests
@@ -53,6 +53,7 @@ from tidelog.store.faces.face import nothing
 _logger = logging.getLogger("tidelog.server")
 _XADD = ENGINE.commands[b"xadd"]
 _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter has a `reader`
+_PLAIN_REPLIES: Final = frozenset((bytes, int, Status))  # neither a coroutine nor a blocked call
 _NO_WAY: Way[Session] = _XADD, 1, 0, None  # no number of arguments is right
 # The commands that a RESP2 session may call while it is subscribed.
 _SUBSCRIBED = frozenset(
@@ -69,8 +70,8 @@ XADD: Final = frozenset((b"XADD", b"xadd"))
 
 
 def changes(command: Command) -> bool:
-    """Whether CLIENT PAUSE WRITE delays the command: it writes, or publishes."""
-    return "write" in command.flags or command.name in (b"publish", b"spublish")
+    """Whether CLIENT PAUSE WRITE delays the command: it writes, is a script, or publishes."""
+    return may_write(command.flags) or command.name in (b"publish", b"spublish")
 
 
 def is_plain_add(args: list[bytes]) -> bool:
@@ -240,12 +241,13 @@ class Session:
                 return
             if handler is not None:
                 reply = handler(self, args)
-                if inspect.iscoroutine(reply):
-                    self._wait_for(reply, command, args, started)
-                    return
-                if isinstance(reply, BlockedCall):
-                    self._wait(reply, command)
-                    return
+                if reply.__class__ not in _PLAIN_REPLIES:
+                    if inspect.iscoroutine(reply):
+                        self._wait_for(reply, command, args, started)
+                        return
+                    if isinstance(reply, BlockedCall):
+                        self._wait(reply, command)
+                        return
             else:
                 if plain and command is not _XREADGROUP:
                     reply, promise = self.core.command(self.db, args, self._caller, False)
@@ -261,7 +263,7 @@ class Session:
                     self._park(reply, command)
                     return
                 else:
-                    self._rest_on(promise)
+                    self.rest_on(promise)
         except Exception as error:
             reply = self.refused(command, error)
         if data is not None:
@@ -356,7 +358,7 @@ class Session:
         """Whether it writes, or is the EXEC of a transaction that does."""
         if command.name == b"exec":
             return first_write(self.transaction.commands) is not None
-        return "write" in command.flags
+        return may_write(command.flags)
 
     @property
     def subscribed(self) -> bool:
@@ -455,7 +457,7 @@ class Session:
             self.settle()
             if monitored:
                 self.server.show(self, args, self.db)
-        self._rest_on(promise)
+        self.rest_on(promise)
         return reply, later
 
     # --- replies
@@ -504,7 +506,7 @@ class Session:
         promise: Promise,
         args: list[bytes] | None = None,
     ) -> None:
-        """`_rest_on` and `_finish` in one, for a `plain` session and a command that succeeded: the frequent case."""
+        """`rest_on` and `_finish` in one, for a `plain` session and a command that succeeded: the frequent case."""
         self.connection.answer(data, promise)
         if promise[2]:
             self.wrote_lsn = promise[1]
@@ -554,23 +556,20 @@ class Session:
             _logger.error("internal error in %s of client %d", what, self.id, exc_info=error)
         return errors.line(error)
 
-    def _rest_on(self, promise: Promise) -> None:
+    def rest_on(self, promise: Promise) -> None:
+        """The next reply, which a handler is about to return, has to wait for this promise."""
         self.connection.rests_on(*promise)
         if promise[2]:
             self.wrote_lsn = promise[1]
         else:
             self.seen.lsn = promise[1]
 
-    def rest_on(self, promise: Promise) -> None:
-        """The next reply, which a handler is about to return, has to wait for this promise."""
-        self._rest_on(promise)
-
     def _promise(self) -> Promise:
         return self.core.look(nothing)[1]
 
     def _rest_on_all(self) -> None:
         """The next reply describes the current state, so it has to wait for everything logged so far."""
-        self._rest_on(self._promise())
+        self.rest_on(self._promise())
 
     # --- handlers that await
 
@@ -723,7 +722,7 @@ class Session:
                 if self.connection.left_over:
                     self._idle()
                 return
-            self._rest_on(promise)
+            self.rest_on(promise)
             if self._forbidden is not None and reply is self._forbidden[0]:
                 self.server.note_denied(self, self._command, self._forbidden[1])
                 self._reject(self._command, self._forbidden[0])

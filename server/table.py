@@ -25,6 +25,11 @@ Handler = Callable[[S, list[bytes]], Reply]
 Way = tuple[Command, int, int, Handler[S] | None]
 
 
+def may_write(flags: frozenset[str]) -> bool:
+    """Whether a command with these flags writes, or runs a script that does."""
+    return "write" in flags or "may_replicate" in flags
+
+
 class Own(NamedTuple, Generic[S]):
     """One of the server's own commands, by its full name ("ping", "client|list").
 
@@ -49,13 +54,14 @@ class Commands(Generic[S]):
     ways          cache of `resolve`: each spelling in `table.spellings` that was called
     """
 
-    __slots__ = ("table", "handlers", "categories", "ways")
+    __slots__ = ("table", "handlers", "categories", "ways", "_below")
 
     def __init__(self, own: Iterable[Own[S]]) -> None:
         self.table = Table(ENGINE)
         self.handlers: dict[bytes, Handler[S]] = {}
         self.categories: dict[bytes, frozenset[str]] = {}
         self.ways: dict[bytes, Way[S]] = {}
+        self._below: dict[tuple[bytes, bytes], Way[S]] = {}  # the same for subcommands
         for name, arity, flags, handler, categories, keys in own:
             raw = name.encode()
             self.handlers[raw] = handler
@@ -64,15 +70,29 @@ class Commands(Generic[S]):
 
     def resolve(self, args: list[bytes]) -> tuple[Command, Handler[S] | None]:
         """Return the command that `args` name, and its handler or None. Raises CommandError."""
+        words = (args[0], args[1]) if len(args) > 1 else (args[0], b"")
+        way = self._below.get(words)
+        if way is not None and way[1] <= len(args) <= way[2]:
+            return way[0], way[3]
         table = self.table
         command = table.resolve(args)
         handler = self.handlers.get(command.name)
         spelling = args[0]
+        if b"|" in command.name and words in _spelled(command.name):
+            self._below[words] = command, *_numbers(command.arity), handler
         # Cache the result only for the spellings in `spellings`. There are few of them, so the cache stays small, and
         # none of their commands has subcommands, so the first word decides.
         if spelling in table.spellings:
-            least, most = command.arity, command.arity
-            if least < 0:
-                least, most = -least, sys.maxsize
-            self.ways[spelling] = command, least, most, handler
+            self.ways[spelling] = command, *_numbers(command.arity), handler
         return command, handler
+
+
+def _numbers(arity: int) -> tuple[int, int]:
+    """The least and the greatest number of words."""
+    return (arity, arity) if arity >= 0 else (-arity, sys.maxsize)
+
+
+def _spelled(name: bytes) -> tuple[tuple[bytes, ...], ...]:
+    """The usual spellings of a subcommand, few enough to be cached."""
+    lower = tuple(name.split(b"|"))
+    return lower, tuple(map(bytes.upper, lower))

@@ -24,7 +24,7 @@ _ONLY_ASK = frozenset(
     b"object|refcount queue|len".split()
 )
 _READ_AND_WRITE = frozenset(
-    b"decr decrby getdel getex getset incr incrby move queue|take queue|dead".split()
+    b"decr decrby eval evalsha getdel getex getset incr incrby move queue|take queue|dead".split()
 )
 # First key, last key.
 _TWO_KEYS = {

@@ -259,4 +259,4 @@ USERS
 WHOAMI
     Return the current connection username.
 HELP
-    Prints this help.""".split(b"\n")
+    Print this help.""".split(b"\n")

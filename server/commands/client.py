@@ -350,5 +350,5 @@ _HELP = (
     b"NO-TOUCH (ON|OFF)",
     b"    Will not touch LRU/LFU stats when this mode is on.",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

@@ -43,5 +43,5 @@ _HELP = (
     b"REWRITE",
     b"    Rewrite the configuration file.",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

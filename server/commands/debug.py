@@ -57,7 +57,7 @@ SLEEP <seconds>
 STRINGMATCH-LEN <pattern> <string>
     Whether a glob matches.
 HELP
-    Prints this help.""".split(b"\n")
+    Print this help.""".split(b"\n")
 
 _logger = logging.getLogger("tidelog.server")
 

@@ -57,7 +57,7 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "function|list": (_ORDER,),
     "function|stats": (_ANY, _SHARDS, _SPECIAL),
-    "script|flush": (_NODES, _ALL),
+    **dict.fromkeys("script|flush script|load".split(), (_NODES, _ALL)),
     "script|exists": (_SHARDS, "response_policy:agg_logical_and"),
 }
 
@@ -70,10 +70,10 @@ _USES: Final[dict[str, str]] = {
     "xinfo|stream xinfo|groups xinfo|consumers queue|stats queue|peek queue|failures",
     "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
-    "xidmprecord xnack queue|renew queue|extend queue|retry queue|release queue|drop",
+    "xidmprecord xnack queue|renew queue|extend queue|retry queue|release queue|drop queue|move",
     "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy "
-    "queue|done queue|doneand queue|fail queue|purge",
-    "RW access update": "incr decr incrby decrby getset getex move queue|take",
+    "queue|done queue|doneand queue|fail queue|purge queue|cancel",
+    "RW access update": "eval evalsha incr decr incrby decrby getset getex move queue|take",
     "RW access delete": "getdel queue|dead",
     "RW access update variable_flags": "set",
     "OW update": "setex psetex mset",

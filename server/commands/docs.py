@@ -47,6 +47,7 @@ def _table() -> dict[bytes, tuple[bytes, bytes, bytes]]:
 _TEXT = """
 # stream
 queue 0.1.0 A durable queue of jobs, with leases and retries
+queue|cancel 0.1.0 Delete a delayed job
 queue|dead 0.1.0 Show dead jobs, put them back, or delete them
 queue|done 0.1.0 Mark jobs as done
 queue|doneand 0.1.0 Mark a job as done and put others, as one unit
@@ -57,6 +58,7 @@ queue|failures 0.1.0 Show recorded failures
 queue|help 0.1.0 Show the subcommands
 queue|len 0.1.0 Count the jobs that are not done
 queue|list 0.1.0 List the queues
+queue|move 0.1.0 Make a delayed job due at another time
 queue|peek 0.1.0 Show the next jobs without delivering them
 queue|purge 0.1.0 Delete jobs that are not in flight
 queue|put 0.1.0 Put a job
@@ -64,6 +66,8 @@ queue|putmany 0.1.0 Put several jobs as one unit
 queue|release 0.1.0 Give a job back as if it had not been delivered
 queue|renew 0.1.0 Tell that a worker lives
 queue|retry 0.1.0 Tell that a delivery failed
+queue|schedule 0.1.0 Add, pause, resume or remove a schedule, which puts jobs again and again
+queue|schedules 0.1.0 Show the schedules
 queue|stats 0.1.0 Figures about a queue
 queue|subscribe 0.1.0 Create the group of a queue
 queue|take 0.1.0 Get jobs as a worker; may block
@@ -195,6 +199,8 @@ subscribe 2.0.0 Listen to channels
 sunsubscribe 7.0.0 Listen to shard channels no more
 unsubscribe 2.0.0 Listen to channels no more
 # scripting
+eval 2.6.0 Run a script of redis-py's Lock
+evalsha 2.6.0 Run a script of redis-py's Lock by its SHA1
 function 7.0.0 Functions, of which there are none
 function|delete 7.0.0 Answer that there is no such library
 function|flush 7.0.0 Do nothing: there are no libraries
@@ -202,11 +208,12 @@ function|help 7.0.0 Show the subcommands
 function|kill 7.0.0 Answer that no function runs
 function|list 7.0.0 List the libraries, none
 function|stats 7.0.0 Tell that no function runs
-script 2.6.0 Scripts, of which there are none
-script|exists 2.6.0 Tell that scripts are not there
+script 2.6.0 Scripts, of which there are three
+script|exists 2.6.0 Tell which scripts are those of redis-py's Lock
 script|flush 2.6.0 Do nothing: there are no scripts
 script|help 5.0.0 Show the subcommands
 script|kill 2.6.0 Answer that no script runs
+script|load 2.6.0 Tell the SHA1 of a script of redis-py's Lock
 # server
 acl 6.0.0 Users and what they may do
 acl|cat 6.0.0 List categories, or the commands of one
@@ -280,6 +287,7 @@ tidelog|digest 0.1.0 Get the digest of the state at an LSN; followers ask for it
 tidelog|verify 0.1.0 Compare the data of this follower with its leader's
 tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
 tidelog|once 0.1.0 Run a write unless a write with this number was stored before
+tidelog|yield 0.1.0 Ask an owner that is older and that nobody else uses to end
 tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
 tidelog|waitfor 0.1.0 Wait until this server has applied what a token names
 time 2.6.0 Tell the time

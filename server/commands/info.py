@@ -65,7 +65,7 @@ def memory_help(session: Session, args: list[bytes]) -> Reply:
         b"    Return memory in bytes used by <key> and its value. Nested values are",
         b"    sampled up to <count> times (default: 5, 0 means sample all).",
         b"HELP",
-        b"    Prints this help.",
+        b"    Print this help.",
     )
 
 
@@ -114,5 +114,5 @@ def latency_help(session: Session, args: list[bytes]) -> Reply:
         b"specified command names.",
         b"    If no commands are specified then all histograms are replied.",
         b"HELP",
-        b"    Prints this help.",
+        b"    Print this help.",
     )

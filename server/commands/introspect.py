@@ -113,5 +113,5 @@ _HELP = (
     b"GETKEYSANDFLAGS <full-command>",
     b"    Return the keys and the access flags from a full Redis command.",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

@@ -25,10 +25,10 @@ def once(session: Session, args: list[bytes]) -> Reply:
         raise refusal
 
     def work(ctx: Context) -> Reply:
-        reply = numbered.before(core, ctx)
+        reply = numbered.before(ctx)
         if reply is NEW:
             reply = core.decide_words(ctx, words)
-            numbered.note(core, ctx, reply)
+            numbered.note(ctx, reply)
         return reply
 
     reply, promise = core.run(session.db, work, None, False)

@@ -167,5 +167,5 @@ _HELP = (
     b"SHARDNUMSUB [<shardchannel> ...]",
     b"    Return the number of subscribers for the specified shard level channel(s)",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

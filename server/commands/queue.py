@@ -19,22 +19,31 @@ from tidelog.engine.integers import int64
 from tidelog.engine.reply import NULL_ARRAY, OK, Map, Reply, Status
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.commands.wait import parse_timeout
-from tidelog.server.jobs import OPTIONS, Fences, Lent, Served, fences_of, job_id, options_of
+from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Fences, Lent, Served, fences_of, job_id
 from tidelog.server.once import NEW, Once
 from tidelog.server.session import Session
-from tidelog.server.wire.replies import Double
+from tidelog.server.wire.replies import Double, Jobs
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import BATCH_JOBS, BATCH_MAX, ROOM_SECONDS, Put
+from tidelog.store.queue.base import (
+    BATCH_JOBS,
+    BATCH_MAX,
+    ROOM_SECONDS,
+    Prepared,
+    Put,
+    expiring,
+    lifetime,
+)
 from tidelog.store.queue.job import JobBase, Settled
 from tidelog.store.queue.names import queue_names
 from tidelog.store.queue.rows import HEADER, VALUE, DeadJob, Failure
 from tidelog.store.queue.streams import among_held
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch, log_finished
+from tidelog.store.queue.work.later import Due, due_in, when
 from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.retention import SWEEP_JOBS
 
@@ -47,6 +56,19 @@ _XADD: Final = b"XADD"
 
 # The number of words after each option; HEADERS says it itself.
 _FLAG, _ONE, _TWO, _MANY = 0, 1, 2, -1
+# The options of the commands that run for each job.
+_WHEN: Final = {b"DELAY": _ONE, b"AT": _ONE, b"TTL": _ONE}
+_JOB: Final = {**_WHEN, b"DEDUP": _ONE, b"HEADERS": _MANY}  # the options of one job
+_PUT: Final = {**_JOB, b"BLOCK": _ONE, b"ONCE": _TWO}
+_SLOW: Final = frozenset((*_WHEN, b"DEDUP"))  # a put with one of these needs a decision of its own
+_TAKE: Final = {
+    **dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), _ONE),
+    b"HISTORY": _FLAG,
+}
+_DONE: Final = {b"ONCE": _TWO}
+# Parsed options are kept unless they are as long as this, or have one of these, whose values seldom come again.
+_KEPT_BYTES_MAX: Final = 256
+_UNKEPT: Final = frozenset((b"DEDUP", b"HEADERS", b"AT"))
 
 
 class Given(NamedTuple):
@@ -73,6 +95,18 @@ class Given(NamedTuple):
         if found is None or not 1 <= found <= most:
             raise CommandError(_COUNT % most)
         return found
+
+    def due(self) -> Due | None:
+        """DELAY or AT."""
+        delay, at = self.number(b"DELAY"), self.number(b"AT")
+        if delay is not None and at is not None:
+            raise CommandError(SYNTAX)
+        length = when(None if delay is None else delay / 1000, None)[0]
+        return due_in(length, at, self.queue._store_ms())
+
+    def ttl(self) -> int | None:
+        """TTL."""
+        return lifetime(self.milliseconds(b"TTL"))
 
     def once(self) -> Once | None:
         """ONCE."""
@@ -103,8 +137,32 @@ def _given(session: Session, name: bytes, words: list[bytes], own: dict[bytes, i
         else:
             found[option] = words[at : at + size]
         at += size
-    options = options_of(name, tuple(shared))
-    return Given(session.server.desk.queue(session.core, session.db, options), found)
+    desk = session.server.desk
+    return Given(desk.queue(session.core, session.db, name, tuple(shared)), found)
+
+
+def _given_again(
+    session: Session, verb: bytes, name: bytes, words: list[bytes], own: dict[bytes, int]
+) -> Given:
+    """As `_given`, for a command that a client repeats with the same options, apart from those of a last ONCE."""
+    once = words[-2:] if len(words) > 2 and words[-3] == b"ONCE" else None
+    kept = session.server.desk.given
+    key = (verb, session.db, once is None, name, *(words if once is None else words[:-2]))
+    known = kept.get(key)
+    if known is not None:
+        queue, options = known
+        return Given(queue, options if once is None else {**options, b"ONCE": once})
+    given = _given(session, name, words, own)
+    options = dict(given.own)
+    if once is not None:
+        # The word in that place may also be the value of another option. It is not if ONCE was given, and only there.
+        if options.pop(b"ONCE", None) is None or b"ONCE" in map(bytes.upper, words[:-3]):
+            return given
+    if _UNKEPT.isdisjoint(options) and sum(map(len, words)) < _KEPT_BYTES_MAX:
+        if len(kept) >= QUEUES_MAX:
+            kept.clear()
+        kept[key] = given.queue, options
+    return given
 
 
 def _worker(word: bytes) -> bytes:
@@ -139,30 +197,36 @@ def _headers(words: Iterable[bytes]) -> list[bytes]:
 # --- putting
 
 
-def put(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [BLOCK ms] [ONCE lane number] [option ...]"""
-    own = {b"DEDUP": _ONE, b"HEADERS": _MANY, b"BLOCK": _ONE, b"ONCE": _TWO}
-    given = _given(session, args[2], args[4:], own)
-    queue, core = given.queue, session.core
-    row = (VALUE, args[3], *_headers(given.own.get(b"HEADERS", ())))
+def _put_of(given: Given, value: bytes) -> Put:
+    row = (VALUE, value, *_headers(given.own.get(b"HEADERS", ())))
     dedup = given.own.get(b"DEDUP")
+    return Put(given.queue, row, None if dedup is None else dedup[0], given.due(), given.ttl())
+
+
+def put(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [DELAY ms | AT unix-ms] [TTL ms] [BLOCK ms]
+    [ONCE lane number] [option ...]
+    """
+    given = _given_again(session, b"PUT", args[2], args[4:], _PUT)
+    queue, core = given.queue, session.core
     once = given.once()
     _may_write(session)
-    if dedup is None and queue.options.max_depth is None:
+    if queue.options.max_depth is None and _SLOW.isdisjoint(given.own):
+        row = (VALUE, args[3], *_headers(given.own.get(b"HEADERS", ())))
         if once is None:
             effect, log, lsn = core.add(session.db, args[2], row, False)
             session.rest_on((log, lsn, True))
             return b"%d-%d" % (effect[3], effect[4])
 
         def work(ctx: Context) -> Reply:
-            reply = once.before(core, ctx)
+            reply = once.before(ctx)
             if reply is NEW:
                 reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])
-                once.note(core, ctx, reply)
+                once.note(ctx, reply)
             return reply
 
         return _checked(session, core.run(session.db, work, None, False))
-    found = Put(queue, row, None if dedup is None else dedup[0])
+    found = _put_of(given, args[3])
 
     def attempt(caller: Callable[[], Caller] | None) -> tuple[Reply, Promise | None, Caller | None]:
         waits: Caller | None = None
@@ -170,18 +234,27 @@ def put(session: Session, args: list[bytes]) -> Reply:
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
             nonlocal waits, earlier
-            earlier = NEW if once is None else once.before(core, ctx)
+            earlier = NEW if once is None else once.before(ctx)
             if earlier is not NEW:
                 return None
-            if queue._room(ctx, 1) <= 0 and not found.is_known(ctx):
+            known = found.known(ctx)
+            if known is not None:  # its dedup ID makes a repeated put safe
+                earlier = ids.text(known)
+                return None
+            if found.due is None and queue._room(ctx, 1) <= 0:
                 waits = queue._queue_up(caller)
                 return None
-            words = found.words(ctx, set())
-            if once is None or found.is_known(ctx):  # its dedup ID makes a repeated put safe
+            prepared = Prepared()
+            words = found.words(ctx, prepared)
+            made = prepared.last.get(queue.options.later_key)
+            if made is not None:
+                earlier = ids.text(made)  # the reply of the last command is not the ID
+            if once is None:
                 return words
-            stream = ctx.stream(args[2])
-            made = ids.text(next_id(0 if stream is None else stream.last_id, ctx.now))
-            return [once.words(made), *words]
+            if made is None:
+                stream = ctx.stream(args[2])
+                made = next_id(0 if stream is None else stream.last_id, ctx.now)
+            return [once.words(ids.text(made)), *words]
 
         reply, promise = run_unit(core, session.db, plan)
         if earlier is not NEW:
@@ -192,7 +265,8 @@ def put(session: Session, args: list[bytes]) -> Reply:
 
 
 def putmany(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUTMANY name count value [value ...] [BLOCK ms] [ONCE lane number] [option ...]
+    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [BLOCK ms] [ONCE lane number]
+    [option ...]
 
     Replies how many were put, in one unit: fewer than given if a bounded queue had no room for all, or if they are more
     than a unit holds.
@@ -200,8 +274,10 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
     count = int64(args[3])
     if not 1 <= count <= len(args) - 4:
         raise CommandError(b"ERR the number of values must be at least 1 and not above those given")
-    given = _given(session, args[2], args[4 + count :], {b"BLOCK": _ONE, b"ONCE": _TWO})
+    own = {**_WHEN, b"BLOCK": _ONE, b"ONCE": _TWO}
+    given = _given(session, args[2], args[4 + count :], own)
     queue, core, once = given.queue, session.core, given.once()
+    due, ttl = given.due(), given.ttl()
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     _may_write(session)
 
@@ -210,18 +286,27 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
 
         def work(ctx: Context) -> Reply:
             nonlocal waits
-            if once is not None and (known := once.before(core, ctx)) is not NEW:
+            if once is not None and (known := once.before(ctx)) is not NEW:
                 return known
-            room = queue._room(ctx, len(values))
-            if room <= 0:
-                waits = queue._queue_up(caller)
-                return NOT_YET
-            decide_xadd_many(ctx, args[2], Alike(VALUE, values[:room]))
+            if due is not None:
+                room = len(values)
+                if queue._log_put(ctx, due, Alike(VALUE, values), ttl) is NO_GROUP:
+                    return NO_GROUP
+            else:
+                room = queue._room(ctx, len(values))
+                if room <= 0:
+                    waits = queue._queue_up(caller)
+                    return NOT_YET
+                some = Alike(VALUE, values[:room])
+                decide_xadd_many(ctx, args[2], expiring(some, ctx.now, ttl))
             if once is not None:
-                once.note(core, ctx, room)
+                once.note(ctx, room)
             return room
 
         reply, promise = core.run(session.db, work, None, False)
+        while reply is NO_GROUP:
+            queue._create_later()
+            reply, promise = core.run(session.db, work, None, False)
         if isinstance(reply, CommandError):
             session.rest_on(promise)
             raise reply
@@ -302,8 +387,7 @@ def take(session: Session, args: list[bytes]) -> Reply:
     HEARTBEAT   take the jobs back unless QUEUE RENEW names them so often
     LIMIT       take them back after this time in any case
     """
-    own = dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), _ONE)
-    given = _given(session, args[2], args[4:], {**own, b"HISTORY": _FLAG})
+    given = _given_again(session, b"TAKE", args[2], args[4:], _TAKE)
     _may_write(session)
     return _Taking(session, given, _worker(args[3])).begin()
 
@@ -359,12 +443,13 @@ class _Taking(BlockedCall):
             return NOT_YET
         session.rest_on(promise)
         if reply is not DELIVERED and reply is not NEXT:
+            queue._sweep(1)  # the worker has nothing else to do
             return NULL_ARRAY
         delivery = request.delivery
         del request.delivery
         lent = Lent(delivery, self._heartbeat, self._limit)
         session.server.desk.hand(session, queue, lent)
-        jobs = [[ids.text(job), count, list(row)] for job, row, count in reversed(delivery.jobs)]
+        jobs = Jobs((ids.text(job), count, row) for job, row, count in reversed(delivery.jobs))
         delivery.jobs.clear()
         leases = leases_of(session.core)
         if not leases.armed:
@@ -431,14 +516,14 @@ def done(session: Session, args: list[bytes]) -> Reply:
     Replies how many of the jobs the worker still held. They are done.
     """
     fences, rest = _fences(args)
-    given = _given(session, args[2], rest, {b"ONCE": _TWO})
+    given = _given_again(session, b"DONE", args[2], rest, _DONE)
     queue, core, once, worker = given.queue, session.core, given.once(), args[3]
     shared, options = queue._shared, queue.options
     _may_write(session)
     held: list[int] = []
 
     def work(ctx: Context) -> Reply:
-        if once is not None and (known := once.before(core, ctx)) is not NEW:
+        if once is not None and (known := once.before(ctx)) is not NEW:
             return known
         stream = ctx.stream(args[2])
         group = None if stream is None else stream.groups.get(options.group_key)
@@ -448,7 +533,7 @@ def done(session: Session, args: list[bytes]) -> Reply:
                 shared.fresh(ctx, options, stream, group)
                 log_finished(shared, options, ctx, stream, held)
         if once is not None:
-            once.note(core, ctx, len(held))
+            once.note(ctx, len(held))
         return len(held)
 
     try:
@@ -494,8 +579,8 @@ def doneand(session: Session, args: list[bytes]) -> Reply:
     """QUEUE DONEAND name worker id deliveries count [words name value ...] ... [option ...]
 
     The job is done and others are put, in one unit. Each of the `count` puts is the number of its words, then what
-    QUEUE PUT takes: name, value, DEDUP, HEADERS, and options of its queue. Replies 0 if the worker does not hold the
-    job; then nothing is put.
+    QUEUE PUT takes: name, value, options of the job, and options of its queue. Replies 0 if the worker does not hold
+    the job; then nothing is put.
     """
     puts: list[Put] = []
     at = 7
@@ -505,14 +590,12 @@ def doneand(session: Session, args: list[bytes]) -> Reply:
         if not 2 <= size == len(words):
             raise CommandError(SYNTAX)
         at += 1 + size
-        put = _given(session, words[0], words[2:], {b"DEDUP": _ONE, b"HEADERS": _MANY})
+        put = _given(session, words[0], words[2:], _JOB)
         denied = session.server.commands.table.commands[b"queue|put"]
         refusal = session.server.acl.refusal(session.user, denied, [b"QUEUE", b"PUT", *words])
         if refusal is not None:
             raise refusal
-        row = (VALUE, words[1], *_headers(put.own.get(b"HEADERS", ())))
-        dedup = put.own.get(b"DEDUP")
-        puts.append(Put(put.queue, row, None if dedup is None else dedup[0]))
+        puts.append(_put_of(put, words[1]))
     given = _given(session, args[2], args[at:], {})
     return _settle(session, given, args, lambda job: job._done_and(puts))
 
@@ -587,6 +670,44 @@ def drop(session: Session, args: list[bytes]) -> Reply:
     return _given(session, args[2], rest, {}).queue.drop(_worker(args[3]), fences)
 
 
+# --- delayed jobs
+
+
+def cancel(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE CANCEL name id [ONCE lane number] [option ...]: delete a delayed job. Replies 0 if it is none any more."""
+    given = _given(session, args[2], args[4:], {b"ONCE": _TWO})
+    return _changed(session, given, partial(given.queue._log_cancel, number=job_id(args[3])))
+
+
+def move(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE MOVE name id DELAY ms | AT unix-ms [ONCE lane number] [option ...]: make a delayed job due at another time.
+
+    Replies 0 if it is no delayed job any more.
+    """
+    own = {b"DELAY": _ONE, b"AT": _ONE, b"ONCE": _TWO}
+    given = _given(session, args[2], args[4:], own)
+    if b"DELAY" not in given.own and b"AT" not in given.own:
+        raise CommandError(SYNTAX)
+    change = partial(given.queue._log_move, number=job_id(args[3]), due=given.due())
+    return _changed(session, given, change)
+
+
+def _changed(session: Session, given: Given, change: Callable[[Context], int]) -> Reply:
+    """The reply of a change that logs its own effects, made once."""
+    once = given.once()
+    _may_write(session)
+
+    def work(ctx: Context) -> Reply:
+        if once is not None and (known := once.before(ctx)) is not NEW:
+            return known
+        changed = change(ctx)
+        if once is not None:
+            once.note(ctx, changed)
+        return changed
+
+    return _checked(session, session.core.run(session.db, work, None, False))
+
+
 # --- looking
 
 
@@ -621,10 +742,14 @@ def _figure(value: Any) -> Reply:
 
 
 def peek(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PEEK name [COUNT n] [option ...]: the next jobs, [[ID, [field, value, ...]], ...]."""
-    given = _given(session, args[2], args[3:], {b"COUNT": _ONE})
-    found = _told(session, given.queue._peek(given.count(PEEK)))
-    return [[ids.text(job), list(row)] for job, row in found if row]
+    """QUEUE PEEK name [COUNT n] [SCHEDULED] [option ...]: the next jobs, [[ID, [field, value, ...]], ...].
+
+    SCHEDULED shows the delayed jobs that are not due yet instead; the unix ms at which each is due follows its fields.
+    """
+    given = _given(session, args[2], args[3:], {b"COUNT": _ONE, b"SCHEDULED": _FLAG})
+    scheduled = b"SCHEDULED" in given.own
+    found = _told(session, given.queue._peek(given.count(PEEK), scheduled))
+    return [[ids.text(job), list(row), due][: 2 + scheduled] for job, row, due in found if row]
 
 
 def failures(session: Session, args: list[bytes]) -> Reply:
@@ -703,10 +828,21 @@ def help_(session: Session, args: list[bytes]) -> Reply:
 
 _HELP: Final = (
     b"QUEUE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    b"PUT <name> <value> [DEDUP <id>] [HEADERS <count> <name> <text> ...] [BLOCK <ms>]",
+    b"PUT <name> <value> [DEDUP <id>] [HEADERS <count> <name> <text> ...] [DELAY <ms> | AT <unix-ms>] [TTL <ms>]",
+    b"    [BLOCK <ms>]",
     b"    Put a job; the reply is its ID.",
-    b"PUTMANY <name> <count> <value> [<value> ...] [BLOCK <ms>]",
+    b"PUTMANY <name> <count> <value> [<value> ...] [DELAY <ms> | AT <unix-ms>] [TTL <ms>] [BLOCK <ms>]",
     b"    Put several jobs as one unit; the reply is their number.",
+    b"CANCEL <name> <id>",
+    b"    Delete a delayed job.",
+    b"MOVE <name> <id> DELAY <ms> | AT <unix-ms>",
+    b"    Make a delayed job due at another time.",
+    b"SCHEDULE ADD <name> <queue> <value> CRON <expression> [TZ <zone>] | EVERY <ms> [CATCHUP ONE | ALL | NONE]",
+    b"    Put a job into a queue again and again.",
+    b"SCHEDULE PAUSE | RESUME | REMOVE <name>",
+    b"    Change a schedule; the reply is 0 if there is none.",
+    b"SCHEDULES",
+    b"    The schedules of the database.",
     b"TAKE <name> <worker> [COUNT <n>] [BLOCK <ms>] [HEARTBEAT <ms>] [LIMIT <ms>] [HISTORY]",
     b"    Get jobs, each as ID, number of deliveries, and fields.",
     b"DONE <name> <worker> <id> <deliveries> [<id> <deliveries> ...]",
@@ -731,8 +867,8 @@ _HELP: Final = (
     b"    The number of jobs that are not done.",
     b"STATS <name>",
     b"    Figures about the queue.",
-    b"PEEK <name> [COUNT <n>]",
-    b"    The next jobs; they are not delivered.",
+    b"PEEK <name> [COUNT <n>] [SCHEDULED]",
+    b"    The next jobs, or the delayed jobs that are not due yet, with their times; they are not delivered.",
     b"FAILURES <name> [JOB <id>] [COUNT <n>]",
     b"    Recorded failures, newest first.",
     b"DEAD <name> COUNT | LIST [<start> [<count>]] | REDRIVE <id> [<id> ...] | PURGE <id> [<id> ...]",
@@ -741,8 +877,9 @@ _HELP: Final = (
     b"    Delete jobs that are not in flight; the reply tells whether there are more.",
     b"LIST",
     b"    Names and groups of all queues.",
-    b"Every subcommand but LIST and DEAD takes the queue's options at its end: GROUP, RETRYAFTER (ms), MAXDELIVERIES,",
-    b"MAXDEPTH, MAXFAILURES, KEEP (jobs), KEEPMS, CODEC (its name is kept with dead jobs).",
+    b"Every subcommand but LIST, DEAD, SCHEDULE and SCHEDULES takes the queue's options at its end: GROUP,",
+    b"RETRYAFTER (ms), MAXDELIVERIES, MAXDEPTH, MAXFAILURES, CONCURRENCY, RATE (<jobs>/s, m, h or d), KEEP (jobs),",
+    b"KEEPMS, CODEC (its name is kept with dead jobs).",
     b"HELP",
     b"    Prints this help.",
 )

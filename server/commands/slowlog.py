@@ -53,5 +53,5 @@ _HELP = (
     b"RESET",
     b"    Reset the slowlog.",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

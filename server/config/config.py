@@ -57,11 +57,13 @@ class Config:
 
     file        the configuration file, None if there is none
     ephemeral   the embedding program asked for port 0: pick a free port (on the command line, 0 means no port)
+    owner       a client has started this server, on the socket in the store's directory (client/owner.py)
     """
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.file: Path | None = None
         self.ephemeral = False
+        self.owner = False
         self._disk = disk or RealDisk()
         self._values: dict[str, Any] = {option.name: option.default for option in OPTIONS.values()}
         self._fixed = {option.name for option in OPTIONS.values() if option.when == FIXED}

@@ -105,6 +105,10 @@ class JsonLines(logging.Formatter):
     """One JSON object per line: time, level, message, logger; and `error` with the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(self.fields(record), default=str)
+
+    def fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """The fields of a record."""
         found: dict[str, Any] = {
             "time": _time(record),
             "level": _level(record).lower(),
@@ -113,7 +117,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             found["error"] = self.formatException(record.exc_info)
-        return json.dumps(found)
+        return found
 
 
 def _time(record: logging.LogRecord) -> str:

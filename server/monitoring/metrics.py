@@ -1,7 +1,8 @@
-"""Metrics: a small HTTP server on its own port, in daemon threads: /metrics for Prometheus, /health for probes.
+"""Metrics: a small HTTP server on its own port, in daemon threads: /metrics for Prometheus, /health for probes, and
+/console for people.
 
-server/monitoring/collector.py makes the content. A scrape never goes through the event loop, so it delays no client,
-and a health check detects a hanging loop.
+server/monitoring/collector.py makes the metrics. A scrape never goes through the event loop, so it delays no client,
+and a health check detects a hanging loop. server/console/ answers everything under /console; it asks the loop.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -20,9 +22,10 @@ from prometheus_client.exposition import choose_encoder
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.replication.status import lag_seconds
-from tidelog.server.host import Host
+from tidelog.server.connection import ConnectionHost
+from tidelog.server.console import console
+from tidelog.server.console.console import Console, Request
 from tidelog.server.monitoring.collector import Collector
-from tidelog.server.session import Session
 from tidelog.store.errors import CannotOpen, TidelogError
 from tidelog.store.faces.face import nothing
 
@@ -38,11 +41,12 @@ _logger = logging.getLogger("tidelog.server")
 class Metrics:
     """The HTTP server of one `Server`. `start` and `stop` are called in the loop's thread."""
 
-    def __init__(self, server: Host[Session]) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._http: _Http | None = None
         self._thread: threading.Thread | None = None
         self.collector = Collector(server)
+        self.console = Console(server)
 
     def start(self, link: socket.socket) -> None:
         """Listen on a bound socket, which `stop` closes. Raises OSError; CannotOpen if the system gives no thread."""
@@ -202,7 +206,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         metrics = self.server.metrics
-        if path == "/metrics":
+        if path == console.ROOT or path.startswith(f"{console.ROOT}/"):
+            self._console(b"")
+        elif path == "/metrics":
             body, content_type = metrics.exposition(self.headers.get("Accept", ""))
             self._answer(200, body, content_type)
         elif path == "/health":
@@ -213,12 +219,41 @@ class _Handler(BaseHTTPRequestHandler):
                 "application/json",
             )
         else:
-            self._answer(404, b"/metrics and /health are here\n", "text/plain")
+            self._answer(404, b"/metrics, /health and /console are here\n", "text/plain")
 
     do_HEAD = do_GET
 
-    def _answer(self, status: int, body: bytes, content_type: str) -> None:
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not self.path.startswith(f"{console.ROOT}/"):
+            self._answer(405, b"only /console takes POST\n", "text/plain")
+        elif not (length.isascii() and length.isdigit()):
+            self._answer(411, b"Content-Length is missing\n", "text/plain")
+        elif len(length) > 9 or int(length) > console.BODY_MAX:
+            self._answer(413, b"the body is too long\n", "text/plain")
+        else:
+            self._console(self.rfile.read(int(length)))
+
+    def _console(self, body: bytes) -> None:
+        host, port = self.client_address[:2]
+        here = self.server.server_port
+        asked = Request(self.command, self.path, self._header, body, (host, port), here)
+        found = self.server.metrics.console.answer(asked)
+        self._answer(found.status, found.body, found.content_type, found.headers)
+
+    def _header(self, name: str) -> str:
+        return str(self.headers.get(name, ""))
+
+    def _answer(
+        self,
+        status: int,
+        body: bytes,
+        content_type: str,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
         self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

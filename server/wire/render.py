@@ -29,7 +29,7 @@ from tidelog.engine.api import ClaimedEntries, Columns, Entries, RawString, Rows
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import Map, NullArray, Reply, Status, Streams
-from tidelog.server.wire.replies import Double, Push, SetReply, Verbatim
+from tidelog.server.wire.replies import Double, Jobs, Push, SetReply, Verbatim
 
 Out = list[bytes]
 Writer = Callable[[Reply, int, Out], None]
@@ -43,6 +43,10 @@ def rendered(reply: Reply, protocol: int) -> bytes:
         data = _only_entry(reply, protocol)
         if data is not None:
             return data
+    if reply.__class__ is bytes:
+        return b"$%d\r\n%b\r\n" % (len(reply), reply)
+    if reply.__class__ is int:
+        return b":%d\r\n" % reply
     out: Out = []
     render(reply, protocol, out)
     return b"".join(out)
@@ -143,6 +147,15 @@ def _items(header: bytes, items: list[Reply], protocol: int, out: Out) -> None:
     else:
         for item in items:
             render(item, protocol, out)
+
+
+def _jobs(reply: Jobs, protocol: int, out: Out) -> None:
+    out.append(b"*%d\r\n" % len(reply))
+    for job, deliveries, row in reply:
+        head = b"*3\r\n$%d\r\n%b\r\n:%d\r\n*%d\r\n" % (len(job), job, deliveries, len(row))
+        out.append(head)
+        pairs = zip(map(len, row), row)
+        out.append(b"$%d\r\n%b\r\n" * len(row) % tuple(chain.from_iterable(pairs)))
 
 
 _FEW: Final = 4
@@ -320,6 +333,7 @@ _WRITERS: Final[dict[type, Writer]] = {
     Map: _map,
     SetReply: _set,
     Push: _push,
+    Jobs: _jobs,
     Streams: _streams,
     Entries: _entries,
     ClaimedEntries: _claimed_entries,

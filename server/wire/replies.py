@@ -23,6 +23,12 @@ class Push(list[Any]):
     __slots__ = ()
 
 
+class Jobs(list[Any]):
+    """Jobs of a queue: `(ID, deliveries, row)` each, a row being names and values of fields in turn."""
+
+    __slots__ = ()
+
+
 class SetReply(list[Any]):
     """Distinct elements in no particular order."""
 

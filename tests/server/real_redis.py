@@ -71,3 +71,10 @@ class Raw:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def as_of_8(reply: object) -> object:
+    """The reply of a 7.0 with the last line that HELP has since 7.2."""
+    if isinstance(reply, list) and reply and reply[-1] == ("+", b"    Prints this help."):
+        return [*reply[:-1], ("+", b"    Print this help.")]
+    return reply

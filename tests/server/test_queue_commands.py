@@ -322,10 +322,46 @@ def test_a_numbered_write_is_done_once(bench: Bench, start: Start) -> None:
     assert client.keys("tidelog:once:*") == []
 
 
+def test_a_word_once_may_be_the_value_of_another_option(bench: Bench) -> None:
+    """Also when the same words with a number behind them have come before."""
+    call = bench.client.execute_command
+    odd = ("ONCE", "CODEC", 1, "GROUP", "ONCE")  # the group has this name
+    first = call("QUEUE", "PUT", "q", "v", *odd, "CODEC", "json")
+    assert call("QUEUE", "PUT", "q", "v", *odd, "CODEC", "json") == first
+    assert call("QUEUE", "PUT", "q", "w", *odd, "KEEP", 5) == first  # its number is 1, too
+    assert bench.call("LEN") == 1
+    call("QUEUE", "PUT", "q", "x", "GROUP", "g", "ONCE", "lane", 1)
+    call("QUEUE", "PUT", "q", "x", "GROUP", "g", "once", "lane", 2)
+    call("QUEUE", "PUT", "q", "x", "GROUP", "g", "ONCE", "lane", 3)
+    with pytest.raises(redis.ResponseError, match="syntax error"):
+        call("QUEUE", "PUT", "q", "x", "GROUP", "g", "ONCE")
+    with pytest.raises(redis.ResponseError, match="not an integer"):
+        call("QUEUE", "PUT", "q", "x", "GROUP", "g", "ONCE", "lane", "x")
+    id = call("QUEUE", "PUT", "q", "x", "HEADERS", 2, "a", "b", "ONCE", "c")
+    assert [job for job, _ in bench.call("PEEK", "COUNT", 10)][-1] == id
+    assert bench.call("LEN") == 5
+
+
+def test_options_are_told_apart_by_command_queue_and_database(bench: Bench) -> None:
+    call = bench.client.execute_command
+    for _ in range(2):
+        call("QUEUE", "PUT", "q", "v", "CODEC", "json")
+        call("QUEUE", "PUT", "r", "v", "CODEC", "json")
+        assert call("QUEUE", "TAKE", "r", "w", "CODEC", "json")[0][2] == [b"value", b"v"]
+    call("SELECT", 1)
+    call("QUEUE", "PUT", "q", "v", "CODEC", "json")
+    assert call("QUEUE", "LEN", "q") == 1
+    call("SELECT", 0)
+    assert (call("QUEUE", "LEN", "q"), call("QUEUE", "LEN", "r")) == (2, 2)
+
+
 def test_a_numbered_command_is_done_once(bench: Bench) -> None:
     def once(number: int, *words: Any) -> Any:
         return bench.client.execute_command("TIDELOG", "ONCE", "lane", number, *words)
 
+    bench.db.xadd("tidelog:once:stream", {"a": 1})
+    with pytest.raises(redis.ResponseError, match="holds another type"):
+        bench.client.execute_command("TIDELOG", "ONCE", "stream", 1, "INCR", "n")
     assert once(1, "INCR", "n") == once(1, "INCR", "n") == 1
     id = once(2, "XADD", "s", "*", "f", "v")
     assert once(2, "XADD", "s", "*", "f", "v") == id

@@ -104,10 +104,15 @@ def test_with_redis_py(server: Running) -> None:
 def test_nobody_takes_a_script_for_stored(server: Running) -> None:
     client = dial(server.port)
     for line in (
-        "EVAL return 0", "EVALSHA abc 0", "EVAL_RO return 0", "FCALL f 0", "FCALL_RO f 0",
-        "SCRIPT LOAD x", "FUNCTION LOAD x", "FUNCTION RESTORE x", "FUNCTION DUMP",
+        "EVAL_RO return 0", "FCALL f 0", "FCALL_RO f 0",
+        "FUNCTION LOAD x", "FUNCTION RESTORE x", "FUNCTION DUMP",
     ):  # fmt: skip
         [answer] = calls(client, line)
         assert isinstance(answer, tuple) and answer[1].startswith(b"ERR unknown "), line
+    for line in ("EVAL return 0", "EVAL return 1 a", "SCRIPT LOAD x"):
+        [answer] = calls(client, line)
+        assert isinstance(answer, tuple) and b"runs no scripts, except the three" in answer[1], line
+    [answer] = calls(client, "EVALSHA abc 0")
+    assert answer == ("-", b"NOSCRIPT No matching script. Please use EVAL.")
     [function] = calls(client, "FUNCTION HELP")
     assert not {("+", b"LOAD"), ("+", b"DUMP")} & set(function)

@@ -175,6 +175,8 @@ def call_of(name: bytes) -> list[bytes]:
     found = COMMANDS.table.commands[name]
     call = name.split(b"|")
     call += [b"k"] * (abs(found.arity) - len(call))
+    if name in (b"eval", b"evalsha"):
+        call[2:] = [b"1", b"k"]
     if "movablekeys" in found.flags:
         call[-3:] = [b"STREAMS", b"k", b"0"]
     return call

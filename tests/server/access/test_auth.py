@@ -17,7 +17,7 @@ from tests import inside
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import Connection, Form
 from tests.server.conftest import Running, Start
-from tests.server.real_redis import real_redis
+from tests.server.real_redis import as_of_8, real_redis
 from tests.server.wire import Client, calls, connect
 
 import tidelog
@@ -354,7 +354,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_as_in_redis(server: Running, redis7: RedisServer, name: str) -> None:
-    theirs = play(redis7.connect, SCRIPTS[name])
+    theirs = [(line, as_of_8(reply)) for line, reply in play(redis7.connect, SCRIPTS[name])]
     assert play(lambda: connect(server.port), SCRIPTS[name]) == theirs
 
 
@@ -411,7 +411,7 @@ def test_redis_py(server: Running, redis7: RedisServer, protocol: int) -> None:
                     set(client.acl_cat("transaction")),
                     client.acl_dryrun("bob", "get", "a1"),
                     client.acl_dryrun("bob", "get", "b1"),
-                    client.acl_help(),
+                    client.acl_help()[:-1],  # the last line is another one since 7.2
                     len(client.acl_genpass()),
                     len(client.acl_genpass(9)),
                     client.acl_deluser("bob", "nobody"),

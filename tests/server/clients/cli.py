@@ -56,7 +56,10 @@ class Typed:
         deadline = time.monotonic() + WAIT_SECONDS
         while not re.search(rb"(^|\n)[^\n>]*> $", found):
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._terminal], [], [], left)[0]:
+            # not `select.select`, which refuses descriptors above 1,023
+            poll = select.poll()
+            poll.register(self._terminal, select.POLLIN)
+            if left <= 0 or not poll.poll(left * 1000):
                 raise TimeoutError(f"redis-cli shows no prompt, but {found!r}")
             found += os.read(self._terminal, 65536)
         text = found.replace(b"\r\n", b"\n").decode()

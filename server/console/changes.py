@@ -1,0 +1,65 @@
+"""Changes: what the console can do, each with the command that a client would use.
+
+One call changes at most JOBS_MAX jobs and tells whether there are more, so that no request takes long. The page then
+asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog.server.console.link import Link
+
+JOBS_MAX: Final = 5_000  # dead jobs that one call changes
+PAGE: Final = 100
+PURGES: Final = 5  # QUEUE PURGE deletes up to 1,000 jobs each time
+_DEAD: Final = b":dead"
+
+
+def redrive(
+    link: Link, db: int, key: bytes, ids: Sequence[bytes] | None, last: bytes
+) -> dict[str, Any]:
+    """Put dead jobs back into the queue: those with these IDs, or all up to the ID `last` (empty: the newest)."""
+    return _dead(link, db, key, b"REDRIVE", ids, last)
+
+
+def purge_dead(
+    link: Link, db: int, key: bytes, ids: Sequence[bytes] | None, last: bytes
+) -> dict[str, Any]:
+    """Delete dead jobs, chosen as by `redrive`."""
+    return _dead(link, db, key, b"PURGE", ids, last)
+
+
+def purge(link: Link, db: int, key: bytes, group: bytes) -> dict[str, Any]:
+    """Delete the jobs of a queue that are not in flight."""
+    link.ask(b"SELECT", b"%d" % db)
+    done, more = 0, 1
+    for _ in range(PURGES):
+        dropped, more = link.ask(b"QUEUE", b"PURGE", key, b"GROUP", group)
+        done += dropped
+        if not more:
+            break
+    return {"done": done, "more": bool(more), "last": ""}
+
+
+def _dead(
+    link: Link, db: int, key: bytes, verb: bytes, ids: Sequence[bytes] | None, last: bytes
+) -> dict[str, Any]:
+    link.ask(b"SELECT", b"%d" % db)
+    if ids is not None:
+        done = link.ask(b"QUEUE", b"DEAD", key, verb, *ids) if ids else 0
+        return {"done": done, "more": False, "last": ""}
+    if not last:
+        # A job that fails again meanwhile dies behind this one, and is not put back a second time.
+        newest = link.ask(b"XREVRANGE", key + _DEAD, b"+", b"-", b"COUNT", b"1")
+        if not newest:
+            return {"done": 0, "more": False, "last": ""}
+        last = newest[0][0]
+    done = 0
+    while done < JOBS_MAX:
+        found = link.ask(b"XRANGE", key + _DEAD, b"-", last, b"COUNT", b"%d" % PAGE)
+        if not found:
+            return {"done": done, "more": False, "last": ""}
+        done += link.ask(b"QUEUE", b"DEAD", key, verb, *(job for job, _ in found))
+    return {"done": done, "more": True, "last": last.decode("ascii", "replace")}

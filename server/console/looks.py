@@ -1,0 +1,349 @@
+"""Looks: what the console shows, as JSON made of the replies of ordinary commands.
+
+Each look is bounded: in the keys that it scans, in the rows that it lists, and in the length of values (shown.py).
+Commands that the user may not run on a key leave that key out of a list; a page about the key is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tidelog.engine import ids
+from tidelog.engine.errors import CommandError
+from tidelog.server.console import shown
+from tidelog.server.console.link import Link
+from tidelog.store.queue import rows
+from tidelog.store.queue.codecs import NAMED
+from tidelog.store.queue.options import SCHEDULES, SUFFIXES
+from tidelog.store.queue.rows import DeadJob
+
+SCANS: Final = 20  # per list
+SCANNED: Final = 1000  # keys of one scan
+STREAMS_MAX: Final = 200
+GROUPS_MAX: Final = 20  # of one stream
+CONSUMERS_MAX: Final = 100
+ENTRIES: Final = 20
+JOBS: Final = 20
+GROUP: Final = b"workers"  # that a queue has before a worker came
+_DEAD: Final = b":dead"
+_LATER: Final = b":later"
+_INFO: Final = (
+    b"server",
+    b"clients",
+    b"memory",
+    b"stats",
+    b"persistence",
+    b"replication",
+    b"keyspace",
+    b"tidelog",
+)
+
+
+class NotThere(Exception):
+    """There is no such stream or queue."""
+
+
+def pairs(reply: Any) -> dict[str, Any]:
+    """A reply of names and values in turn as a dict."""
+    return {shown.text(name): item for name, item in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def plain(item: Any) -> Any:
+    """A reply as JSON, its bytes as text."""
+    if isinstance(item, bytes):
+        return shown.text(item)
+    return [plain(each) for each in item] if isinstance(item, list) else item
+
+
+# --- the store
+
+
+def overview(link: Link) -> dict[str, Any]:
+    """The fields of INFO, section by section, as they are."""
+    found: dict[str, dict[str, str]] = {}
+    for line in shown.text(link.ask(b"INFO", *_INFO)).splitlines():
+        if line.startswith("#"):
+            section = found.setdefault(line[1:].strip().lower(), {})
+        elif line:
+            name, _, value = line.partition(":")
+            section[name] = value
+    return {"info": found}
+
+
+# --- lists
+
+
+def streams(link: Link, db: int) -> dict[str, Any]:
+    """The streams of a database with their figures. `complete`: no key was left out."""
+    keys, complete = _scan(link, db)
+    about = link.ask_all([b"XINFO", b"STREAM", key] for key in keys)
+    found = [
+        {
+            "key": shown.text(key),
+            "ref": shown.ref(key),
+            "length": facts["length"],
+            "added": facts["entries-added"],
+            "last_id": plain(facts["last-generated-id"]),
+            "groups": [],
+        }
+        for key, facts in _answered(keys, map(_pairs, about))
+    ]
+    by_ref = {row["ref"]: row for row in found}
+    groups = link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)
+    for key, reply in _answered(keys, groups):
+        row = by_ref.get(shown.ref(key))
+        if row is not None:
+            row["groups"] = [_group(pairs(each)) for each in reply[:GROUPS_MAX]]
+    return {"streams": found, "complete": complete}
+
+
+def queues(link: Link, db: int) -> dict[str, Any]:
+    """The queues of a database: every stream with a group, and those that only hold jobs, without their helpers."""
+    scanned, complete = _scan(link, db)
+    scanned = [key for key in scanned if key != SCHEDULES]
+    helpers = tuple(suffix.encode() for suffix in SUFFIXES)
+    keys = [key for key in scanned if not key.endswith(helpers) and shown.text(key).encode() == key]
+    # A queue may have dead or delayed jobs only.
+    ends = [key.rpartition(b":")[0] for key in scanned if key.endswith((_DEAD, _LATER))]
+    places = [(key, GROUP) for key in sorted({*ends} - {*keys}) if shown.text(key).encode() == key]
+    alone: list[bytes] = []
+    for key, reply in _answered(keys, link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)):
+        places += [(key, pairs(each)["name"]) for each in reply[:GROUPS_MAX]]
+        if not reply:
+            alone.append(key)
+    first = link.ask_all([b"XRANGE", key, b"-", b"+", b"COUNT", b"1"] for key in alone)
+    for key, reply in _answered(alone, first):
+        if reply and reply[0][1][:1] == [rows.VALUE]:
+            places.append((key, GROUP))
+    stats = link.ask_all([b"QUEUE", b"STATS", key, b"GROUP", group] for key, group in places)
+    about = link.ask_all([b"XINFO", b"STREAM", key] for key, _ in places)
+    found = [
+        _queue(key, group, pairs(told), _added(facts))
+        for (key, group), told, facts in zip(places, stats, about, strict=True)
+        if not isinstance(told, CommandError)
+    ]
+    found.sort(key=lambda row: (row["name"], row["group"]))
+    return {"queues": found, "complete": complete}
+
+
+def _scan(link: Link, db: int) -> tuple[list[bytes], bool]:
+    """The first STREAMS_MAX streams by name among SCANS * SCANNED keys, and whether these are all."""
+    link.ask(b"SELECT", b"%d" % db)
+    keys: set[bytes] = set()
+    cursor = b"0"
+    for _ in range(SCANS):
+        reply = link.ask(b"SCAN", cursor, b"TYPE", b"stream", b"COUNT", b"%d" % SCANNED)
+        cursor = reply[0]
+        keys.update(reply[1])
+        if cursor == b"0":
+            break
+    return sorted(keys)[:STREAMS_MAX], cursor == b"0" and len(keys) <= STREAMS_MAX
+
+
+def _pairs(reply: Any) -> Any:
+    return reply if isinstance(reply, CommandError) else pairs(reply)
+
+
+def _answered(keys: list[bytes], replies: Iterable[Any]) -> list[tuple[bytes, Any]]:
+    """The keys whose command did not fail: a key may be gone by now, or not for this user."""
+    both = zip(keys, replies, strict=True)
+    return [(key, reply) for key, reply in both if not isinstance(reply, CommandError)]
+
+
+def _group(facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "group": shown.text(facts["name"]),
+        "ref": shown.ref(facts["name"]),
+        "consumers": facts["consumers"],
+        "pending": facts["pending"],
+        "last_id": plain(facts["last-delivered-id"]),
+        "read": facts["entries-read"],
+        "lag": facts["lag"],
+    }
+
+
+def _added(about: Any) -> int:
+    """How many entries a stream ever had; 0 if it is not there."""
+    return 0 if isinstance(about, CommandError) else int(pairs(about)["entries-added"])
+
+
+def _queue(key: bytes, group: bytes, stats: dict[str, Any], added: int) -> dict[str, Any]:
+    figures = {name: _number(item) for name, item in stats.items() if name not in ("name", "group")}
+    figures["in_flight"] = {shown.text(name): n for name, n in _twos(stats["in_flight"])}
+    return {
+        "name": shown.text(key),
+        "ref": shown.ref(key),
+        "group": shown.text(group),
+        "group_ref": shown.ref(group),
+        "added": added,
+        **figures,
+    }
+
+
+def _twos(items: list[Any]) -> Iterable[tuple[Any, Any]]:
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def _number(item: Any) -> Any:
+    return float(item) if isinstance(item, bytes) else item
+
+
+# --- one stream
+
+
+def stream(link: Link, db: int, key: bytes) -> dict[str, Any]:
+    """A stream: its groups with their consumers and oldest pending entries, and its newest entries.
+
+    Raises NotThere, CommandError.
+    """
+    link.ask(b"SELECT", b"%d" % db)
+    facts = pairs(_there(link, b"XINFO", b"STREAM", key))
+    groups = [pairs(each) for each in link.ask(b"XINFO", b"GROUPS", key)[:GROUPS_MAX]]
+    told = []
+    for group in groups:
+        name = group["name"]
+        listed = link.ask(b"XINFO", b"CONSUMERS", key, name)[:CONSUMERS_MAX]
+        oldest = link.ask(b"XPENDING", key, name, b"-", b"+", b"%d" % ENTRIES)
+        told.append(
+            _group(group)
+            | {
+                "members": [
+                    {word: plain(item) for word, item in pairs(each).items()} for each in listed
+                ],
+                "oldest": [_pending(row) for row in oldest],
+            }
+        )
+    newest = link.ask(b"XREVRANGE", key, b"+", b"-", b"COUNT", b"%d" % ENTRIES)
+    return {
+        "key": shown.text(key),
+        "ref": shown.ref(key),
+        "length": facts["length"],
+        "added": facts["entries-added"],
+        "last_id": plain(facts["last-generated-id"]),
+        "max_deleted_id": plain(facts["max-deleted-entry-id"]),
+        "nodes": facts["radix-tree-keys"],
+        "groups": told,
+        "entries": [_entry(entry_id, row) for entry_id, row in newest],
+    }
+
+
+def _there(link: Link, *words: bytes) -> Any:
+    try:
+        return link.ask(*words)
+    except CommandError as error:
+        if b"no such key" in error.line:
+            raise NotThere("there is no such stream; it may have been deleted meanwhile") from None
+        raise
+
+
+def _entry(entry_id: bytes, row: list[bytes]) -> dict[str, Any]:
+    return {
+        "id": shown.text(entry_id),
+        "fields": [[shown.text(name), shown.value(item)] for name, item in _twos(row)],
+    }
+
+
+def _pending(row: list[Any]) -> dict[str, Any]:
+    return {
+        "id": shown.text(row[0]),
+        "consumer": shown.text(row[1]),
+        "idle_ms": row[2],
+        "deliveries": row[3],
+    }
+
+
+# --- one queue
+
+
+def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[str, Any]:
+    """A queue: its figures, the next jobs, delayed ones, those in hand, failures, and dead jobs, newest first.
+
+    before    the page of dead jobs before this ID; empty: the newest
+    Raises NotThere, CommandError.
+    """
+    link.ask(b"SELECT", b"%d" % db)
+    (about,) = link.ask_all([(b"XINFO", b"STREAM", key)])
+    if isinstance(about, CommandError):
+        ends = [key + _DEAD, key + _LATER]
+        if b"no such key" not in about.line or not link.ask(b"EXISTS", *ends):
+            _there(link, b"XINFO", b"STREAM", key)
+    chosen = (b"GROUP", group)
+    stats = pairs(link.ask(b"QUEUE", b"STATS", key, *chosen))
+    count = b"%d" % JOBS
+    waiting = link.ask(b"QUEUE", b"PEEK", key, b"COUNT", count, *chosen)
+    later = link.ask(b"QUEUE", b"PEEK", key, b"COUNT", count, b"SCHEDULED", *chosen)
+    failures = link.ask(b"QUEUE", b"FAILURES", key, b"COUNT", count, *chosen)
+    until = b"(" + before if before else b"+"
+    dead = link.ask(b"XREVRANGE", key + _DEAD, until, b"-", b"COUNT", count)
+    return {
+        **_queue(key, group, stats, _added(about)),
+        "jobs": [_job(job, row) for job, row in waiting],
+        "later": [_job(job, row) | {"due_ms": due} for job, row, due in later],
+        "held": _held(link, key, group),
+        "latest_failures": [_failure(each) for each in failures],
+        "dead_jobs": [_dead(job, row) for job, row in dead],
+        "dead_more": len(dead) == JOBS,
+    }
+
+
+def _held(link: Link, key: bytes, group: bytes) -> list[dict[str, Any]]:
+    """The first jobs that workers hold or that wait for their retry, with their values."""
+    try:
+        pending = link.ask(b"XPENDING", key, group, b"-", b"+", b"%d" % JOBS)
+    except CommandError as error:
+        if error.line.startswith(b"NOGROUP"):
+            return []
+        raise
+    entries = link.ask_all([b"XRANGE", key, row[0], row[0]] for row in pending)
+    return [
+        _pending(row) | _job(row[0], found[0][1] if found else [])
+        for row, found in zip(pending, entries, strict=True)
+        if not isinstance(found, CommandError)
+    ]
+
+
+def _job(job: bytes, row: list[bytes]) -> dict[str, Any]:
+    told = {"id": shown.text(job), "headers": rows.headers_of(row)}
+    raw = rows.value_of(row) if row else None
+    if raw is None:
+        return told | {"value": None, "fields": _entry(job, row)["fields"]}
+    return told | {"value": shown.value(raw)}
+
+
+def _failure(row: list[Any]) -> dict[str, Any]:
+    job, at_ms, worker, deliveries, error, trace = map(plain, row)
+    return {
+        "job": job,
+        "at_ms": at_ms,
+        "worker": worker,
+        "delivery": deliveries,
+        "error": error[: shown.CHARS_MAX],
+        "traceback": trace[: shown.CHARS_MAX],
+    }
+
+
+def _dead(job: bytes, row: list[bytes]) -> dict[str, Any]:
+    found = DeadJob(ids.parse(job), tuple(row), NAMED["bytes"])
+    return {
+        "id": found.id,
+        "original_id": found.original_id,
+        "died_ms": ids.parse(job) >> 64,
+        "reason": found.reason[: shown.CHARS_MAX],
+        "deliveries": found.deliveries,
+        "group": found.group,
+        "workers": found.workers,
+        "headers": found.headers,
+        "codec": found.codec,
+        "value": shown.value(found.raw, found.codec),
+        "failures": [
+            {
+                "at_ms": rows.milliseconds(failure.at),
+                "worker": failure.worker,
+                "delivery": failure.deliveries,
+                "error": failure.error[: shown.CHARS_MAX],
+                "traceback": failure.traceback[: shown.CHARS_MAX],
+            }
+            for failure in found.errors[:JOBS]
+        ],
+    }
