@@ -12,7 +12,7 @@ DOCS   := $(VENV)/.docs-$(SUM)
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-soak mutants crash check docs bench clean venv
+.PHONY: help demo test test-slow test-soak mutants fuzz crash check docs bench clean venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,7 +32,10 @@ test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with ne
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
 
-crash: $(READY)  ## the crash bench with fixed seeds: a quarter of it by turns, about two minutes; fails if it finds anything, or tries less than before
+fuzz: $(READY)  ## change segments, records, checkpoints and files of Redis at random: half a minute; FUZZ="--coverage" shows the lines reached
+	@$(BIN)/python -m tests.fuzz $(FUZZ)
+
+crash: $(READY)  ## the crash bench with fixed seeds: a fifth of it by turns, about two minutes; fails if it finds anything, or tries less than before
 	@$(BIN)/python -m tests.crash --jobs $(JOBS) $(CRASH)
 
 check: $(READY)  ## lint, format, types, layers, docstrings and house rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import random
 import signal
 from collections.abc import Iterator
@@ -96,6 +97,18 @@ def quick_walks() -> Iterator[None]:
         patch.setattr(walk, "start_child", server.start_child)
         yield
     server.close()
+
+
+@pytest.fixture(autouse=True)
+def loggers() -> Iterator[None]:
+    """The settings of the package's loggers, put back: the crash bench and the server change them for a process."""
+    kept = [logging.getLogger(name) for name in ("tidelog", "tidelog.queue", "tidelog.server")]
+    before = [(each.level, each.propagate, each.disabled, [*each.handlers]) for each in kept]
+    yield
+    for each, (level, propagate, disabled, handlers) in zip(kept, before, strict=True):
+        each.setLevel(level)
+        each.propagate, each.disabled = propagate, disabled
+        each.handlers[:] = handlers
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tidelog.client.aio import AsyncSharedJob, AsyncSharedQueue, AsyncSharedStore
+    from tidelog.client.aopening import aconnect
+    from tidelog.client.aopening import aopen_queue as aqueue
+    from tidelog.client.job import SharedJob
+    from tidelog.client.opening import connect
+    from tidelog.client.opening import open_queue as queue
+    from tidelog.client.queue import SharedQueue
+    from tidelog.client.store import SharedStore
     from tidelog.replication.embedded import afollow, follow
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
@@ -43,16 +51,17 @@ if TYPE_CHECKING:
     from tidelog.store.faces.sync import Store
     from tidelog.store.opening import open_store as open
     from tidelog.store.queue.aio import AsyncQueue
-    from tidelog.store.queue.aopening import aopen_queue as aqueue
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
-    from tidelog.store.queue.opening import open_queue as queue
     from tidelog.store.role import Role
     from tidelog.store.version import __version__ as __version__
 
 __all__ = [
     "AsyncJob",
     "AsyncQueue",
+    "AsyncSharedJob",
+    "AsyncSharedQueue",
+    "AsyncSharedStore",
     "AsyncStore",
     "CannotOpen",
     "CheckpointFailed",
@@ -76,6 +85,9 @@ __all__ = [
     "ResponseError",
     "Role",
     "Serving",
+    "SharedJob",
+    "SharedQueue",
+    "SharedStore",
     "Snapshot",
     "Store",
     "StoreClosed",
@@ -86,10 +98,13 @@ __all__ = [
     "TokenLate",
     "TokenLost",
     "UnitTooLarge",
+    "Unreachable",
     "WatchError",
+    "aconnect",
     "afollow",
     "aopen",
     "aqueue",
+    "connect",
     "follow",
     "open",
     "queue",
@@ -111,8 +126,16 @@ _LATER = {
     "Queue": ("tidelog.store.queue.face", "Queue"),
     "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),
     "Job": ("tidelog.store.queue.job", "Job"),
-    "aqueue": ("tidelog.store.queue.aopening", "aopen_queue"),
-    "queue": ("tidelog.store.queue.opening", "open_queue"),
+    "aqueue": ("tidelog.client.aopening", "aopen_queue"),
+    "aconnect": ("tidelog.client.aopening", "aconnect"),
+    "AsyncSharedJob": ("tidelog.client.aio", "AsyncSharedJob"),
+    "AsyncSharedQueue": ("tidelog.client.aio", "AsyncSharedQueue"),
+    "AsyncSharedStore": ("tidelog.client.aio", "AsyncSharedStore"),
+    "queue": ("tidelog.client.opening", "open_queue"),
+    "connect": ("tidelog.client.opening", "connect"),
+    "SharedJob": ("tidelog.client.job", "SharedJob"),
+    "SharedQueue": ("tidelog.client.queue", "SharedQueue"),
+    "SharedStore": ("tidelog.client.store", "SharedStore"),
     "Snapshot": ("tidelog.snapshot.portable", "Snapshot"),
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
     "afollow": ("tidelog.replication.embedded", "afollow"),

@@ -1,0 +1,573 @@
+"""The faces of a shared store for asyncio. Each call runs in a thread of its own, so a slow server blocks no loop.
+
+A call that is cancelled goes on in its thread. A job that such a call was given is released there, so nobody waits for
+the end of its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
+
+from tidelog.client.job import SharedJob, SharedPut
+from tidelog.client.missing import answers_missing
+from tidelog.client.queue import SharedConsumer, SharedQueue
+from tidelog.client.schedules import SharedSchedules
+from tidelog.client.store import FSYNCED, SharedStore
+from tidelog.store.durations import Duration
+from tidelog.store.errors import TidelogError
+from tidelog.store.faces import shapes
+from tidelog.store.faces.async_methods import AsyncMethods
+from tidelog.store.faces.encode import encode
+from tidelog.store.faces.idrange import IdRange
+from tidelog.store.faces.pipeline import call_words
+from tidelog.store.faces.shapes import Shape
+from tidelog.store.faces.types import KeyT, Text
+from tidelog.store.lifetime import DRAIN_SECONDS
+from tidelog.store.queue.base import Stats
+from tidelog.store.queue.dead import Ids, Jobs, Where
+from tidelog.store.queue.rows import DeadJob, Failure, WaitingJob
+from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
+from tidelog.store.queue.running.tasks import run_tasks
+from tidelog.store.queue.schedules import Schedule
+from tidelog.store.queue.typed import T as V
+from tidelog.store.threads import in_thread
+
+if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
+    from tidelog.store.queue.codecs import Codec
+    from tidelog.store.queue.typed import QueueOptions, Typed
+
+T = TypeVar("T")
+
+
+def _threaded(work: Callable[[], T]) -> asyncio.Future[T]:
+    return in_thread(work, "call a shared store", "tidelog-client")
+
+
+@answers_missing
+class AsyncSharedStore(AsyncMethods):
+    """A store that another process serves, for asyncio. `tidelog.aconnect` makes it.
+
+    It has the methods of `SharedStore`, awaited. Any of them may raise the errors that `SharedStore` lists.
+    """
+
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
+
+    def __repr__(self) -> str:
+        return repr(self._store)
+
+    async def _call(self, shape: Shape[T], words: list[Any]) -> T:
+        return await _threaded(partial(self._store._call, shape, words))
+
+    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+        return await _threaded(partial(self._store._add, name, fields))
+
+    def db(self, number: int) -> Self:
+        """The same store, another database. As `SharedStore.db`.
+
+        Raises:
+            DataError: There is no such database.
+        """
+        return type(self)(self._store.db(number))
+
+    def at(self, level: str, **options: Any) -> Self:
+        """The same store, with replies at another durability level. As `SharedStore.at`.
+
+        Raises:
+            DataError: The level is unknown, or a number is invalid.
+        """
+        return type(self)(self._store.at(level, **options))
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._store.closed
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Run any command, given as words. As `SharedStore.execute_command`."""
+        words = call_words(args)
+        return await self._call(shapes.shape_of(encode(args[0]), options), words)
+
+    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+        """Append many entries to a stream as one unit. As `SharedStore.xadd_many`."""
+        return await _threaded(partial(self._store.xadd_many, key, rows))
+
+    async def ping(self) -> bool:
+        """True while a server of the store answers."""
+        return await _threaded(self._store.ping)
+
+    async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
+        """The figures of INFO. As `SharedStore.info`."""
+        return await _threaded(partial(self._store.info, section, *args))
+
+    async def checkpoint(self) -> None:
+        """Fold the log into the checkpoint now. As `SharedStore.checkpoint`."""
+        await _threaded(self._store.checkpoint)
+
+    async def barrier(
+        self,
+        level: str = FSYNCED,
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Wait until everything written so far has reached a level. As `SharedStore.barrier`."""
+        await _threaded(
+            partial(self._store.barrier, level, replicas=replicas, fsynced=fsynced, timeout=timeout)
+        )
+
+    async def snapshot(self) -> Snapshot:
+        """Publish a portable copy of the store's current state. As `SharedStore.snapshot`."""
+        return await _threaded(self._store.snapshot)
+
+    async def promote(self) -> None:
+        """Make a follower a leader. As `SharedStore.promote`."""
+        await _threaded(self._store.promote)
+
+    async def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
+        """Wait until the server has applied a write that was made elsewhere. As `SharedStore.wait_for`."""
+        await _threaded(partial(self._store.wait_for, token, timeout))
+
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["bytes"],
+        **options: Unpack[QueueOptions],
+    ) -> AsyncSharedQueue[bytes]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["str"],
+        **options: Unpack[QueueOptions],
+    ) -> AsyncSharedQueue[str]: ...
+    @overload
+    def queue(
+        self, name: str, group: str = "workers", *, codec: Typed[T], **options: Unpack[QueueOptions]
+    ) -> AsyncSharedQueue[T]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: str | Codec = "json",
+        **options: Unpack[QueueOptions],
+    ) -> AsyncSharedQueue[Any]: ...
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Any = "json",
+        max_deliveries: int = 5,
+        retry_after: Duration = 30.0,
+        keep: int | timedelta = 0,
+        max_depth: int | None = None,
+        max_failures: int = 1000,
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> AsyncSharedQueue[Any]:
+        """A durable queue in this store. As `SharedStore.queue`."""
+        return AsyncSharedQueue(
+            self._store.queue(
+                *(name, group),
+                codec=codec,
+                max_deliveries=max_deliveries,
+                retry_after=retry_after,
+                keep=keep,
+                max_depth=max_depth,
+                max_failures=max_failures,
+                concurrency=concurrency,
+                rate=rate,
+            )
+        )
+
+    async def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        *,
+        queue: str,
+        every: Duration | None = None,
+        value: Any = None,
+        tz: str | None = None,
+        catch_up: str = "one",
+        codec: Any = "json",
+    ) -> Schedule:
+        """Put a job into a queue again and again. As `SharedStore.schedule`."""
+        make = partial(self._store.schedule, name, cron, queue=queue, every=every, value=value)
+        return await _threaded(partial(make, tz=tz, catch_up=catch_up, codec=codec))
+
+    @property
+    def schedules(self) -> AsyncSharedSchedules:
+        """The schedules of this database. As `SharedStore.schedules`, awaited."""
+        return AsyncSharedSchedules(self._store.schedules)
+
+    async def aclose(self, drain: Duration | None = 0) -> int:
+        """Disconnect. As `SharedStore.close`."""
+        return await _threaded(partial(self._store.close, drain))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class AsyncSharedSchedules:
+    """The schedules of a database of a shared store, for asyncio: `AsyncSharedStore.schedules`."""
+
+    def __init__(self, schedules: SharedSchedules) -> None:
+        self._schedules = schedules
+
+    async def list(self) -> list[Schedule]:
+        """All schedules, by name."""
+        return await _threaded(self._schedules.list)
+
+    async def pause(self, name: str) -> bool:
+        """Stop the ticks of a schedule. As `SharedSchedules.pause`."""
+        return await _threaded(partial(self._schedules.pause, name))
+
+    async def resume(self, name: str) -> bool:
+        """End a pause. As `SharedSchedules.resume`."""
+        return await _threaded(partial(self._schedules.resume, name))
+
+    async def remove(self, name: str) -> bool:
+        """Delete a schedule. As `SharedSchedules.remove`."""
+        return await _threaded(partial(self._schedules.remove, name))
+
+
+class AsyncSharedQueue(Generic[V]):
+    """The queue of a shared store, for asyncio. `AsyncSharedStore.queue` or `tidelog.aqueue` makes it.
+
+    It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
+    """
+
+    def __init__(self, queue: SharedQueue[V]) -> None:
+        self._queue = queue
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
+
+    @property
+    def name(self) -> str:
+        """Name of the queue, the key of its stream."""
+        return self._queue.name
+
+    @property
+    def group(self) -> str:
+        """Name of the group."""
+        return self._queue.group
+
+    @property
+    def dead(self) -> AsyncSharedDead:
+        """The dead jobs: those that were given up."""
+        return AsyncSharedDead(self._queue)
+
+    def new(
+        self,
+        value: V,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> SharedPut:
+        """A job for `AsyncSharedJob.done_and` to put. As `SharedQueue.new`."""
+        new = self._queue.new
+        return new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+
+    async def put(
+        self,
+        value: V,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> str:
+        """Put one job. As `SharedQueue.put`."""
+        put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
+        return await _threaded(partial(put, delay=delay, at=at, ttl=ttl))
+
+    async def put_many(
+        self,
+        values: Iterable[V],
+        *,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> int:
+        """Put many jobs. As `SharedQueue.put_many`."""
+        put = partial(self._queue.put_many, values, timeout=timeout)
+        return await _threaded(partial(put, delay=delay, at=at, ttl=ttl))
+
+    async def cancel(self, job_id: str) -> bool:
+        """Delete a delayed job. As `SharedQueue.cancel`."""
+        return await _threaded(partial(self._queue.cancel, job_id))
+
+    async def move(
+        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
+    ) -> bool:
+        """Make a delayed job due at another time. As `SharedQueue.move`."""
+        return await _threaded(partial(self._queue.move, job_id, delay=delay, at=at))
+
+    def consume(
+        self,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        *,
+        time_limit: Duration | None = None,
+        reraise: bool = False,
+    ) -> AsyncSharedConsumer[V]:
+        """Iterate over jobs with `async for`. As `SharedQueue.consume`."""
+        found = self._queue.consume(worker, batch, block, time_limit=time_limit, reraise=reraise)
+        return AsyncSharedConsumer(found)
+
+    async def get(
+        self, worker: str | None = None, block: Duration | None = None
+    ) -> AsyncSharedJob[V] | None:
+        """Fetch one job. As `SharedQueue.get`."""
+        async for job in self.consume(worker, 1, block):
+            return job
+        return None
+
+    async def subscribe(self) -> None:
+        """Create the group now if it is missing. As `SharedQueue.subscribe`."""
+        await _threaded(self._queue.subscribe)
+
+    async def arun(
+        self,
+        handler: Callable[[AsyncSharedJob[V]], Awaitable[object]],
+        *,
+        workers: int = 4,
+        drain: Duration | None = DRAIN_SECONDS,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        time_limit: Duration | None = None,
+    ) -> int:
+        """Let tasks take jobs, until SIGTERM or Ctrl-C comes, as `AsyncQueue.arun` does. As `SharedQueue.run`."""
+        return await run_tasks(
+            make_plan(
+                *(self, handler, workers, drain),
+                asynchronous=True,
+                passing=SHARED_PASSING,
+                worker=worker,
+                batch=batch,
+                block=block,
+                time_limit=time_limit,
+            )
+        )
+
+    async def stats(self) -> Stats:
+        """Figures about the queue now."""
+        return await _threaded(self._queue.stats)
+
+    async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
+        """The next jobs that are due, retries first. As `SharedQueue.peek`."""
+        return await _threaded(partial(self._queue.peek, count, scheduled=scheduled))
+
+    async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
+        """Recorded failures, newest first. As `SharedQueue.failures`."""
+        return await _threaded(partial(self._queue.failures, job_id, count))
+
+    async def purge(self) -> int:
+        """Delete every job that is not in flight. As `SharedQueue.purge`."""
+        return await _threaded(self._queue.purge)
+
+    async def aclose(self, drain: Duration | None = 0) -> int:
+        """Disconnect, if `tidelog.aqueue` connected for this queue. As `SharedQueue.close`."""
+        return await _threaded(partial(self._queue.close, drain))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class AsyncSharedConsumer(Generic[V]):
+    """An iterator of jobs; `AsyncSharedQueue.consume` makes it. As `SharedConsumer`."""
+
+    def __init__(self, consumer: SharedConsumer[V]) -> None:
+        self._consumer = consumer
+        self.worker = consumer.worker
+
+    def __aiter__(self) -> AsyncIterator[AsyncSharedJob[V]]:
+        return self
+
+    async def __anext__(self) -> AsyncSharedJob[V]:
+        future = _threaded(self._consumer.following)
+        try:
+            job = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_give_back)
+            self._consumer.interrupt()
+            raise
+        if job is None:
+            raise StopAsyncIteration
+        return AsyncSharedJob(job)
+
+    async def aclose(self) -> None:
+        """Stop the iteration. As `SharedConsumer.close`."""
+        await _threaded(self._consumer.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _give_back(future: asyncio.Future[SharedJob | None]) -> None:
+    """The call was cancelled: release the job that it was given, if any."""
+    if future.cancelled() or future.exception() is not None:
+        return
+    job = future.result()
+    if job is not None:
+        _threaded(partial(_released, job))
+
+
+def _released(job: SharedJob) -> None:
+    try:
+        job.release()
+    except TidelogError:
+        pass  # it is delivered again when its lease ends
+
+
+class AsyncSharedJob(Generic[V]):
+    """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
+
+    def __init__(self, job: SharedJob[V]) -> None:
+        self._job = job
+        self.value = job.value
+        """The value that was put, decoded by the queue's codec."""
+        self.id = job.id
+        """The job's ID, `ms-seq`."""
+        self.deliveries = job.deliveries
+        """How often the job was delivered, this delivery included: 1 at the first."""
+        self.worker = job.worker
+        """Name of the worker that it was delivered to."""
+
+    def __repr__(self) -> str:
+        return repr(self._job)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that were put with it."""
+        return self._job.headers
+
+    @property
+    def origin(self) -> str | None:
+        """For a redriven job the ID that it had before it died; None for any other."""
+        return self._job.origin
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
+        return self._job.enqueued_at
+
+    @property
+    def state(self) -> str:
+        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
+        return self._job.state
+
+    async def ack(self) -> bool:
+        """Mark the job as done. As `SharedJob.ack`."""
+        return await _threaded(self._job.ack)
+
+    async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
+        """Record that this delivery failed. As `SharedJob.nack`."""
+        return await _threaded(partial(self._job.nack, reason, delay))
+
+    async def fail(self, reason: str | BaseException = "") -> bool:
+        """Give the job up at once: it becomes a dead job. As `SharedJob.fail`."""
+        return await _threaded(partial(self._job.fail, reason))
+
+    async def release(self) -> bool:
+        """Give the job back as if it had not been delivered. As `SharedJob.release`."""
+        return await _threaded(self._job.release)
+
+    async def extend(self, seconds: Duration) -> bool:
+        """Keep the job from other workers for a while. As `SharedJob.extend`."""
+        return await _threaded(partial(self._job.extend, seconds))
+
+    async def done_and(self, *puts: SharedPut) -> bool:
+        """Mark the job as done and put other jobs, in one unit. As `SharedJob.done_and`."""
+        return await _threaded(partial(self._job.done_and, *puts))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        return await _threaded(partial(self._job.__exit__, kind, error, traceback))
+
+
+class AsyncSharedDead:
+    """The dead jobs of a shared queue, for asyncio. It has the methods of `SharedDead`, awaited."""
+
+    def __init__(self, queue: SharedQueue) -> None:
+        self._dead = queue.dead
+
+    async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
+        """The first dead jobs, oldest first. As `SharedDead.list`."""
+        return await _threaded(partial(self._dead.list, count, where))
+
+    async def count(self) -> int:
+        """Number of dead jobs."""
+        return await _threaded(self._dead.count)
+
+    async def get(self, id: str) -> DeadJob | None:
+        """Look up one dead job. As `SharedDead.get`."""
+        return await _threaded(partial(self._dead.get, id))
+
+    async def redrive(
+        self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
+    ) -> int:
+        """Put dead jobs back into the queue. As `SharedDead.redrive`."""
+        return await _threaded(partial(self._dead.redrive, ids, where=where, dry_run=dry_run))
+
+    async def purge(
+        self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
+    ) -> int:
+        """Delete dead jobs. As `SharedDead.purge`."""
+        return await _threaded(partial(self._dead.purge, ids, where=where, older_than=older_than))

@@ -1,0 +1,177 @@
+"""`tidelog.aconnect` and `tidelog.aqueue`: a store or a queue that several processes share, for asyncio."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from tidelog.client.opening import TIMEOUT_S, connect, open_queue
+from tidelog.store.aopening import Opening
+from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.durations import Duration
+from tidelog.store.opening import AnyPath
+from tidelog.store.queue.aio import AsyncQueue
+from tidelog.store.queue.aopening import aopen_queue as aopen_embedded
+
+if TYPE_CHECKING:
+    from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
+    from tidelog.store.queue.codecs import Codec
+    from tidelog.store.queue.typed import OpenOptions, T, Typed
+
+
+def aconnect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    timeout: Duration = TIMEOUT_S,
+) -> Opening[AsyncSharedStore]:
+    """Connect to a store that several processes use, for asyncio. As `tidelog.connect`.
+
+        db = await tidelog.aconnect("orders")          # close it with `await db.aclose()`
+        async with tidelog.aconnect("orders") as db:   # closes it
+            ...
+
+    Returns:
+        An object to `await` or to use in `async with`; it connects then, in a thread.
+    """
+    # here: programs with a store of their own do not load the client
+    from tidelog.client.aio import AsyncSharedStore
+
+    def opened() -> AsyncSharedStore:
+        return AsyncSharedStore(
+            connect(where, fsync=fsync, decode_responses=decode_responses, timeout=timeout)
+        )
+
+    return Opening(opened)
+
+
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: Literal["bytes"],
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncSharedQueue[bytes]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: Literal["str"],
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncSharedQueue[str]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: Typed[T],
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncSharedQueue[T]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: str | Codec = "json",
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncSharedQueue[Any]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: Literal["bytes"],
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncQueue[bytes]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: Literal["str"],
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncQueue[str]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: Typed[T],
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncQueue[T]]: ...
+@overload
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: str | Codec = "json",
+    **options: Unpack[OpenOptions],
+) -> Opening[AsyncQueue[Any]]: ...
+
+
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: bool = False,
+    codec: Any = "json",
+    max_deliveries: int = 5,
+    retry_after: Duration = 30.0,
+    keep: int | timedelta = 0,
+    max_depth: int | None = None,
+    max_failures: int = 1000,
+    concurrency: int | None = None,
+    rate: str | None = None,
+    fsync: str = "always",
+    clock: Clock = SYSTEM,
+) -> Opening[AsyncQueue] | Opening[AsyncSharedQueue]:
+    """Open the store in a directory for one queue, for asyncio. As `tidelog.queue`.
+
+        mails = await tidelog.aqueue("mail-data", "mails")          # close it with `await mails.aclose()`
+        async with tidelog.aqueue("mail-data", "mails") as mails:   # closes it
+            ...
+
+    Returns:
+        An object to `await` or to use in `async with`; the directory is opened then, in a thread.
+    """
+    options: dict[str, Any] = {
+        "codec": codec,
+        "max_deliveries": max_deliveries,
+        "retry_after": retry_after,
+        "keep": keep,
+        "max_depth": max_depth,
+        "max_failures": max_failures,
+        "concurrency": concurrency,
+        "rate": rate,
+        "fsync": fsync,
+        "clock": clock,
+    }
+    if not shared:
+        return aopen_embedded(path, name, group, **options)
+    # here: programs with a store of their own do not load the client
+    from tidelog.client.aio import AsyncSharedQueue
+
+    def opened() -> AsyncSharedQueue:
+        return AsyncSharedQueue(open_queue(path, name, group, shared=True, **options))
+
+    return Opening(opened)

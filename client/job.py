@@ -1,0 +1,286 @@
+"""SharedJob: one job that this process holds of a shared store, for threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Generic, NamedTuple, Self
+
+from tidelog.client.keeper import Queued
+from tidelog.client.link import Safe
+from tidelog.engine.api import EntryRow
+from tidelog.store.durations import Duration, seconds
+from tidelog.store.errors import DataError, OutcomeUnknown, TidelogError
+from tidelog.store.queue import rows
+from tidelog.store.queue.typed import T
+
+OPEN: Final = "open"
+ACKED: Final = "acked"
+GIVEN: Final = "given"
+LOST: Final = "lost"
+
+log = logging.getLogger("tidelog.queue")
+
+
+class SharedPut(NamedTuple):
+    """A job that `SharedJob.done_and` is to put. `SharedQueue.new` makes it."""
+
+    queue: Queued
+    words: list[bytes]  # what QUEUE PUT takes
+
+
+class SharedJob(Generic[T]):
+    """A job of a shared store. It has the properties and methods of `Job`.
+
+        with job:                 # acknowledged at the end; an exception is recorded, and the job retried
+            send(job.value)
+
+    If the connection breaks while a method settles the job, the call is repeated. If it then turns out that this
+    process does not hold the job any more, the method raises OutcomeUnknown: the first call may have settled it.
+    """
+
+    def __init__(
+        self,
+        queue: Queued,
+        worker: str,
+        entry: tuple[bytes, int, EntryRow],
+        value: T,
+        *,
+        gathers: bool = False,
+        reraise: bool = False,
+    ) -> None:
+        self._id, self.deliveries, self._row = entry
+        self.value = value
+        """The value that was put, decoded by the queue's codec."""
+        self.worker = worker
+        """Name of the worker that it was delivered to."""
+        self._queue = queue
+        self._gathers, self._reraise = gathers, reraise
+        self._worked = queue, worker.encode()
+        self._count = b"%d" % self.deliveries
+        self._state = OPEN
+
+    @property
+    def id(self) -> str:
+        """The job's ID, `ms-seq`."""
+        return self._id.decode()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that were put with it."""
+        return rows.headers_of(self._row) if len(self._row) > 2 else {}
+
+    @property
+    def origin(self) -> str | None:
+        """For a redriven job the ID that it had before it died; None for any other."""
+        found = rows.fields_of(self._row).get(rows.ORIGIN)
+        return None if found is None else rows.shown(found)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
+        return rows.moment(int(self._id.partition(b"-")[0]))
+
+    @property
+    def state(self) -> str:
+        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of {self._queue.name!r}, delivery {self.deliveries}, {self._state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
+        )
+
+    def __del__(self) -> None:
+        try:
+            if self._state is OPEN:
+                self._queue._keeper.drop(self._worked, self._id, self._count)
+        except AttributeError:
+            pass  # an interrupt struck during __init__
+
+    # --- settling
+
+    def _settle(self, verb: bytes, words: Sequence[bytes], end: str) -> bool:
+        if self._state is not OPEN:
+            return self._state is ACKED and verb == b"DONE"
+        queue, worker = self._worked
+        sent = queue.words(verb, worker, self._id, self._count, *words)
+        held = bool(queue._link.call(sent, Safe.FENCED, queue._db))
+        if end is not OPEN or not held:
+            self._state = end if held else LOST
+            queue._keeper.let_go(self._worked, self._id)
+        return held
+
+    def ack(self) -> bool:
+        """Mark the job as done. As `Job.ack`.
+
+        Returns:
+            True once the acknowledgement has reached the durability level of the server. False if the lease was lost.
+        """
+        # Without a number: its delivery fences it already, and a worker does this for each job.
+        return self._settle(b"DONE", (), ACKED)
+
+    def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
+        """Record that this delivery failed. As `Job.nack`.
+
+        Args:
+            reason: Text or exception to record as evidence.
+            delay: Seconds or a timedelta before the retry; None = a pause that grows with each delivery.
+
+        Returns:
+            False if the lease was lost.
+
+        Raises:
+            DataError: `delay` is invalid.
+        """
+        pause = None if delay is None else seconds("delay", delay, zero=True)
+        words = _evidence(reason)
+        if pause is not None:
+            words += (b"DELAY", b"%d" % round(pause * 1000))
+        return self._settle(b"RETRY", words, GIVEN)
+
+    def fail(self, reason: str | BaseException = "") -> bool:
+        """Give the job up at once: it becomes a dead job. As `Job.fail`.
+
+        Args:
+            reason: Text or exception to record as evidence.
+
+        Returns:
+            False if the lease was lost.
+        """
+        return self._settle(b"FAIL", _evidence(reason), GIVEN)
+
+    def release(self) -> bool:
+        """Give the job back as if it had not been delivered. It is due at once.
+
+        Returns:
+            False if the lease was lost.
+        """
+        return self._settle(b"RELEASE", (), GIVEN)
+
+    def extend(self, seconds: Duration) -> bool:
+        """Keep the job from other workers for a while, even if this process ends. As `Job.extend`.
+
+        Args:
+            seconds: Seconds or a timedelta from now.
+
+        Returns:
+            False if the lease was lost.
+
+        Raises:
+            DataError: `seconds` is invalid.
+        """
+        return self._settle(b"EXTEND", (b"%d" % max(1, round(_length(seconds) * 1000)),), OPEN)
+
+    def done_and(self, *puts: SharedPut) -> bool:
+        """Mark the job as done and put other jobs, in one unit. As `Job.done_and`.
+
+        Args:
+            *puts: Jobs that `queue.new` made, for queues of the same store and database.
+
+        Returns:
+            False if the lease was lost; then nothing was put.
+
+        Raises:
+            DataError: An argument is no such job.
+            QueueFull: A bounded queue has no room; the job stays open.
+        """
+        mine = self._queue
+        words = [b"%d" % len(puts)]
+        for put in puts:
+            if not isinstance(put, SharedPut):
+                raise DataError(
+                    f"done_and takes puts made by queue.new(...), not {type(put).__name__!r}"
+                )
+            if put.queue._link is not mine._link or put.queue._db != mine._db:
+                raise DataError(
+                    "done_and puts only into queues of the job's own store and database"
+                )
+            words += (b"%d" % len(put.words), *put.words)
+        return self._settle(b"DONEAND", words, ACKED)
+
+    # --- the with block
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            if self._state is OPEN:
+                if self._gathers:
+                    self._state = ACKED
+                    self._queue._keeper.finish(self._worked, self._id, self._count)
+                else:
+                    self._ack_or_warn()
+            return False
+        swallows = isinstance(error, Exception) and not self._reraise
+        if self._state is not OPEN:
+            if swallows:
+                log.error(
+                    "queue %s: job %s was already %s when its block raised: %s",
+                    *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),
+                    exc_info=error,
+                )
+            return swallows
+        try:
+            self._leave(error)
+        except TidelogError as failure:
+            if isinstance(error, Exception):
+                raise
+            log.warning(
+                "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
+                *(self._queue.name, self.id, str(failure)),
+            )
+        return swallows
+
+    def _ack_or_warn(self) -> None:
+        try:
+            held = self.ack()
+        except OutcomeUnknown as error:
+            self._state = LOST
+            self._queue._keeper.let_go(self._worked, self._id)
+            log.warning(
+                "queue %s: job %s was done, but perhaps its acknowledgement was not stored; then it is delivered "
+                "again: %s",
+                *(self._queue.name, self.id, str(error)),
+            )
+            return
+        if not held:
+            log.warning(
+                "queue %s: job %s was done too late: its lease had been lost to another worker",
+                *(self._queue.name, self.id),
+            )
+
+    def _leave(self, error: BaseException) -> None:
+        if not isinstance(error, (Exception, SystemExit)):
+            self.release()
+            return
+        self.nack(error)
+        if isinstance(error, Exception) and not self._reraise:
+            log.error(
+                "queue %s: job %s failed at delivery %d: %s",
+                *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
+                exc_info=error,
+            )
+
+
+def _evidence(reason: str | BaseException) -> list[bytes]:
+    error, trace = rows.evidence(reason)
+    words = [rows.unshown(error)]
+    if trace:
+        words += (b"TRACE", rows.unshown(trace))
+    return words
+
+
+def _length(given: Duration) -> float:
+    return seconds("seconds", given)

@@ -1,0 +1,309 @@
+"""Keeper: tells the server that the jobs of this process are being worked on.
+
+One thread for each shared store, which sleeps while no job is held. On each beat it sends
+
+    QUEUE RENEW    for the jobs that are held; a server that was started meanwhile lends them again
+    QUEUE DROP     for the jobs that were dropped unsettled
+    QUEUE DONE     for the finished jobs of batches
+
+A connection that breaks starts a beat, so a new server soon knows which jobs are in living hands.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+from tidelog.client.link import Link, Safe
+from tidelog.store.commit.callers import Bell
+from tidelog.store.errors import StoreClosed, TidelogError
+from tidelog.store.queue.options import Options
+
+BEAT_S: Final = 1.0  # longest pause between two beats while a job is held
+RENEW_S: Final = 5.0  # longest time between two renewals of a lease
+RETRY_S: Final = 1.0  # pause after a beat that failed
+LOOK_S: Final = 0.02  # between two looks of a drain: nothing wakes it when a job is settled
+JOBS_MAX: Final = 500  # in one command
+
+log = logging.getLogger("tidelog.queue")
+
+
+class Queued(Protocol):
+    """A queue, as the keeper and the jobs use it."""
+
+    _db: int
+    _key: bytes
+    _link: Link
+    _keeper: Keeper
+    _options: Options
+    beat_s: float  # longest pause between two beats
+    renew_s: float  # time between two renewals
+
+    @property
+    def name(self) -> str:
+        """Name of the queue."""
+
+    def words(self, verb: bytes, *args: bytes) -> list[bytes]:
+        """A QUEUE command with the queue's options."""
+
+    def heartbeat_words(self) -> list[bytes]:
+        """HEARTBEAT and its milliseconds."""
+
+
+class Closable(Protocol):
+    """A consumer, as the keeper uses it."""
+
+    def close(self) -> None:
+        """End its iteration, also of a thread that waits for a job."""
+
+
+Worked = tuple[Queued, bytes]  # a queue and a worker
+
+
+class Keeper:
+    """The jobs that this process holds of one shared store."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._bell = Bell()
+        self._lock = threading.Lock()
+        self._begin()
+        mine = weakref.ref(self)
+
+        def broke() -> None:
+            keeper = mine()
+            if keeper is not None and keeper._held:
+                keeper._at_once = True
+                keeper._bell.ring()
+
+        link.broke = broke
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._held: dict[Worked, dict[bytes, bytes]] = {}  # job -> deliveries, as texts
+        self._finished: dict[Worked, dict[bytes, bytes]] = {}
+        self._dropped: deque[tuple[Worked, bytes, bytes]] = deque()
+        self._thread: threading.Thread | None = None
+        self._consumers: weakref.WeakSet[Closable] = weakref.WeakSet()
+        self._draining = False
+        # monotonic seconds of the last RENEW, or of the first TAKE
+        self._renewed: dict[Worked, float] = {}
+        self._troubled = self.closed = False
+        self._armed = False  # the thread looks again before a lease needs it
+        self._at_once = False  # renew all leases in the next beat
+
+    def add(self, consumer: Closable) -> None:
+        """A consumer was made; a drain closes it. Raises StoreClosed during a drain."""
+        with self._mine():
+            if self._draining:
+                raise StoreClosed("the shared store is being closed and delivers no more jobs")
+            self._consumers.add(consumer)
+
+    def drain(self, limit: float | None) -> None:
+        """Close all consumers, and wait so many seconds at most until no job is held."""
+        with self._mine():
+            self._draining = True
+            consumers = list(self._consumers)
+        for consumer in consumers:
+            consumer.close()
+        until = None if limit is None else time.monotonic() + limit
+        while self._held and (until is None or time.monotonic() < until):
+            time.sleep(LOOK_S)
+
+    def _mine(self) -> threading.Lock:
+        """The lock. In a child of a fork it may be taken for ever, and the jobs are the parent's."""
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()
+            self._bell = Bell()
+            self._begin()
+        return self._lock
+
+    # --- for queues and jobs
+
+    def hold(self, worked: Worked, jobs: Iterable[tuple[bytes, bytes]]) -> None:
+        """These jobs were taken."""
+        with self._mine():
+            held = self._held.get(worked)
+            if held is None:
+                held = self._held[worked] = {}
+                self._renewed[worked] = time.monotonic()
+            held.update(jobs)
+            if self._armed:
+                return
+            self._armed = True
+            if self._thread is None:
+                self._start()
+                return
+        self._bell.ring()
+
+    def let_go(self, worked: Worked, job: bytes) -> None:
+        """A job was settled, or lost."""
+        with self._mine():
+            held = self._held.get(worked)
+            if held is not None:
+                held.pop(job, None)
+                if not held:
+                    del self._held[worked]
+                    del self._renewed[worked]
+
+    def finish(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+        """A job of a batch is done; a beat writes it if nothing else does."""
+        with self._mine():
+            self._finished.setdefault(worked, {})[job] = deliveries
+
+    def drop(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+        """A job was dropped unsettled. From any place, since `__del__` calls it."""
+        if self._pid == os.getpid():
+            self._dropped.append((worked, job, deliveries))
+
+    def take_finished(self, worked: Worked) -> dict[bytes, bytes]:
+        """The finished jobs of a worker, which the caller is about to write."""
+        with self._mine():
+            return self._finished.pop(worked, {})
+
+    def write(self, worked: Worked, jobs: dict[bytes, bytes]) -> None:
+        """Mark jobs as done. Raises TidelogError; then they are finished still."""
+        queue, worker = worked
+        try:
+            for part in _parts(jobs):
+                held = self._link.call(queue.words(b"DONE", worker, *part), Safe.ONCE, queue._db)
+                if int(held) < len(part) // 2:
+                    log.warning(
+                        "queue: %d of %d jobs of worker %s were done too late, after another worker got or settled "
+                        "them",
+                        *(len(part) // 2 - int(held), len(part) // 2, worker.decode()),
+                    )
+                for job in part[::2]:
+                    jobs.pop(job, None)
+                    self.let_go(worked, job)
+        except TidelogError:
+            with self._lock:
+                self._finished.setdefault(worked, {}).update(jobs)
+            raise
+
+    def close(self) -> int:
+        """Write what is finished and end the thread. Returns how many jobs are still held."""
+        if self._pid != os.getpid() or self.closed:
+            return 0
+        self.flush()
+        self.closed = True
+        self._bell.ring()
+        with self._lock:
+            left = sum(map(len, self._held.values()))
+            self._held.clear()
+            self._renewed.clear()
+        return left
+
+    def flush(self) -> None:
+        """Write the finished jobs, if that can be done."""
+        for worked in list(self._finished):
+            jobs = self.take_finished(worked)
+            if jobs:
+                try:
+                    self.write(worked, jobs)
+                except TidelogError as error:
+                    log.warning("queue: finished jobs could not be written: %s", error)
+
+    # --- the thread
+
+    def _start(self) -> None:
+        if not _keepers:
+            atexit.unregister(_flush_all)
+            atexit.register(_flush_all)
+        _keepers.add(self)
+        mine = weakref.ref(self, lambda _: bell.ring())
+        bell = self._bell
+        self._thread = threading.Thread(
+            target=_run, args=(mine, bell), name="tidelog-shared", daemon=True
+        )
+        self._thread.start()
+
+    def beat(self, at_once: bool = False) -> float | None:
+        """One round. Returns the seconds until the next one, None if nothing is held.
+
+        at_once    renew all leases, whenever that was done last
+        """
+        if self.closed:
+            return None
+        try:
+            self._beat(at_once)
+            self._troubled = False
+        except StoreClosed:
+            return None
+        except TidelogError as error:
+            if not self._troubled:
+                log.warning("leases of a shared store could not be renewed: %s", error)
+            self._troubled = True
+            self._at_once = True
+            return RETRY_S
+        with self._lock:
+            if not (self._held or self._finished or self._dropped):
+                self._armed = False
+                return None
+            return min((queue.beat_s for queue, _ in self._held), default=BEAT_S)
+
+    def _beat(self, at_once: bool) -> None:
+        now = time.monotonic()
+        at_once |= self._at_once
+        self._at_once = False
+        while self._dropped:
+            (queue, worker), job, deliveries = self._dropped.popleft()
+            self.let_go((queue, worker), job)
+            # Not repeated: the server takes the job back anyway when nobody renews it.
+            self._link.call(queue.words(b"DROP", worker, job, deliveries), Safe.READ, queue._db)
+        for worked in list(self._finished):
+            jobs = self.take_finished(worked)
+            if jobs:
+                self.write(worked, jobs)
+        with self._lock:
+            held = [
+                (worked, dict(jobs))
+                for worked, jobs in self._held.items()
+                if at_once or now - self._renewed[worked] >= worked[0].renew_s
+            ]
+        for worked, jobs in held:
+            queue, worker = worked
+            kept: set[bytes] = set()
+            for part in _parts(jobs):
+                words = queue.words(b"RENEW", worker, *part, *queue.heartbeat_words())
+                kept.update(self._link.call(words, Safe.READ, queue._db))
+            for job in jobs.keys() - kept:
+                self.let_go(worked, job)
+            with self._lock:
+                if worked in self._renewed:
+                    self._renewed[worked] = now
+
+
+def _parts(jobs: dict[bytes, bytes]) -> Iterable[Sequence[bytes]]:
+    """The IDs and deliveries of jobs, as words, in parts."""
+    pairs = iter(list(jobs.items()))
+    while part := [word for pair in islice(pairs, JOBS_MAX) for word in pair]:
+        yield part
+
+
+def _run(mine: weakref.ref[Keeper], bell: Bell) -> None:
+    pause: float | None = 0.0
+    while True:
+        keeper = mine()
+        if keeper is None or keeper.closed:
+            return
+        pause = keeper.beat()
+        del keeper
+        bell.wait(pause)
+
+
+_keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+def _flush_all() -> None:
+    for keeper in list(_keepers):
+        if not keeper.closed and keeper._pid == os.getpid():
+            keeper.flush()

@@ -1,0 +1,501 @@
+"""Link: the way to the server of a shared store, whichever process that is at the moment.
+
+A link keeps a pool of connections, one for each call that is under way. A call whose connection breaks is repeated on a
+new one, after an owner was started if there is none, when that is safe:
+
+    READ     it changes nothing, or repeating it changes nothing more
+    ONCE     a write: it has the number of its lane, and the server knows whether it has stored that number
+    FENCED   it settles one delivery. If the repeated call finds that the worker does not hold it any more, either the
+             first one has settled it or another worker has it
+    NEVER    raises OutcomeUnknown
+
+After a fork the child uses connections, lanes and a heartbeat of its own.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from tidelog.aof.layout import SHARED
+from tidelog.client.address import Address
+from tidelog.client.starting import Starting
+from tidelog.client.wire import Broken, Wire, checked
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply
+from tidelog.store.errors import (
+    CannotOpen,
+    CheckpointFailed,
+    DataError,
+    NotReplicated,
+    NotStored,
+    OutcomeUnknown,
+    OutOfSpace,
+    QueueFull,
+    StoreClosed,
+    StoreLocked,
+    StorePoisoned,
+    TidelogError,
+    TokenLate,
+    TokenLost,
+    UnitTooLarge,
+    Unreachable,
+    from_command,
+)
+from tidelog.store.version import __version__
+
+CONNECT_S: Final = 5.0  # for one attempt to connect
+FIRST_PAUSE_S: Final = 0.005  # between two attempts; it doubles
+LAST_PAUSE_S: Final = 0.25
+FREE_MAX: Final = 64  # connections that are kept while nothing uses them
+_VERSION: Final = __version__.encode()
+LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
+
+
+class Safe(enum.Enum):
+    """Whether a call may be repeated; see the module docstring."""
+
+    READ = enum.auto()
+    ONCE = enum.auto()
+    FENCED = enum.auto()
+    NEVER = enum.auto()
+
+
+class Lane:
+    """A connection, and the numbers of the writes that were made through it and its predecessors.
+
+    ended    another thread has ended the call that is under way
+    """
+
+    __slots__ = ("name", "number", "wire", "ended")
+
+    def __init__(self, name: bytes) -> None:
+        self.name, self.number, self.ended = name, 0, False
+        self.wire: Wire | None = None
+
+    def hang_up(self) -> None:
+        """End the connection and the call that uses it, from another thread."""
+        self.ended = True
+        wire = self.wire
+        if wire is not None:
+            wire.hang_up()
+
+    def drop(self) -> None:
+        """Close the connection."""
+        wire, self.wire = self.wire, None
+        if wire is not None:
+            wire.close()
+
+
+class Link:
+    """See the module docstring. Many threads may use it.
+
+    timeout    seconds that a call waits for a server, and for its reply beyond the time that it blocks
+    broke      called after a connection broke, with nothing held
+    """
+
+    def __init__(
+        self, addresses: Sequence[Address], timeout: float, options: Mapping[str, str]
+    ) -> None:
+        self.addresses, self.timeout = addresses, timeout
+        self.address = addresses[0]  # of the server that answered last
+        # Of several servers, the one that leads is used.
+        self._chooses = len(addresses) > 1 or bool(addresses[0].service)
+        self._led_by = ""  # the leader that a follower named last
+        self._options = options
+        self._lock = threading.Lock()
+        self.broke: Callable[[], None] = _nothing
+        self.closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.pid = os.getpid()
+        self._client = secrets.token_hex(8).encode()
+        self._numbers = count(1)
+        self._free: list[Lane] = []
+        self._busy: set[Lane] = set()
+
+    # --- calls
+
+    def call(
+        self,
+        words: Sequence[bytes],
+        safe: Safe,
+        db: int = 0,
+        *,
+        block: float = 0.0,
+        lane: Lane | None = None,
+    ) -> Reply:
+        """Run a command. Raises the errors of the store.
+
+        block    seconds for which the server may block the call
+        lane     a lane that the caller took
+        """
+        found = self._calls((words,), safe, db, block, lane)[0]
+        if isinstance(found, CommandError):
+            if found.line.startswith(b"READONLY"):
+                raise self._read_only(found, db, lane)
+            raise error_of(found)
+        return found
+
+    def _read_only(self, error: CommandError, db: int, lane: Lane | None) -> TidelogError:
+        """The error of a write to a follower, with the address of its leader."""
+        role = self._calls(((b"ROLE",),), Safe.READ, db, 0.0, lane)[0]
+        if isinstance(role, CommandError) or role[0] == b"master":
+            return error_of(error)
+        leader = f"{role[1].decode()}:{role[2]}"
+        return error_of(CommandError(error.line + b" Its leader is " + leader.encode() + b"."))
+
+    def calls(
+        self,
+        commands: Sequence[Sequence[bytes]],
+        safe: Safe,
+        db: int = 0,
+        *,
+        lane: Lane | None = None,
+    ) -> list[Reply]:
+        """Run several commands, sent together. Errors of single commands are among the replies."""
+        return self._calls(commands, safe, db, 0.0, lane)
+
+    def confirm(self, lane: Lane, db: int, replicas: int, fsynced: bool, seconds: float) -> None:
+        """Wait until the last write of a connection is on the disk (`fsynced`), and so many followers have it.
+
+        Raises NotReplicated; OutcomeUnknown if the connection breaks meanwhile.
+        """
+        wanted, ms = b"%d" % replicas, b"%d" % max(1, round(seconds * 1000))
+        words = (b"WAITAOF", b"1", wanted, ms) if fsynced else (b"WAIT", wanted, ms)
+        found = self.call(words, Safe.NEVER, db, block=seconds, lane=lane)
+        confirmed = int(found[1] if fsynced else found)
+        if confirmed < replicas:
+            raise NotReplicated(confirmed, replicas)
+
+    def take(self) -> Lane:
+        """A lane for a caller that needs the same connection for several calls. It must be given back."""
+        if os.getpid() != self.pid:
+            self._forked()
+        with self._lock:
+            self._check_open()
+            lane = self._free.pop() if self._free else None
+            if lane is None:
+                lane = Lane(b"%b:%d" % (self._client, next(self._numbers)))
+            lane.ended = False
+            self._busy.add(lane)
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        """The counterpart of `take`."""
+        if os.getpid() != self.pid:
+            self._forked()
+        with self._lock:
+            if lane not in self._busy:  # of the parent process, or the link was closed meanwhile
+                lane.drop()
+                return
+            self._busy.discard(lane)
+            if len(self._free) < FREE_MAX:
+                self._free.append(lane)
+            else:
+                lane.drop()
+
+    def close(self) -> None:
+        """Close all connections. Calls that are under way fail."""
+        if os.getpid() != self.pid:
+            self._forked()
+        with self._lock:
+            self.closed = True
+            lanes, self._free = [*self._free, *self._busy], []
+            for lane in lanes:
+                lane.hang_up()
+                if lane not in self._busy:
+                    lane.drop()
+            self._busy.clear()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreClosed("this shared store was closed; connect again")
+
+    def _forked(self) -> None:
+        """This process is a child of the one that made the connections."""
+        self._lock = threading.Lock()  # a thread of the parent may have held it
+        for lane in (*self._free, *self._busy):
+            lane.drop()  # closes this process's descriptors; the parent's connections go on
+        self._begin()
+
+    def _calls(
+        self,
+        commands: Sequence[Sequence[bytes]],
+        safe: Safe,
+        db: int,
+        block: float,
+        given: Lane | None,
+    ) -> list[Reply]:
+        lane = given or self.take()
+        try:
+            if safe is Safe.ONCE:
+                lane.number += 1
+                commands = [numbered(words, lane) for words in commands]
+            until = time.monotonic() + self.timeout
+            doubt: Broken | None = None
+            while True:
+                self._check_open()
+                if lane.ended:
+                    raise Unreachable("the call was ended by another thread")
+                try:
+                    replies = self._try(lane, commands, safe, db, block, until)
+                except Broken as broken:
+                    lane.drop()
+                    self.broke()
+                    if broken.sent and doubt is None:
+                        doubt = broken
+                    self._judge(broken, safe, until)
+                    continue
+                except TidelogError as error:
+                    if doubt is not None and safe is not Safe.READ:
+                        raise unknown(doubt) from error
+                    raise
+                except BaseException:
+                    lane.drop()  # a reply may still come
+                    raise
+                if self._chooses and _follows(replies[0]) and time.monotonic() < until:
+                    lane.drop()  # it followed since; another one leads, or will
+                    time.sleep(FIRST_PAUSE_S)
+                    continue
+                if doubt is not None and safe is Safe.FENCED and replies[0] == 0:
+                    raise unknown(doubt)
+                return replies
+        finally:
+            if given is None:
+                self.give_back(lane)
+
+    def _judge(self, broken: Broken, safe: Safe, until: float) -> None:
+        """Return if a call whose connection broke is to be repeated."""
+        self._check_open()
+        if broken.sent and safe is Safe.NEVER:
+            raise unknown(broken)
+        if broken.late or time.monotonic() >= until:
+            if broken.sent and safe is not Safe.READ:
+                raise unknown(broken)
+            raise Unreachable(str(broken)) from None
+
+    def _try(
+        self,
+        lane: Lane,
+        commands: Sequence[Sequence[bytes]],
+        safe: Safe,
+        db: int,
+        block: float,
+        until: float,
+    ) -> list[Reply]:
+        wire = lane.wire
+        # A call that is repeated anyway finds out when it sends.
+        if wire is not None and not (wire.local and safe is not Safe.NEVER) and not wire.alive():
+            lane.drop()
+            wire = None
+        if wire is None:
+            wire = lane.wire = self._connect(until)
+            if lane.ended:
+                # `hang_up` found no connection to end
+                raise Unreachable("the call was ended by another thread")
+        if wire.db != db:
+            checked_call(wire, [b"SELECT", b"%d" % db], self.timeout)
+            wire.db = db
+        return wire.calls(commands, self.timeout + block)
+
+    # --- connecting
+
+    def _connect(self, until: float) -> Wire:
+        """A connection to the server that leads. Starts an owner if there is none. Raises TidelogError."""
+        starting: Starting | None = None
+        pause = FIRST_PAUSE_S
+        why: Exception | None = None
+        try:
+            while True:
+                self._check_open()
+                why = None
+                for address in self.addresses:
+                    left = max(FIRST_PAUSE_S, until - time.monotonic())
+                    try:
+                        wire = self._greeted(address, min(CONNECT_S, left))
+                    except (OSError, Broken) as error:
+                        why = error
+                        continue
+                    if wire is not None:
+                        self.address = address
+                        return wire
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise Unreachable(
+                        f"no server of {self._named()} answers: {_reason(why)}{self._led_by}"
+                    )
+                root = self.addresses[0].root
+                if root is None:
+                    time.sleep(min(pause, left))
+                else:
+                    if starting is None:
+                        starting = self._start(why)
+                    if starting is None:
+                        time.sleep(min(pause, left))
+                    else:
+                        said = starting.look(min(pause, left))
+                        if said is not None:
+                            # If the server that is ready is killed before this side connects, another one is started.
+                            starting.close()
+                            starting = None
+                        if said:
+                            self._failed_start(said)
+                pause = min(2 * pause, LAST_PAUSE_S)
+        finally:
+            if starting is not None:
+                starting.close()
+
+    def _greeted(self, address: Address, seconds: float) -> Wire | None:
+        """A connection that is signed in; None if this server follows another one, or is an owner that ends."""
+        if address.service:
+            address = self._leader(address, seconds)
+        wire = Wire(address.dial(SHARED, seconds), str(address))
+        try:
+            if address.password is not None:
+                user = [address.user.encode()] if address.user else []
+                checked_call(wire, [b"AUTH", *user, address.password.encode()], seconds)
+            if self._chooses:
+                role = checked_call(wire, [b"ROLE"], seconds)
+                if role[0] != b"master":
+                    self._led_by = f"; {address} follows {role[1].decode()}:{role[2]}"
+                    wire.close()
+                    return None
+            elif address.root is None:
+                checked_call(wire, [b"PING"], seconds)
+            elif checked_call(wire, [b"TIDELOG", b"YIELD", _VERSION], seconds):
+                # The owner is older than this package, and ends. The next attempt starts another one.
+                wire.close()
+                return None
+            return wire
+        except BaseException:
+            wire.close()
+            raise
+
+    def _leader(self, sentinel: Address, seconds: float) -> Address:
+        """The address of the leader, as a Sentinel knows it."""
+        wire = Wire(sentinel.dial(SHARED, seconds), str(sentinel))
+        try:
+            words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", sentinel.service.encode()]
+            found = checked_call(wire, words, seconds)
+        finally:
+            wire.close()
+        if found is None:
+            raise Broken(f"the Sentinel {sentinel} knows no {sentinel.service!r}", sent=False)
+        host, port = found
+        return replace(sentinel, host=host.decode(), port=int(port), service="")
+
+    def _start(self, why: Exception | None) -> Starting | None:
+        root = self.addresses[0].root
+        assert root is not None
+        if isinstance(why, Broken):
+            return None  # somebody listens: another owner begins or ends
+        if isinstance(why, PermissionError):
+            raise CannotOpen(
+                f"{root / SHARED} belongs to another user; ask that user to run a server, or use its port"
+            ) from why
+        try:
+            return Starting(root, self._options)
+        except OSError as error:
+            raise CannotOpen(
+                f"the process that serves {root} cannot be started: {error}"
+            ) from error
+
+    def _failed_start(self, said: str) -> None:
+        """An owner could not start. Returns if it is worth another attempt."""
+        name, _, text = said.splitlines()[-1].partition(": ")
+        if name == "StoreLocked":
+            try:
+                wire = self._greeted(self.addresses[0], CONNECT_S)
+            except (OSError, Broken):
+                wire = None
+            if wire is not None:
+                wire.close()
+                return
+            raise StoreLocked(
+                f"{text}. That process does not serve it: let it call tidelog.serve(db), or connect instead of open",
+                None,
+            )
+        kind = _ERRORS.get(name, CannotOpen)
+        raise kind(f"the process that serves {self.addresses[0]} could not start: {text or said}")
+
+    def _named(self) -> str:
+        return ", ".join(map(str, self.addresses))
+
+
+def _follows(reply: Reply) -> bool:
+    """Whether the server refused the command because another one leads."""
+    return isinstance(reply, CommandError) and reply.line.split(b" ", 1)[0] in LEADERLESS
+
+
+def _nothing() -> None:
+    """Nobody asked to be told."""
+
+
+def _reason(error: Exception | None) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) if error is not None else "none of them leads"
+
+
+def unknown(broken: Broken) -> OutcomeUnknown:
+    """The error of a call that may have happened."""
+    return OutcomeUnknown(f"the connection to the server broke during the call: {broken}")
+
+
+def numbered(words: Sequence[bytes], lane: Lane) -> list[bytes]:
+    """The words of a write with the number of its lane."""
+    number = b"%d" % lane.number
+    if words[0] == b"QUEUE":
+        return [*words, b"ONCE", lane.name, number]
+    return [b"TIDELOG", b"ONCE", lane.name, number, *words]
+
+
+def checked_call(wire: Wire, words: Sequence[bytes], seconds: float) -> Reply:
+    """The reply of a command. Raises the errors of the store, and Broken."""
+    try:
+        return checked(wire.call(words, seconds))
+    except CommandError as error:
+        if error.line.split(b" ", 1)[0] in LEADERLESS:
+            raise Broken(str(error), sent=False) from error
+        raise error_of(error) from None
+
+
+_ERRORS: Final[dict[str, type[TidelogError]]] = {
+    kind.__name__: kind
+    for kind in (*CannotOpen.__subclasses__(), DataError)
+    if kind is not StoreLocked
+}
+# The beginnings of error replies (server/errors.py), with the error that each stands for.
+_TEXTS: Final[tuple[tuple[str, type[TidelogError]], ...]] = (
+    ("QUEUEFULL ", QueueFull),
+    ("MISCONF Errors writing to the AOF file: ", OutOfSpace),
+    ("MISCONF The log could not be synced: ", StorePoisoned),
+    ("ERR outcome unknown: ", OutcomeUnknown),
+    ("ONCE ", OutcomeUnknown),
+    ("TIMEOUT ", TokenLate),
+    ("LOST ", TokenLost),
+    ("ERR not stored: the unit", UnitTooLarge),
+    ("ERR not stored: ", NotStored),
+    ("ERR checkpoint: ", CheckpointFailed),
+)
+
+
+def error_of(reply: CommandError) -> TidelogError:
+    """The error that an error reply stands for."""
+    text = str(reply)
+    for beginning, kind in _TEXTS:
+        if text.startswith(beginning):
+            return kind(text.removeprefix(beginning))
+    if text.startswith("NOREPLICAS stored here"):
+        words = text.split()
+        return NotReplicated(int(words[-4]), int(words[-2]))
+    return from_command(reply)

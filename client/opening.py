@@ -1,0 +1,220 @@
+"""`tidelog.connect` and `tidelog.queue`: a store or a queue that several processes share."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.durations import Duration, seconds
+from tidelog.store.errors import DataError, NotAStore
+from tidelog.store.opening import AnyPath
+from tidelog.store.options import make_options
+from tidelog.store.queue.face import Queue
+from tidelog.store.queue.opening import open_queue as open_embedded
+
+if TYPE_CHECKING:
+    from tidelog.client.queue import SharedQueue
+    from tidelog.client.store import SharedStore
+    from tidelog.store.queue.codecs import Codec
+    from tidelog.store.queue.typed import OpenOptions, T, Typed
+
+TIMEOUT_S = 30.0
+
+
+def connect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    timeout: Duration = TIMEOUT_S,
+) -> SharedStore:
+    """Connect to a store that several processes use: by its path, or to a server elsewhere.
+
+        db = tidelog.connect("orders")                       # in each process
+        db = tidelog.connect("redis://orders.example:6379")  # rediss:// with TLS, unix:///run/orders.sock
+
+    The first process that connects to a path starts a process of its own that serves the store, the owner. It ends when
+    nobody was connected for a minute. If a program serves the store already (`tidelog serve PATH`, `tidelog.serve`),
+    that is found and used.
+
+    Args:
+        where: The store's directory, which is created if missing, or the URL of a server. Several URLs: those of a
+            leader and its followers; the one that leads is used. `redis+sentinel://HOST:PORT,HOST:PORT/NAME`: the
+            leader that these Sentinels know by that name.
+        fsync: The fsync policy, as in `tidelog.open`, if this call starts the owner.
+        decode_responses: Replies hold str instead of bytes.
+        timeout: Seconds or a timedelta that a call waits for a server, and for its reply.
+
+    Returns:
+        The shared store, to be closed.
+
+    Raises:
+        DataError: An argument is invalid.
+        Unreachable: No server answered in time.
+        StoreLocked: Another process has the store open and does not serve it.
+        CannotOpen: The owner could not be started; also its subclasses, as of `tidelog.open`.
+    """
+    # here: a program that opens its own store for a queue does not load the client
+    from tidelog.client.address import addresses_of
+    from tidelog.client.link import Link, Safe
+    from tidelog.client.store import SharedStore
+
+    limit = seconds("timeout", timeout)
+    options = make_options(fsync=fsync)
+    addresses = addresses_of(where)
+    root = addresses[0].root
+    if root is not None and root.exists() and not root.is_dir():
+        raise NotAStore(f"{root} is not a directory")
+    link = Link(addresses, limit, {"appendfsync": options.fsync})
+    try:
+        link.call((b"PING",), Safe.READ)
+    except BaseException:
+        link.close()
+        raise
+    return SharedStore(link, decode=decode_responses, db=addresses[0].db)
+
+
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: Literal["bytes"],
+    **options: Unpack[OpenOptions],
+) -> SharedQueue[bytes]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: Literal["str"],
+    **options: Unpack[OpenOptions],
+) -> SharedQueue[str]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: Typed[T],
+    **options: Unpack[OpenOptions],
+) -> SharedQueue[T]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[True],
+    codec: str | Codec = "json",
+    **options: Unpack[OpenOptions],
+) -> SharedQueue[Any]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: Literal["bytes"],
+    **options: Unpack[OpenOptions],
+) -> Queue[bytes]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: Literal["str"],
+    **options: Unpack[OpenOptions],
+) -> Queue[str]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: Typed[T],
+    **options: Unpack[OpenOptions],
+) -> Queue[T]: ...
+@overload
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: Literal[False] = False,
+    codec: str | Codec = "json",
+    **options: Unpack[OpenOptions],
+) -> Queue[Any]: ...
+
+
+def open_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    shared: bool = False,
+    codec: Any = "json",
+    max_deliveries: int = 5,
+    retry_after: Duration = 30.0,
+    keep: int | timedelta = 0,
+    max_depth: int | None = None,
+    max_failures: int = 1000,
+    concurrency: int | None = None,
+    rate: str | None = None,
+    fsync: str = "always",
+    clock: Clock = SYSTEM,
+) -> Queue | SharedQueue:
+    """Open the store in a directory for one queue. Creates it if the directory is empty or missing.
+
+        with tidelog.queue("mail-data", "mails") as mails:
+            mails.put({"to": "ann@example.org"})
+
+    To use several queues, open the store and call `Store.queue` for each.
+
+    Args:
+        path: The directory.
+        name: Name of the queue. For it and the options up to `rate` see `Store.queue`.
+        shared: Several processes use the queue at the same time; see `tidelog.connect`. All of them pass True.
+        fsync: As in `tidelog.open`.
+        clock: As in `tidelog.open`. Not for a shared queue.
+
+    Returns:
+        The queue. Closing it closes the store, or disconnects.
+
+    Raises:
+        DataError: An option or the path is invalid.
+        CannotOpen: As `tidelog.open`, with the same subclasses.
+        Unreachable: No server of the shared store answered in time.
+    """
+    options: dict[str, Any] = {
+        "codec": codec,
+        "max_deliveries": max_deliveries,
+        "retry_after": retry_after,
+        "keep": keep,
+        "max_depth": max_depth,
+        "max_failures": max_failures,
+        "concurrency": concurrency,
+        "rate": rate,
+    }
+    if not shared:
+        return open_embedded(path, name, group, **options, fsync=fsync, clock=clock)
+    if clock is not SYSTEM:
+        raise DataError("a shared queue uses the clock of the process that serves it")
+    store = connect(path, fsync=fsync)
+    try:
+        queue = store.queue(name, group, **options)
+    except BaseException:
+        store.close()
+        raise
+    queue._opened_here = True
+    return queue

@@ -1,0 +1,732 @@
+"""SharedQueue: the durable queue of a store that another process serves, for threads. Many processes may share it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import count, islice
+from types import TracebackType
+from typing import Any, Final, Generic, Self
+
+from tidelog.client.base import Base
+from tidelog.client.dead import SharedDead
+from tidelog.client.job import SharedJob, SharedPut
+from tidelog.client.keeper import BEAT_S, RENEW_S
+from tidelog.client.link import Lane, Safe
+from tidelog.engine import ids
+from tidelog.engine.api import EntryRow
+from tidelog.store.durations import Duration, patience, seconds
+from tidelog.store.errors import (
+    DataError,
+    DecodeError,
+    EncodeError,
+    QueueFull,
+    StoreClosed,
+    TidelogError,
+)
+from tidelog.store.lifetime import DRAIN_SECONDS
+from tidelog.store.queue import rows
+from tidelog.store.queue.base import BATCH_JOBS, BATCH_MAX, Stats, job_number, lifetime
+from tidelog.store.queue.options import Options, named
+from tidelog.store.queue.rows import Failure, WaitingJob
+from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
+from tidelog.store.queue.running.threads import run_threads
+from tidelog.store.queue.typed import T
+from tidelog.store.queue.units import in_units
+from tidelog.store.queue.work.later import when
+
+BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
+_numbers = count(1)
+Entry = tuple[bytes, int, EntryRow]  # ID, deliveries, row
+
+
+class SharedQueue(Generic[T]):
+    """A durable queue of a shared store. `SharedStore.queue` or `tidelog.queue(..., shared=True)` makes it.
+
+    It has the methods of `Queue`. `len(queue)` is the number of jobs that are not done. An empty queue is still true.
+
+    Any method may raise the errors that `Queue` lists, and Unreachable if no server of the store answers.
+    """
+
+    _opened_here = False
+
+    def __init__(self, store: Base, options: Options) -> None:
+        self._store = store
+        self._db = store._db
+        self._options = options
+        self._keeper, self._link = store._keeper, store._link
+        self._key = options.key
+        self.renew_s = min(RENEW_S, options.retry_after / 6)
+        self.beat_s = min(BEAT_S, self.renew_s)
+        self._beat_ms = b"%d" % max(1, round(options.retry_after / 1.5 * 1000))
+        self._words = _option_words(options)
+        self._own_worker: str | None = None
+        self._returned: set[bytes] = set()  # workers that got the jobs of their history
+
+    @property
+    def name(self) -> str:
+        """Name of the queue, the key of its stream."""
+        return self._options.name
+
+    @property
+    def group(self) -> str:
+        """Name of the group."""
+        return self._options.group
+
+    @property
+    def store(self) -> Any:
+        """The shared store that holds the queue."""
+        return self._store
+
+    @property
+    def dead(self) -> SharedDead:
+        """The dead jobs: those that were given up."""
+        return SharedDead(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a shared queue cannot be pickled; in the other process, connect to its path"
+        )
+
+    def words(self, verb: bytes, *args: bytes) -> list[bytes]:
+        """A QUEUE command with the queue's options."""
+        return [b"QUEUE", verb, self._key, *args, *self._words]
+
+    def heartbeat_words(self) -> list[bytes]:
+        """HEARTBEAT and its milliseconds."""
+        return [b"HEARTBEAT", self._beat_ms]
+
+    def _ask(self, verb: bytes, *args: bytes, safe: Safe = Safe.READ, block: float = 0.0) -> Any:
+        return self._link.call(self.words(verb, *args), safe, self._db, block=block)
+
+    # --- putting
+
+    def put(
+        self,
+        value: T,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> str:
+        """Put one job. As `Queue.put`. If the connection breaks meanwhile, the put is repeated, and adds one job.
+
+        Args:
+            value: Anything that the codec encodes.
+            dedup_id: As in `Queue.put`.
+            headers: As in `Queue.put`.
+            timeout: As in `Queue.put`.
+            delay: As in `Queue.put`.
+            at: As in `Queue.put`.
+            ttl: As in `Queue.put`.
+
+        Returns:
+            The job's ID, `ms-seq`.
+
+        Raises:
+            EncodeError: The codec cannot encode the value.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; nothing was put.
+        """
+        put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        words = [b"QUEUE", b"PUT", *put.words]
+        id: bytes = self._until_room(words, patience("timeout", timeout))
+        return id.decode()
+
+    def new(
+        self,
+        value: T,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> SharedPut:
+        """A job for `SharedJob.done_and` to put.
+
+        Args:
+            value: As in `put`.
+            dedup_id: As in `put`.
+            headers: As in `put`.
+            delay: As in `put`.
+            at: As in `put`.
+            ttl: As in `put`.
+
+        Raises:
+            EncodeError: The codec cannot encode the value.
+            DataError: Another argument is invalid.
+        """
+        row = rows.job_row(rows.encode_value(self._options, value), headers)
+        words = [self._key, row[1]]
+        if len(row) > 2:
+            words += (b"HEADERS", b"%d" % ((len(row) - 2) // 2))
+            words += [
+                word if at % 2 else word.removeprefix(rows.HEADER)
+                for at, word in enumerate(row[2:])
+            ]
+        if dedup_id is not None:
+            words += (b"DEDUP", named("dedup_id", dedup_id))
+        if delay is not None or at is not None or ttl is not None:
+            words += _time_words(delay, at, ttl)
+        return SharedPut(self, [*words, *self._words])
+
+    def _until_room(self, words: list[bytes], wait: float | None) -> Any:
+        """The reply of a put, which waits so long for room. Raises QueueFull."""
+        link = self._link
+        if self._options.max_depth is None or wait == 0:
+            return link.call(words, Safe.ONCE, self._db)
+        until = None if wait is None else time.monotonic() + wait
+        while True:
+            left = BLOCK_S if until is None else min(BLOCK_S, max(0.001, until - time.monotonic()))
+            block = (b"BLOCK", b"%d" % max(1, round(left * 1000)))
+            try:
+                return link.call([*words, *block], Safe.ONCE, self._db, block=left)
+            except QueueFull:
+                if until is not None and time.monotonic() >= until:
+                    raise
+
+    def put_many(
+        self,
+        values: Iterable[T],
+        *,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+    ) -> int:
+        """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
+
+        Args:
+            values: Values as `put` takes them.
+            timeout: As in `put`, for all of them together.
+            delay: As in `put`.
+            at: As in `put`.
+            ttl: As in `put`.
+
+        Returns:
+            How many were put.
+
+        Raises:
+            EncodeError: The codec cannot encode a value. The values before it were put; `stored` is their number.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
+        """
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+            raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
+        wait = patience("timeout", timeout)
+        until = None if wait is None else time.monotonic() + wait
+        times = _time_words(delay, at, ttl)
+        source = iter(values)
+        total = 0
+        while True:
+            batch: list[bytes] = []
+            error: Exception | None = None
+            try:
+                for value in islice(source, BATCH_JOBS):
+                    batch.append(rows.encode_value(self._options, value))
+            except Exception as broken:
+                error = broken
+            if not batch and error is None:
+                return total
+            for part in in_units(batch, len):
+                try:
+                    total += self._put_part(part, times, until)
+                except QueueFull as full:
+                    full.stored += total
+                    raise
+            if error is not None:
+                if isinstance(error, EncodeError):
+                    error.stored = total
+                raise error
+
+    def _put_part(self, part: list[bytes], times: list[bytes], until: float | None) -> int:
+        stored = 0
+        while stored < len(part):
+            left = part[stored:]
+            wait = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                words = self.words(b"PUTMANY", b"%d" % len(left), *left, *times)
+                stored += self._until_room(words, wait)
+            except QueueFull as full:
+                full.stored = stored
+                raise
+        return stored
+
+    # --- consuming
+
+    def consume(
+        self,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        *,
+        time_limit: Duration | None = None,
+        reraise: bool = False,
+    ) -> SharedConsumer[T]:
+        """Iterate over jobs. As `Queue.consume`.
+
+        Args:
+            worker: The worker's name. After a restart of this process a worker of the same name gets its unfinished
+                jobs at once. Without a name, any worker gets them `retry_after` later.
+            batch: As in `Queue.consume`.
+            block: As in `Queue.consume`.
+            time_limit: As in `Queue.consume`.
+            reraise: As in `Queue.consume`.
+
+        Returns:
+            An iterator of `SharedJob`.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The shared store was closed.
+        """
+        return SharedConsumer(self, worker, batch, block, time_limit, reraise)
+
+    def get(self, worker: str | None = None, block: Duration | None = None) -> SharedJob[T] | None:
+        """Fetch one job. As `Queue.get`.
+
+        Args:
+            worker: The worker's name, as in `consume`.
+            block: Wait this many seconds (or a timedelta); None = for ever, 0 = not at all.
+
+        Returns:
+            The job; None if none came.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The shared store was closed.
+        """
+        return next(self.consume(worker, 1, block), None)
+
+    def _worker(self, worker: Any) -> str:
+        if worker is None:
+            if self._own_worker is None or not self._own_worker.startswith(_here()):
+                self._own_worker = f"{_here()}{next(_numbers)}"
+            return self._own_worker
+        named("worker", worker)
+        name: str = worker
+        return name
+
+    def subscribe(self) -> None:
+        """Create the group now if it is missing. As `Queue.subscribe`."""
+        self._ask(b"SUBSCRIBE")
+
+    def run(
+        self,
+        handler: Callable[[SharedJob[T]], object],
+        *,
+        workers: int = 4,
+        drain: Duration | None = DRAIN_SECONDS,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        time_limit: Duration | None = None,
+    ) -> int:
+        """Let threads take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`. If no server answers, they ask again.
+
+        Args:
+            handler: As in `Queue.run`.
+            workers: As in `Queue.run`.
+            drain: As in `Queue.run`.
+            worker: As in `consume`.
+            batch: As in `consume`.
+            block: As in `Queue.run`.
+            time_limit: As in `consume`.
+
+        Returns:
+            How many jobs were given back because their handlers did not end in time.
+
+        Raises:
+            DataError: An argument is invalid.
+            NotStored: The system gives no more threads.
+        """
+        return run_threads(
+            make_plan(
+                *(self, handler, workers, drain),
+                asynchronous=False,
+                passing=SHARED_PASSING,
+                worker=worker,
+                batch=batch,
+                block=block,
+                time_limit=time_limit,
+            )
+        )
+
+    # --- looking
+
+    def stats(self) -> Stats:
+        """Figures about the queue now."""
+        flat = self._ask(b"STATS")
+        found = {key.decode(): value for key, value in zip(flat[::2], flat[1::2], strict=True)}
+        held = found["in_flight"]
+        found["in_flight"] = {
+            name.decode(): number for name, number in zip(held[::2], held[1::2], strict=True)
+        }
+        for name in ("name", "group"):
+            found[name] = found[name].decode()
+        for name in ("oldest_seconds", "put_per_second", "done_per_second"):
+            found[name] = None if found[name] is None else float(found[name])
+        return Stats(**found)
+
+    def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
+        """The next jobs that are due, retries first. They are not delivered.
+
+        Args:
+            count: At most this many.
+            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
+        codec = self._options.codec
+        words = [b"COUNT", _positive("count", count)]
+        if scheduled:
+            words.append(b"SCHEDULED")
+        return [
+            rows.waiting_job(codec, ids.parse(job), tuple(row), *due)
+            for job, row, *due in self._ask(b"PEEK", *words)
+        ]
+
+    def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
+        """Recorded failures, newest first.
+
+        Args:
+            job_id: Only those of this job.
+            count: At most this many.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
+        words = [b"COUNT", _positive("count", count)]
+        if job_id is not None:
+            words += (b"JOB", named("job_id", job_id))
+        return [
+            Failure(
+                *(job.decode(), rows.moment(ms), worker.decode(), deliveries),
+                *(rows.shown(error), rows.shown(trace)),
+            )
+            for job, ms, worker, deliveries, error, trace in self._ask(b"FAILURES", *words)
+        ]
+
+    def __len__(self) -> int:
+        """Number of jobs that are not done."""
+        return int(self._ask(b"LEN"))
+
+    def __bool__(self) -> bool:
+        return True  # an empty queue is a queue
+
+    # --- delayed jobs
+
+    def cancel(self, job_id: str) -> bool:
+        """Delete a delayed job. As `Queue.cancel`.
+
+        Args:
+            job_id: The ID that `put` returned.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: `job_id` is no ID.
+        """
+        return bool(self._ask(b"CANCEL", _job_id(job_id), safe=Safe.ONCE))
+
+    def move(
+        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
+    ) -> bool:
+        """Make a delayed job due at another time. As `Queue.move`.
+
+        Args:
+            job_id: The ID that `put` returned.
+            delay: Seconds or a timedelta from now.
+            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
+        words = _time_words(delay, at, None)
+        if not words:
+            raise DataError("move needs the new time: delay or at")
+        return bool(self._ask(b"MOVE", _job_id(job_id), *words, safe=Safe.ONCE))
+
+    # --- the rest
+
+    def purge(self) -> int:
+        """Delete every job that is not in flight. Returns how many."""
+        total, more = 0, 1
+        while more:
+            dropped, more = self._ask(b"PURGE")
+            total += dropped
+        return total
+
+    def close(self, drain: Duration | None = 0) -> int:
+        """Disconnect, as `SharedStore.close`, if `tidelog.queue` connected for this queue. Otherwise do nothing.
+
+        Args:
+            drain: As in `SharedStore.close`.
+
+        Returns:
+            How many jobs were given up.
+
+        Raises:
+            DataError: `drain` is not a duration.
+        """
+        return self._store.close(drain) if self._opened_here else 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SharedConsumer(Generic[T]):
+    """An iterator of jobs; `SharedQueue.consume` makes it. As `Consumer`.
+
+    It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
+    back to the queue at once.
+    """
+
+    def __init__(
+        self,
+        queue: SharedQueue[T],
+        worker: Any,
+        batch: Any,
+        block: Any,
+        time_limit: Any,
+        reraise: bool,
+    ) -> None:
+        _positive("batch", batch)
+        if batch > BATCH_MAX:
+            raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+        self._wait = patience("block", block)
+        self.worker = queue._worker(worker)
+        self._queue = queue
+        self._worked = queue, self.worker.encode()
+        limit = None if time_limit is None else seconds("time_limit", time_limit)
+        words = [b"COUNT", b"%d" % batch, *queue.heartbeat_words()]
+        if limit is not None:
+            words += (b"LIMIT", b"%d" % max(1, round(limit * 1000)))
+        self._words = queue.words(b"TAKE", self._worked[1], *words)
+        self._gathers = batch > 1
+        self._reraise = reraise
+        self._history = worker is not None and self._worked[1] not in queue._returned
+        self._unseen: deque[Entry] = deque()
+        self._lanes: set[Lane] = set()  # of the calls that wait for jobs
+        self._closed = False
+        queue._keeper.add(self)
+
+    def __repr__(self) -> str:
+        return f"<consumer {self.worker!r} of {self._queue.name!r}>"
+
+    def __iter__(self) -> Iterator[SharedJob[T]]:
+        return self
+
+    def __next__(self) -> SharedJob[T]:
+        job = self.following()
+        if job is None:
+            raise StopIteration
+        return job
+
+    def following(self) -> SharedJob[T] | None:
+        """The next job; None at the end of the iteration."""
+        while True:
+            try:
+                entry = self._unseen.popleft()
+            except IndexError:
+                if self._closed or not self._fetch():
+                    self.close()
+                    return None
+                continue
+            try:
+                job = self._job(entry)
+            except BaseException:
+                self._unseen.appendleft(entry)  # it was not seen
+                raise
+            if job is not None:
+                return job
+
+    def _job(self, entry: Entry) -> SharedJob[T] | None:
+        queue = self._queue
+        value: Any = None
+        broken: DecodeError | None = None
+        try:
+            value = rows.decode_row(queue._options.codec, entry[2])
+        except DecodeError as error:
+            broken = error
+        made = SharedJob(
+            queue, self.worker, entry, value, gathers=self._gathers, reraise=self._reraise
+        )
+        if broken is None:
+            return made
+        made.fail(broken)
+        return None
+
+    def _fetch(self) -> bool:
+        """Get the next jobs. Returns False if none came in time, or the consumer was closed."""
+        queue = self._queue
+        link, keeper = queue._link, queue._keeper
+        if self._gathers:
+            finished = keeper.take_finished(self._worked)
+            if finished:
+                keeper.write(self._worked, finished)
+        until = None if self._wait is None else time.monotonic() + self._wait
+        while not self._closed:
+            left = BLOCK_S if until is None else min(BLOCK_S, until - time.monotonic())
+            words = self._words
+            if self._wait != 0 and left > 0:
+                words = [*words, b"BLOCK", b"%d" % max(1, round(left * 1000))]
+            if self._history:
+                words = [*words, b"HISTORY"]
+            lane = link.take()
+            self._lanes.add(lane)
+            try:
+                if self._closed:  # before the lane was in the list
+                    return False
+                found = link.call(words, Safe.READ, queue._db, block=max(0.0, left), lane=lane)
+            except TidelogError:
+                if self._closed:
+                    return False
+                raise
+            finally:
+                self._lanes.discard(lane)
+                link.give_back(lane)
+            if found is not None:
+                self._took([(job, number, tuple(row)) for job, number, row in found])
+                return True
+            if self._history:
+                self._end_history()
+            if until is not None and time.monotonic() >= until:
+                return False
+        return False
+
+    def _took(self, entries: list[Entry]) -> None:
+        self._queue._keeper.hold(
+            self._worked, [(job, b"%d" % number) for job, number, _ in entries]
+        )
+        if self._history and all(number == 1 for _, number, _ in entries):
+            self._end_history()
+        self._unseen.extend(entries)
+        if self._closed:
+            self._give_back()
+
+    def _end_history(self) -> None:
+        self._history = False
+        self._queue._returned.add(self._worked[1])
+
+    def _give_back(self) -> None:
+        """Return the jobs that were not handed out."""
+        queue = self._queue
+        while True:
+            try:
+                job, number, _ = self._unseen.popleft()
+            except IndexError:
+                return
+            queue._keeper.let_go(self._worked, job)
+            words = queue.words(b"RELEASE", self._worked[1], job, b"%d" % number)
+            queue._link.call(words, Safe.READ, queue._db)
+
+    def interrupt(self) -> None:
+        """End the calls that wait for jobs, of all threads. They raise Unreachable, and the next call asks again."""
+        for lane in list(self._lanes):
+            lane.hang_up()
+
+    def close(self) -> None:
+        """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""
+        self._closed = True
+        self.interrupt()
+        queue = self._queue
+        if queue._store.closed:
+            return
+        try:
+            self._give_back()
+            finished = queue._keeper.take_finished(self._worked)
+            if finished:
+                queue._keeper.write(self._worked, finished)
+        except StoreClosed:
+            pass  # these jobs will be delivered again
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _here() -> str:
+    """The beginning of the names of this process's workers. A child of a fork has its own."""
+    return f"{socket.gethostname()}-{os.getpid()}-shared-"
+
+
+def _positive(name: str, value: Any) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
+    return b"%d" % value
+
+
+def _time_words(delay: Duration | None, at: datetime | None, ttl: Duration | None) -> list[bytes]:
+    """The options of QUEUE PUT for a time. Raises DataError."""
+    words: list[bytes] = []
+    delay_ms, at_ms = when(delay, at)
+    if delay_ms is not None:
+        words += (b"DELAY", b"%d" % delay_ms)
+    if at_ms is not None:
+        words += (b"AT", b"%d" % at_ms)
+    left = lifetime(ttl)
+    if left is not None:
+        words += (b"TTL", b"%d" % left)
+    return words
+
+
+def _job_id(job_id: Any) -> bytes:
+    return ids.text(job_number(job_id))
+
+
+def _option_words(options: Options) -> list[bytes]:
+    """The options of a queue as words of a command; those with the server's defaults are left out."""
+    words: list[bytes] = []
+    if options.group != "workers":
+        words += (b"GROUP", options.group_key)
+    if options.retry_after != 30.0:
+        words += (b"RETRYAFTER", b"%d" % max(1, round(options.retry_after * 1000)))
+    if options.max_deliveries != 5:
+        words += (b"MAXDELIVERIES", b"%d" % options.max_deliveries)
+    if options.max_failures != 1000:
+        words += (b"MAXFAILURES", b"%d" % options.max_failures)
+    if options.max_depth is not None:
+        words += (b"MAXDEPTH", b"%d" % options.max_depth)
+    if options.concurrency is not None:
+        words += (b"CONCURRENCY", b"%d" % options.concurrency)
+    if options.rate is not None:
+        words += (b"RATE", str(options.rate).encode())
+    if options.keep_count:
+        words += (b"KEEP", b"%d" % options.keep_count)
+    if options.keep_seconds:
+        words += (b"KEEPMS", b"%d" % round(options.keep_seconds * 1000))
+    if options.codec.name != "bytes":
+        words += (b"CODEC", options.codec.name.encode())
+    return words

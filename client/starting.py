@@ -1,0 +1,89 @@
+"""Starting: starts the owner of a store, a process that outlives this one (client/owner.py).
+
+Until the owner is ready, its output is a pipe to this process, which so learns why an owner could not start.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+READY: Final = b"ready\n"
+TEXT_BYTES_MAX: Final = 1 << 16
+# Detaches the owner: the parent of the process that becomes the owner ends at once, so nobody has to wait for it.
+_DETACH: Final = (
+    "import os,sys\nif os.fork(): os._exit(0)\nos.setsid()\nos.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def readable(fd: int, seconds: float) -> bool:
+    """Whether there is something to read within so many seconds, or the other side has closed.
+
+    Not `select.select`, which refuses descriptors above 1,023.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0, round(seconds * 1000))))
+
+
+class Starting:
+    """An owner that is being started. `look` tells how far it is."""
+
+    def __init__(self, root: Path, options: Mapping[str, str]) -> None:
+        """Raises OSError."""
+        words = [f"{name}={value}" for name, value in options.items()]
+        self._pipe, theirs = os.pipe()
+        try:
+            launcher = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _DETACH]
+                + [sys.executable, "-m", "tidelog.client.owner", str(root), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=theirs,
+                stderr=theirs,
+                cwd="/",
+                env=environment(),
+            )
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(theirs)
+        launcher.wait()
+        self._said = bytearray()
+
+    def look(self, seconds: float) -> str | None:
+        """Wait so long for a sign. Returns "" if a server is ready, its message if it failed, None if it goes on."""
+        until = time.monotonic() + seconds
+        while not self._said.endswith(READY):
+            left = max(0.0, until - time.monotonic())
+            if not readable(self._pipe, left):
+                return None
+            piece = os.read(self._pipe, TEXT_BYTES_MAX)
+            if not piece:
+                said = self._said.decode("utf-8", "backslashreplace").strip()
+                return said or "the process that serves the store ended without a message"
+            self._said += piece
+            del self._said[:-TEXT_BYTES_MAX]
+        return ""
+
+    def close(self) -> None:
+        """Stop looking. The owner goes on."""
+        os.close(self._pipe)
+
+
+def environment() -> dict[str, str]:
+    """The environment in which a child finds this package, also where the program changed `sys.path`."""
+    here = str(Path(__file__).absolute().parents[1])
+    package = next((place for place in sys.path if place and _has_package(Path(place))), here)
+    paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def _has_package(place: Path) -> bool:
+    return (place / "tidelog" / "__init__.py").exists()

@@ -1,0 +1,587 @@
+"""SharedStore: the face of a store that another process serves, for threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
+
+from tidelog.client.base import Base
+from tidelog.client.keeper import Keeper
+from tidelog.client.link import Lane, Link, Safe
+from tidelog.client.missing import answers_missing
+from tidelog.client.pipeline import SharedPipeline
+from tidelog.client.replies import as_engine
+from tidelog.engine.api import TABLE
+from tidelog.engine.reply import Reply
+from tidelog.store.durations import Duration, seconds
+from tidelog.store.errors import CheckpointFailed, DataError, WatchError
+from tidelog.store.faces import shapes
+from tidelog.store.faces.encode import encode, encode_all
+from tidelog.store.faces.idrange import IdRange
+from tidelog.store.faces.methods import Methods
+from tidelog.store.faces.pipeline import call_words
+from tidelog.store.faces.receipts import followers, level_number
+from tidelog.store.faces.shapes import Shape
+from tidelog.store.faces.types import KeyT, PatternT, Text
+
+if TYPE_CHECKING:
+    from tidelog.client.queue import SharedQueue
+    from tidelog.client.schedules import SharedSchedules
+    from tidelog.snapshot.portable import Snapshot
+    from tidelog.store.queue.codecs import Codec
+    from tidelog.store.queue.schedules import Schedule
+    from tidelog.store.queue.typed import QueueOptions, Typed
+
+T = TypeVar("T")
+FSYNCED: Final = "fsynced"
+TOKEN_S: Final = 10.0  # how long a call waits for a token unless it says so
+BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
+# Commands of the server that change nothing.
+_READS: Final = frozenset((b"ping", b"time", b"info", b"role", b"config|get", b"tidelog|digest"))
+_COMMANDS: Final = TABLE.commands
+# A write that changes nothing but the number of its lane. WAIT and WAITAOF then wait for all that came before it.
+_LAST: Final = [b"DEL", b"tidelog:once:"]
+
+
+def safety(words: Sequence[bytes]) -> Safe:
+    """Whether a command may be repeated."""
+    name = words[0].lower()
+    command = _COMMANDS.get(name)
+    if command is None and len(words) > 1:
+        name += b"|" + words[1].lower()
+        command = _COMMANDS.get(name)
+    if command is None:
+        return Safe.READ if name in _READS or words[0].lower() in _READS else Safe.NEVER
+    if "write" not in command.flags:
+        return Safe.READ
+    return Safe.NEVER if "blocking" in command.flags else Safe.ONCE
+
+
+@answers_missing
+class SharedStore(Base, Methods):
+    """A store that another process serves. `tidelog.connect` makes it; many threads may use it at once.
+
+    It has the methods of `tidelog.Store`, with the same replies. If the process that serves the store ends, the next
+    call finds or starts another one. A call that was under way then is repeated, unless that could do it twice; then it
+    raises OutcomeUnknown.
+
+    Besides the errors that it names, any method may raise the errors that `Store` lists, and Unreachable if no server
+    answers within the timeout of `connect`. Through a view at the level `replicated` it may raise NotReplicated.
+    """
+
+    def __init__(
+        self, link: Link, *, decode: bool, db: int = 0, keeper: Keeper | None = None
+    ) -> None:
+        super().__init__(link, keeper or Keeper(link), decode, db)
+        self._level = ""  # FSYNCED or REPLICATED: wait for it after each call
+        self._replicas: tuple[int, bool, float] = (0, False, 0.0)
+
+    def __repr__(self) -> str:
+        return f"<shared store {self._link.address}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a shared store cannot be pickled; in the other process, connect to its path"
+        )
+
+    # --- views
+
+    def _view(self) -> Self:
+        face = type(self)(self._link, decode=self._decode, db=self._db, keeper=self._keeper)
+        face._level, face._replicas = self._level, self._replicas
+        return face
+
+    def db(self, number: int) -> Self:
+        """The same store, another database.
+
+        Args:
+            number: 0 to 15.
+
+        Raises:
+            DataError: There is no such database.
+        """
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 16:
+            raise DataError(f"there is no database {number!r}; choose one from 0 to 15")
+        face = self._view()
+        face._db = number
+        return face
+
+    def at(
+        self,
+        level: str,
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> Self:
+        """The same store, with replies at another durability level, at least that of the server's fsync policy.
+
+        Args:
+            level: As in `Store.at`. `written` is the level of the policy.
+            replicas: As in `Store.at`.
+            fsynced: As in `Store.at`.
+            timeout: As in `Store.at`.
+
+        Raises:
+            DataError: The level is unknown, or a number is invalid.
+        """
+        level_number(level)
+        wanted = followers(level, replicas, fsynced, timeout)
+        face = self._view()
+        face._level = "" if level == "written" else level
+        if wanted is not None:
+            face._replicas = wanted.replicas, wanted.fsynced, wanted.seconds
+        return face
+
+    @property
+    def fsync(self) -> str:
+        """The fsync policy of the server: `always`, `everysec` or `no`. Assign to change it until the server ends.
+
+        Raises:
+            ResponseError: There is no such policy.
+        """
+        return self.config_get("appendfsync")["appendfsync"]
+
+    @fsync.setter
+    def fsync(self, policy: str) -> None:
+        self.config_set("appendfsync", policy)
+
+    # --- commands
+
+    def _call(self, shape: Shape[T], words: list[Any]) -> T:
+        args = encode_all(words)
+        return shape(self._run(args), self._decode)
+
+    def _run(self, args: list[bytes]) -> Reply:
+        safe = safety(args)
+        block = _block_ms(args)
+        if block is None:
+            reply = self._sent(args, safe, 0.0)
+        else:
+            reply = self._blocked(args, safe, *block)
+        return as_engine(args, reply)
+
+    def _blocked(self, args: list[bytes], safe: Safe, at: int, ms: int) -> Reply:
+        """Run a read that blocks, in slices, so that a server that hangs is noticed."""
+        until = None if ms == 0 else time.monotonic() + ms / 1000
+        while True:
+            left = BLOCK_S if until is None else min(BLOCK_S, max(0.001, until - time.monotonic()))
+            words = [*args[:at], b"%d" % max(1, round(left * 1000)), *args[at + 1 :]]
+            reply = self._sent(words, safe, left)
+            if reply is not None or (until is not None and time.monotonic() >= until):
+                return reply
+
+    def _sent(self, args: list[bytes], safe: Safe, block: float) -> Reply:
+        link = self._link
+        if not self._level:
+            return link.call(args, safe, self._db, block=block)
+        lane = link.take()
+        try:
+            before = lane.wire
+            reply = link.call(args, safe, self._db, block=block, lane=lane)
+            if lane.wire is not before:
+                # The write may have been made through the connection before. So let this one write, too.
+                link.call(_LAST, Safe.ONCE, self._db, lane=lane)
+            self._confirm(lane)
+            return reply
+        finally:
+            link.give_back(lane)
+
+    def _confirm(self, lane: Lane) -> None:
+        """Wait until the last reply of a connection has reached the level of this view."""
+        if self._level == FSYNCED:
+            self._link.confirm(lane, self._db, 0, True, BLOCK_S)
+        else:
+            self._link.confirm(lane, self._db, *self._replicas)
+
+    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+        words: list[Any] = [b"XADD", name, b"*"]
+        for pair in fields.items():
+            words += pair
+        return self._call(shapes.text, words)
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Run any command, given as words. As `Store.execute_command`.
+
+        Raises:
+            DataError: There are no words, or the command is SELECT.
+            ResponseError: The command is unknown or refused.
+        """
+        words = call_words(args)
+        return self._call(shapes.shape_of(encode(args[0]), options), words)
+
+    def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+        """Append many entries to a stream as one unit: all are stored or none. As `Store.xadd_many`.
+
+        Raises:
+            DataError: `rows` is not an iterable of dicts.
+            ResponseError: The key holds no stream.
+        """
+        if isinstance(rows, (Mapping, str, bytes)) or not isinstance(rows, Iterable):
+            raise DataError(f"xadd_many needs an iterable of dicts, not {type(rows).__name__!r}")
+        pipe = self.pipeline()
+        for row in rows:
+            pipe.xadd(key, dict(row))
+        found = pipe.execute()
+        if not found:
+            return IdRange(0, 0, 0, self._decode)
+        first = found[0].decode() if isinstance(found[0], bytes) else found[0]
+        ms, _, seq = first.partition("-")
+        return IdRange(int(ms), int(seq), len(found), self._decode)
+
+    def scan_iter(
+        self,
+        match: PatternT | None = None,
+        count: int | None = None,
+        _type: str | None = None,
+    ) -> Iterator[Text]:
+        """Iterate over the names of all keys. As `Store.scan_iter`.
+
+        Raises:
+            ResponseError: `count` or the type is invalid.
+        """
+        cursor = -1
+        while cursor:
+            cursor, names = self.scan(max(cursor, 0), match, count, _type)
+            yield from names
+
+    def ping(self) -> bool:
+        """True while a server of the store answers."""
+        return self._call(shapes.pong, [b"PING"])
+
+    def time(self) -> tuple[int, int]:
+        """The store's clock: `(Unix seconds, microseconds of the second)`."""
+        return self._call(shapes.clock, [b"TIME"])
+
+    def __contains__(self, name: KeyT) -> bool:
+        return bool(self.exists(name))
+
+    def __getitem__(self, name: KeyT) -> Text:
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __setitem__(self, name: KeyT, value: Any) -> None:
+        self.set(name, value)
+
+    def __delitem__(self, name: KeyT) -> None:
+        self.delete(name)
+
+    # --- pipelines and transactions
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> SharedPipeline:
+        """A pipeline, as of `Store.pipeline`. If the connection breaks during `execute`, that raises OutcomeUnknown.
+
+        Args:
+            transaction: As in `Store.pipeline`.
+            shard_hint: Ignored; redis-py has it.
+        """
+        return SharedPipeline(self, transaction)
+
+    def transaction(
+        self,
+        func: Callable[[SharedPipeline], Any],
+        *watches: KeyT,
+        shard_hint: str | None = None,
+        value_from_callable: bool = False,
+        watch_delay: float | None = None,
+    ) -> Any:
+        """Run a transaction that depends on what it reads. As `Store.transaction`.
+
+        Args:
+            func: As in `Store.transaction`.
+            *watches: The keys to watch.
+            shard_hint: Ignored; redis-py has it.
+            value_from_callable: Return what `func` returned.
+            watch_delay: Seconds to pause before a repeat.
+
+        Returns:
+            The results of the queued commands, or what `func` returned.
+
+        Raises:
+            ResponseError: A queued command was refused.
+        """
+        with self.pipeline(True) as pipe:
+            while True:
+                try:
+                    if watches:
+                        pipe.watch(*watches)
+                    value = func(pipe)
+                    results = pipe.execute()
+                    return value if value_from_callable else results
+                except WatchError:
+                    if watch_delay:
+                        time.sleep(watch_delay)
+
+    # --- queues
+
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["bytes"],
+        **options: Unpack[QueueOptions],
+    ) -> SharedQueue[bytes]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Literal["str"],
+        **options: Unpack[QueueOptions],
+    ) -> SharedQueue[str]: ...
+    @overload
+    def queue(
+        self, name: str, group: str = "workers", *, codec: Typed[T], **options: Unpack[QueueOptions]
+    ) -> SharedQueue[T]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: str | Codec = "json",
+        **options: Unpack[QueueOptions],
+    ) -> SharedQueue[Any]: ...
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Any = "json",
+        max_deliveries: int = 5,
+        retry_after: Duration = 30.0,
+        keep: int | timedelta = 0,
+        max_depth: int | None = None,
+        max_failures: int = 1000,
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> SharedQueue[Any]:
+        """A durable queue in this store. As `Store.queue`.
+
+        Args:
+            name: As in `Store.queue`, and so are the others.
+            group: Each group of a queue gets every job once.
+            codec: How values become bytes, in this process.
+            max_deliveries: A job that was delivered this often without success becomes a dead job.
+            retry_after: Seconds or a timedelta: how long a lease outlives its worker.
+            keep: How many acknowledged jobs to keep, or for how long.
+            max_depth: Bound on unfinished jobs; None = no bound.
+            max_failures: How many records of failures to keep.
+            concurrency: How many jobs the workers of the group may hold at once; None = no limit.
+            rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None = no limit.
+
+        Raises:
+            DataError: An option is invalid.
+        """
+        # here: a program without queues does not load them
+        from tidelog.client.queue import SharedQueue
+        from tidelog.store.queue.options import make_options
+
+        options = make_options(
+            *(name, group),
+            codec=codec,
+            max_deliveries=max_deliveries,
+            retry_after=retry_after,
+            keep=keep,
+            max_depth=max_depth,
+            max_failures=max_failures,
+            concurrency=concurrency,
+            rate=rate,
+        )
+        return SharedQueue(self, options)
+
+    def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        *,
+        queue: str,
+        every: Duration | None = None,
+        value: Any = None,
+        tz: str | None = None,
+        catch_up: str = "one",
+        codec: Any = "json",
+    ) -> Schedule:
+        """Put a job into a queue again and again. As `Store.schedule`.
+
+        The process that serves the store computes the ticks, so cron expressions need the extra `cron` there.
+
+        Args:
+            name: As in `Store.schedule`, and so are the others.
+            cron: A cron expression.
+            queue: Name of the queue that gets the jobs.
+            every: The interval instead.
+            value: The value of each job.
+            tz: Name of the time zone of the cron expression.
+            catch_up: What happens to ticks that were missed.
+            codec: Encodes the value.
+
+        Returns:
+            The schedule.
+
+        Raises:
+            DataError: An argument is invalid, the time zone is unknown, or the expression never fires.
+            EncodeError: The codec cannot encode the value.
+        """
+        return self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec)
+
+    @property
+    def schedules(self) -> SharedSchedules:
+        """The schedules of this database: list, pause, resume and remove them."""
+        # here: a program without queues does not load them
+        from tidelog.client.schedules import SharedSchedules
+
+        return SharedSchedules(self)
+
+    # --- the store itself
+
+    def barrier(
+        self,
+        level: str = FSYNCED,
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Wait until everything written so far has reached a level.
+
+        Args:
+            level: As in `Store.barrier`.
+            replicas: As in `at`.
+            fsynced: As in `at`.
+            timeout: As in `at`.
+
+        Raises:
+            DataError: The level is unknown, or another argument is invalid.
+            NotReplicated: Too few followers have confirmed it in time.
+        """
+        view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
+        view._sent(_LAST, Safe.ONCE, 0.0)
+
+    def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
+        """The figures of INFO, as texts.
+
+        Args:
+            section: Only this section, and those in `args`.
+        """
+        words = [b"INFO", *encode_all([section, *args] if section else [])]
+        found = self._link.call(words, Safe.READ, self._db)
+        lines = (line.partition(":") for line in found.decode().splitlines())
+        return {name: value for name, colon, value in lines if colon}
+
+    def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
+        """The options of the server that match a glob pattern.
+
+        Args:
+            pattern: The pattern; further ones in `args`.
+        """
+        return self._call(shapes.settings, [b"CONFIG", b"GET", pattern, *args])
+
+    def config_set(self, name: str, value: Any, *args: Any) -> bool:
+        """Change options of the server until it ends.
+
+        Args:
+            name: Name of an option.
+            value: Its new value.
+            *args: Further names and values.
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: There is no such option, or the value is invalid.
+        """
+        return self._call(shapes.ok, [b"CONFIG", b"SET", name, value, *args])
+
+    def checkpoint(self) -> None:
+        """Fold the log into the checkpoint now. Other calls go on meanwhile.
+
+        Raises:
+            ResponseError: The checkpoint could not be made; nothing has changed.
+        """
+        self._link.call((b"SAVE",), Safe.READ, self._db, block=3600.0)
+
+    def snapshot(self) -> Snapshot:
+        """Publish a portable copy of the store's current state in its folder snapshots/. As `Store.snapshot`.
+
+        This process reads the files of the store, beside the process that serves it.
+
+        Returns:
+            Its path and manifest.
+
+        Raises:
+            CheckpointFailed: The snapshot could not be made; nothing has changed.
+            DataError: The store was connected by a URL, so its files are elsewhere.
+        """
+        # here: few programs make snapshots
+        from tidelog.disk.real import RealDisk
+        from tidelog.snapshot.beside import create_beside
+
+        root = self._link.address.root
+        if root is None:
+            raise DataError(
+                f"the files of {self._link.address} may be on another machine; run `tidelog snapshot create PATH` there"
+            )
+        try:
+            return create_beside(RealDisk(), root)
+        except OSError as error:
+            raise CheckpointFailed(f"{root}: {error}") from error
+
+    def promote(self) -> None:
+        """Make a follower a leader, which takes writes. As `Store.promote`.
+
+        Raises:
+            ResponseError: The role could not be changed.
+        """
+        self._link.call((b"REPLICAOF", b"NO", b"ONE"), Safe.READ, self._db)
+
+    def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
+        """Wait until the server has applied a write that was made elsewhere. As `Store.wait_for`.
+
+        Args:
+            token: As in `Store.wait_for`.
+            timeout: As in `Store.wait_for`.
+
+        Raises:
+            DataError: The timeout is invalid.
+            ResponseError: The token is malformed or another store's.
+            TokenLate: It was not applied in time.
+            TokenLost: The history of the store shows that the write was given up.
+        """
+        limit = TOKEN_S if timeout is None else seconds("timeout", timeout, zero=True)
+        ms = b"%d" % max(1, round(limit * 1000))  # 0 would be for ever
+        self._link.call(
+            (b"TIDELOG", b"WAITFOR", encode(token), ms), Safe.READ, self._db, block=limit
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _block_ms(args: list[bytes]) -> tuple[int, int] | None:
+    """Where the milliseconds of BLOCK are, and their number; None if the command does not block."""
+    if args[0].upper() not in (b"XREAD", b"XREADGROUP"):
+        return None
+    for at, word in enumerate(args[1:-1], 2):
+        upper = word.upper()
+        if upper == b"STREAMS":
+            return None
+        if upper == b"BLOCK":
+            return (at, int(args[at])) if args[at].isdigit() else None
+    return None

@@ -1,0 +1,160 @@
+"""Wire: one connection to a server. Sends commands, and receives their replies in order. For threads.
+
+The kernel keeps the time for which a reply is awaited (SO_RCVTIMEO), so that a reply costs one call of the system. With
+TLS, which may need several reads for a reply, `poll` keeps it.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from tidelog.client.starting import readable
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply
+from tidelog.server.wire.reading import UNFINISHED, Malformed, Replies
+
+RECEIVE_BYTES: Final = 1 << 16
+LIMIT_MIN_S: Final = 0.001  # zero would mean no limit
+# A limit that is longer than needed by this part and so many seconds stays.
+SPARE_PART: Final = 1.05
+SPARE_S: Final = 0.01
+_BULK: Final = b"$%d\r\n%b\r\n"
+_TEMPLATES: Final = [b"*%d\r\n%b" % (size, _BULK * size) for size in range(33)]
+
+
+class Broken(Exception):
+    """The connection cannot be used any more.
+
+    Attributes:
+        sent: Whether the server may have received the command.
+        late: Whether the server is connected but did not answer in time.
+    """
+
+    def __init__(self, text: str, *, sent: bool, late: bool = False) -> None:
+        super().__init__(text)
+        self.sent, self.late = sent, late
+
+
+class Wire:
+    """One connection. One thread at a time uses it; `hang_up` may be called by another.
+
+    db       the database that the connection has selected
+    local    the server is on this machine, so that a write to a connection that it has closed fails
+    """
+
+    def __init__(self, link: socket.socket, name: str) -> None:
+        link.settimeout(None)
+        if link.family != socket.AF_UNIX:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._link = link
+        self._name = name
+        self.local = link.family == socket.AF_UNIX
+        self._polls = isinstance(link, ssl.SSLSocket)
+        self._limit = 0.0  # of the kernel, in seconds; 0 = none
+        self._replies = Replies()
+        self.db = 0
+
+    def call(self, words: Sequence[bytes], seconds: float | None) -> Reply:
+        """Run one command; the reply may be a CommandError. `seconds`: for it, None = for ever. Raises Broken."""
+        return self.calls((words,), seconds)[0]
+
+    def calls(self, commands: Sequence[Sequence[bytes]], seconds: float | None) -> list[Reply]:
+        """Run several commands, sent together. Raises Broken."""
+        if len(commands) == 1:
+            self._send(encoded(commands[0]), seconds, whole=True)
+        else:
+            self._send(b"".join(map(encoded, commands)), seconds)
+        until = None if seconds is None else time.monotonic() + seconds
+        return [self._receive(until) for _ in commands]
+
+    def alive(self) -> bool:
+        """Whether the server has not closed the connection, as far as this side knows."""
+        try:
+            return not readable(self._link.fileno(), 0)
+        except ValueError:
+            return False  # another thread has closed it
+
+    def hang_up(self) -> None:
+        """End the connection: a thread that waits for a reply gets Broken."""
+        try:
+            self._link.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended already
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
+    def _decrypted(self) -> bool:
+        """Whether TLS has bytes that `select` does not see."""
+        return isinstance(self._link, ssl.SSLSocket) and self._link.pending() > 0
+
+    def _send(self, data: bytes, seconds: float | None, *, whole: bool = False) -> None:
+        """Send commands. `whole`: it is one, of which the server runs nothing unless it gets all of it."""
+        link = self._link
+        try:
+            if seconds is not None and len(data) > RECEIVE_BYTES:
+                link.settimeout(seconds)  # the server may have stopped reading
+                try:
+                    link.sendall(data)
+                finally:
+                    link.settimeout(None)
+            else:
+                link.sendall(data)
+        except OSError as error:
+            raise Broken(f"{self._name}: {error}", sent=not whole) from error
+
+    def _receive(self, until: float | None) -> Reply:
+        replies = self._replies
+        while True:
+            try:
+                reply = replies.take()
+            except Malformed as error:
+                raise Broken(f"{self._name} does not speak RESP: {error}", sent=True) from error
+            if reply is not UNFINISHED:
+                return reply
+            try:
+                if not self._polls:
+                    self._limit_to(until)
+                elif until is not None and not self._decrypted():
+                    left = max(0.0, until - time.monotonic())
+                    if not readable(self._link.fileno(), left):
+                        raise BlockingIOError
+                data = self._link.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                raise Broken(f"{self._name} did not answer in time", sent=True, late=True) from None
+            except (OSError, ValueError) as error:
+                raise Broken(f"{self._name}: {error}", sent=True) from error
+            if not data:
+                raise Broken(f"{self._name} closed the connection", sent=True)
+            replies.feed(data)
+
+    def _limit_to(self, until: float | None) -> None:
+        """Let the next `recv` wait no longer than this, or a little longer."""
+        left = 0.0 if until is None else max(LIMIT_MIN_S, until - time.monotonic())
+        if left == self._limit or (left and left <= self._limit <= left * SPARE_PART + SPARE_S):
+            return
+        microseconds = round(left * 1_000_000)
+        given = struct.pack("ll", *divmod(microseconds, 1_000_000))
+        self._link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, given)
+        self._limit = left
+
+
+def encoded(words: Sequence[bytes]) -> bytes:
+    """One command as RESP."""
+    size = len(words)
+    template = _TEMPLATES[size] if size < len(_TEMPLATES) else b"*%d\r\n%b" % (size, _BULK * size)
+    return template % tuple(chain.from_iterable(zip(map(len, words), words)))
+
+
+def checked(reply: Reply) -> Reply:
+    """The reply. Raises it if it is a CommandError."""
+    if isinstance(reply, CommandError):
+        raise reply
+    return reply

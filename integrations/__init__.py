@@ -1,0 +1,1 @@
+"""Brokers, tracing and metrics for other libraries. Each module needs the library that it is named after."""

@@ -1,0 +1,49 @@
+"""A served store and clients of it, in one process: the server is in a thread, the clients connect by the path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog import testing
+from tidelog.client.store import SharedStore
+
+
+class Bench:
+    """A store whose clock stands still, a server of it, and clients."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        self.root, self._stack = root, stack
+        self.clock = testing.Clock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Open the store and serve it."""
+        self.db = tidelog.open(self.root, fsync="everysec", clock=self.clock)
+        self._stack.callback(self.db.close)
+        self.serving = tidelog.serve(self.db, port=0)
+        self._stack.callback(self.serving.close)
+
+    def restart(self) -> None:
+        """End the server and the store, and begin both again."""
+        self.serving.close()
+        self.db.close()
+        self.begin()
+
+    def connect(self, **options: Any) -> SharedStore:
+        """A client, closed at the end."""
+        found = tidelog.connect(self.root, **options)
+        self._stack.callback(found.close)
+        return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """One with its server running."""
+    with ExitStack() as stack:
+        yield Bench(tmp_path / "store", stack)

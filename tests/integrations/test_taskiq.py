@@ -1,0 +1,159 @@
+"""The broker and the result backend for taskiq, driven by taskiq's own receiver and command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from taskiq import AsyncBroker
+from taskiq.exceptions import ResultGetError
+from taskiq.receiver import Receiver
+from tests.client.owners import ended_owner
+from tests.until import PATIENCE_S, until
+
+import tidelog
+from tidelog.client.starting import environment
+from tidelog.integrations.taskiq import TidelogBroker, TidelogResultBackend
+
+
+@asynccontextmanager
+async def working(broker: AsyncBroker) -> AsyncIterator[None]:
+    """A receiver of taskiq that works on the tasks of a broker."""
+    with ThreadPoolExecutor(2) as pool:
+        finish = asyncio.Event()
+        receiver = Receiver(broker, executor=pool, run_startup=False, max_async_tasks=4)
+        task = asyncio.create_task(receiver.listen(finish))
+        yield
+        finish.set()
+        await asyncio.wait_for(task, PATIENCE_S)
+
+
+def test_tasks_and_their_results(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = TidelogBroker(tmp_path / "s", shared=False).with_result_backend(
+            TidelogResultBackend(tmp_path / "results", shared=False, fsync="no")
+        )
+
+        @broker.task(task_name="add")
+        async def add(a: int, b: int) -> int:
+            return a + b
+
+        @broker.task(task_name="fail")
+        def fail() -> None:
+            raise LookupError("no such address")
+
+        await broker.startup()
+        async with working(broker):
+            sent = [await add.kiq(n, 1) for n in range(20)]
+            results = [await task.wait_result(0.01, timeout=PATIENCE_S) for task in sent]
+            assert [result.return_value for result in results] == list(range(1, 21))
+            failed = await (await fail.kiq()).wait_result(0.01, timeout=PATIENCE_S)
+            assert failed.is_err and "no such address" in str(failed.error)
+            with pytest.raises(ResultGetError):
+                await broker.result_backend.get_result("nothing")
+        stats = await broker.queue.stats()
+        await broker.shutdown()
+        assert (stats.depth, stats.dead, stats.failures) == (0, 0, 0)
+
+    asyncio.run(main())
+
+
+def test_labels(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = TidelogBroker(tmp_path / "s", shared=False, fsync="no")
+
+        @broker.task(task_name="nothing")
+        async def nothing() -> None: ...
+
+        await broker.startup()
+        for _ in range(2):
+            await nothing.kicker().with_labels(dedup_id="once").kiq()
+        await nothing.kicker().with_labels(delay=3600).kiq()
+        stats = await broker.queue.stats()
+        assert (stats.waiting, stats.scheduled) == (1, 1)
+        await broker.shutdown()
+
+    asyncio.run(main())
+
+
+def test_tasks_that_were_fetched_and_not_run_go_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = TidelogBroker(tmp_path / "s", shared=False, fsync="no")
+        await broker.startup()
+        for n in range(3):
+            await broker.queue.put(b"%d" % n)
+        listener = broker.listen()
+        _, second = await anext(listener), await anext(listener)
+        done = second.ack()
+        assert done is not None
+        await done
+        await listener.aclose()
+        await broker.shutdown()
+        async with tidelog.aqueue(tmp_path / "s", "taskiq", codec="bytes") as queue:
+            found = [(job.value, job.deliveries) async for job in queue.consume(block=0)]
+            assert found == [(b"0", 1), (b"2", 1)]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_has_not_started_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="startup"):
+        assert TidelogBroker(tmp_path / "s").queue
+
+
+APP = """
+import os
+from tidelog.integrations.taskiq import TidelogBroker, TidelogResultBackend
+broker = TidelogBroker("s", retry_after=0.5).with_result_backend(TidelogResultBackend("s"))
+
+@broker.task(task_name="square")
+async def square(n: int) -> int:
+    with open("pids", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    return n * n
+"""
+
+
+@pytest.mark.slow
+def test_the_taskiq_command_with_two_processes_of_which_one_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    root = tmp_path / "s"
+
+    async def ask() -> list[int]:
+        broker = TidelogBroker(root).with_result_backend(TidelogResultBackend(root))
+
+        @broker.task(task_name="square")
+        async def square(n: int) -> int:
+            raise AssertionError("the workers do it")
+
+        await broker.startup()
+        tasks = [await square.kiq(n) for n in range(40)]
+        found = []
+        for n, task in enumerate(tasks):
+            found.append((await task.wait_result(0.05, timeout=PATIENCE_S)).return_value)
+            if n == 5:
+                pid = int((tmp_path / "pids").read_text().split()[0])
+                os.kill(pid, signal.SIGKILL)
+        await broker.shutdown()
+        return found
+
+    with ended_owner(root):
+        command = [sys.executable, "-m", "taskiq", "worker", "--workers", "2", "app:broker"]
+        with (tmp_path / "log").open("wb") as log:
+            worker = subprocess.Popen(
+                command, cwd=tmp_path, env=environment(), stderr=log, stdout=log
+            )
+        try:
+            assert asyncio.run(ask()) == [n * n for n in range(40)]
+        finally:
+            worker.terminate()
+            worker.wait(PATIENCE_S)
+        until(lambda: worker.returncode is not None)
