@@ -40,15 +40,19 @@ TOP = {
                  "Make a store of the data of a Redis: an RDB file, an append-only file, or a server."),
     "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis, and read one into a store."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
-    "repair":   ("tidelog.tools.repair.command", "Say what a damaged store has left, and make a repaired copy."),
+    "repair":   ("tidelog.tools.repair.command", "Say what a damaged store has left, and repair it."),
     "state":    ("tidelog.tools.state", "Show streams, groups, pending entries and queues as of any moment."),
+    "cat":      ("tidelog.tools.cat", "Print the entries of a stream, or a string, as text, JSON or CSV."),
     "why":      ("tidelog.tools.why",
                  "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
     "top":      ("tidelog.tools.top.command",
                  "Show streams, groups and queues as they change, of a store or a server."),
     "diff":     ("tidelog.tools.diff.command",
                  "Compare two logs, or two states: what is common, and where they differ."),
-    "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
+    "queue":    ("tidelog.tools.queue.group",
+                 "Inspect the queues of a store, put jobs into them, and put dead jobs back."),
+    "worker":   ("tidelog.tools.worker.command",
+                 "Call a function with each job of a queue, until SIGTERM or Ctrl-C."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "replica":  ("tidelog.tools.replica.group", "Inspect leaders and their followers."),
     "report":   ("tidelog.tools.report.command", "Draw latency, lag, poison messages and queues into an HTML file."),
@@ -83,16 +87,24 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
         "tidelog info orders-data",
         "tidelog aof dump orders-data --key orders --limit 3",
         "tidelog aof verify orders-data; echo $?",
+        codes=(),
     ),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=show_version,
+    help="Print the version and exit.",
+)
 def cli() -> None:
     """Redis Streams as a durable engine.
 
-    Inspects, verifies and serves stores of tidelog. Only `serve`, `queue dead redrive` and the `purge` commands of
-    `queue` change a store. All others only read it, without a lock, so its writer may be running. Snapshots are
-    written to its folder snapshots/. Exit codes: docs/guides/command-line.md.
+    Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `queue put`, `queue dead
+    redrive` and the `purge` commands of `queue` change a store. All others only read it, without a lock, so its writer
+    may be running. Snapshots are written to its folder snapshots/. Exit codes: docs/guides/command-line.md.
     """
 
 
@@ -103,6 +115,7 @@ def cli() -> None:
         "tidelog aof ls orders-data",
         "tidelog aof dump orders-data --key orders --limit 3",
         "tidelog aof verify orders-data; echo $?",
+        codes=(),
     ),
 )
 def command() -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
+from tidelog.tools import exits
 from tidelog.tools.text import examples
 
 PROGRAM: Final = "tidelog"
@@ -25,6 +26,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
         "tidelog completion bash",
         "tidelog completion zsh",
         "tidelog completion fish",
+        codes=(exits.OK, exits.USAGE),
     ),
 )
 @click.argument("shell", type=click.Choice(SHELLS))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from tidelog.engine.effects.digest import digest
+from tidelog.tools import exits
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import examples
@@ -17,10 +19,17 @@ from tidelog.tools.text import examples
     epilog=examples(
         "tidelog digest orders-data",
         "tidelog digest orders-data --at-lsn 4711",
+        "tidelog digest orders-data --json | jq .lsn",
+        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)
 @at_options
-def command(path: Path, at_lsn: int | None, at_time: int | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the LSN.")
+def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) -> None:
     with contents_at(LogFiles(path, snapshots=True), at_lsn, at_time) as found:
-        click.echo(digest(found.state))
+        number = digest(found.state)
+        if as_json:
+            click.echo(json.dumps({"lsn": found.last_lsn, "time_ms": found.now, "digest": number}))
+        else:
+            click.echo(number)

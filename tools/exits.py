@@ -34,3 +34,21 @@ VERIFY_SNAPSHOT: Final = 30
 VERIFY_CHECKPOINT: Final = 31
 VERIFY_AGREEMENT: Final = 32
 VERIFY_FILES: Final = 33
+
+# the codes of a command that reads a store
+READING: Final = (OK, USAGE, NOT_A_STORE, SYSTEM, DAMAGED, NEWER)
+# one code in few words, for the help of the commands
+WORDS: Final = {
+    OK: "success",
+    FAILED: "a broken promise",
+    USAGE: "wrong usage",
+    NOT_A_STORE: "nothing there",
+    LOCKED: "open elsewhere",
+    SYSTEM: "refused by the system",
+    DAMAGED: "damage",
+    NEWER: "a newer format",
+    REFUSED: "refused",
+    DIFFERS: "a difference",
+    VERIFY_TAIL: "to 33 the gravest check that failed",
+    VERIFY_AGREEMENT: "a difference",
+}

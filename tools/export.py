@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tidelog.tools import console
+from tidelog.tools import console, exits
 from tidelog.tools.installed import installed
+from tidelog.tools.latest import named
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples
 
@@ -59,6 +60,7 @@ def filters(command: Any) -> Any:
         "tidelog export orders-data --to files --partition-by stream,date --streams-pattern 'orders:*'",
         "tidelog export orders-data --to csv --format csv --master none",
         "tidelog export orders-data --to delta:tables/orders --master none",
+        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", metavar="SNAPSHOT")
@@ -83,7 +85,14 @@ def filters(command: Any) -> Any:
     metavar="EXPORT",
     help="An earlier export of the same store: write only what was added and removed since.",
 )
-@click.option("--format", "form", default="parquet", show_default=True, type=click.Choice(FORMATS))
+@click.option(
+    "--format",
+    "form",
+    default="parquet",
+    show_default=True,
+    type=click.Choice(FORMATS),
+    help="The form of the files.",
+)
 @click.option(
     "--partition-by", default="", metavar="COLUMNS", help="Folders by stream, date or stream,date."
 )
@@ -107,6 +116,7 @@ def command(
     **options: str | None,
 ) -> None:
     installed("tidelog export", "pyarrow", extra="spark")
+    path = named(path)
     # here: it loads pyarrow
     from tidelog.spark.exports import export, lakes
 

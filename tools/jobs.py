@@ -16,9 +16,10 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import SUFFIXES
 from tidelog.store.queue.streams import waiting
+from tidelog.store.queue.work.later import GROUP, SHIFT_MS
 from tidelog.tools.text import argument, json_value
 
-HOLDS, FAILURES, DEAD = (suffix.encode() for suffix in SUFFIXES)
+HOLDS, FAILURES, DEAD, LATER = (suffix.encode() for suffix in SUFFIXES)
 _PAUSES_READ: Final = 100_000  # of the newest records of pauses
 
 
@@ -26,9 +27,10 @@ def queue_facts(
     state: State, db: int, key: bytes, stream: Stream, now: int
 ) -> dict[str, Any] | None:
     """The figures of the queue at a key, for JSON; None if the stream is no queue. `now`: the moment, unix ms."""
-    if key.endswith((HOLDS, FAILURES, DEAD)):
+    helpers = HOLDS, FAILURES, DEAD, LATER
+    if key.endswith(helpers):
         return None
-    beside = {suffix: _stream(state, db, key + suffix) for suffix in (HOLDS, FAILURES, DEAD)}
+    beside = {suffix: _stream(state, db, key + suffix) for suffix in helpers}
     first = next(iter(reading.between(stream, 0, MAX, 1)), None)
     job = first is not None and first[1] is not None and first[1][:1] == (rows.VALUE,)
     if not job and not any(beside.values()):
@@ -40,6 +42,7 @@ def queue_facts(
         ],
         "dead": _length(beside[DEAD]),
         "failures": _length(beside[FAILURES]),
+        **({} if beside[LATER] is None else {"scheduled": _scheduled(beside[LATER], now)}),
     }
 
 
@@ -63,6 +66,8 @@ def _group_facts(stream: Stream, group: Group, holds: Stream | None, now: int) -
 def queue_lines(facts: dict[str, Any]) -> list[str]:
     """The figures in words, a line for each group."""
     ends = f"{facts['dead']:,} dead, {facts['failures']:,} failures kept"
+    if "scheduled" in facts:
+        ends += f", {facts['scheduled']:,} scheduled"
     return [
         f"  queue, group {_shown(one['group'])}: {one['depth']:,} unfinished, {one['waiting']:,} waiting, "
         f"{one['in_flight']:,} in flight, {one['paused']:,} paused; {ends}"
@@ -82,6 +87,12 @@ def _stream(state: State, db: int, key: bytes) -> Stream | None:
 
 def _length(stream: Stream | None) -> int:
     return 0 if stream is None else stream.length
+
+
+def _scheduled(later: Stream | None, now: int) -> int:
+    """How many delayed jobs are not due yet."""
+    group = None if later is None else later.groups.get(GROUP)
+    return 0 if group is None else len(group.pending) - group.pending.until(now - SHIFT_MS)
 
 
 def _paused(holds: Stream | None, group: Group, now: int) -> int:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
+
+# Modules with one of these names hold groups, which have tables of their own.
+_GROUPS: Final = (".group", ".cli")
 
 
 class LazyGroup(click.Group):
@@ -30,6 +35,39 @@ class LazyGroup(click.Group):
         found = import_module(self.table[cmd_name][0]).command
         assert isinstance(found, click.Command)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click, but the error names commands with a similar name, also those of the groups below."""
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            alike = ", ".join(f"'{found}'" for found in self.alike(name))
+            hint = f" Did you mean {alike}?" if alike else ""
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def alike(self, name: str) -> list[str]:
+        """The commands that `name` may be meant for: of the same name in a group below, or of a similar name."""
+        paths = dict(self._below())
+        exact = [path for path, last in paths.items() if last == name]
+        similar = get_close_matches(name, paths.values())
+        return exact or [
+            *get_close_matches(name, self.table),
+            *(path for path, last in paths.items() if last in similar),
+        ]
+
+    def _below(self) -> Iterator[tuple[str, str]]:
+        """(path, last word) of every command of the groups in this one. Imports no command."""
+        for name, (module, _) in self.table.items():
+            if not module.endswith(_GROUPS):
+                continue
+            found = import_module(module).command
+            assert isinstance(found, LazyGroup)
+            for inner in found.table:
+                yield f"{name} {inner}", inner
+            for path, last in found._below():
+                yield f"{name} {path}", last
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands from the table, so that a completion imports none of their modules; the options otherwise."""

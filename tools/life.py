@@ -17,7 +17,7 @@ import msgpack
 from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import APPLY
-from tidelog.engine.effects.effect import OPCODE, Effect
+from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.ids import text as id_text
@@ -111,6 +111,12 @@ class Watch:
         self._here: dict[Place, Life] = {}
         self._helpers = {key, key + HOLDS, key + FAILURES, key + DEAD}
         self._key = key
+        # of the queue: the IDs under which the job is dead; whether it was redriven; and of the unit under way the jobs
+        # that were put (LSN, ID, whether they go back to this one), and the dead ones that were deleted
+        self._dead: set[int] = set()
+        self._redriven = False
+        self._put_again: list[tuple[int, str, bool]] = []
+        self._dead_gone: list[int] = []
         # fmt: off
         self._on: dict[int, Callable[[Effect], None]] = {
             e.XADD_MANY:          self._batch,
@@ -187,6 +193,8 @@ class Watch:
             elif opcode == e.XADD_MANY:
                 if names_id(effect, wanted, wanted):
                     return True
+            elif opcode == e.XDEL and self._dead and effect[2] == self._key + DEAD:
+                return True
             elif here and (opcode not in _AT_A_KEY or (effect[1], effect[2]) in here):
                 return True
         return False
@@ -200,12 +208,16 @@ class Watch:
             if opcode <= e.XADD_IDMP:
                 APPLY[effect[0]](state, effect)
                 if opcode != e.EPOCH:
-                    if effect[3] << 64 | effect[4] == wanted:
+                    added = effect[3] << 64 | effect[4] == wanted
+                    if added:
                         self.lsn = at
                         self._added(effect)
-                    elif effect[2] in helpers:
+                    # A helper stream's own entry may have the ID of the job, if both were added in one millisecond.
+                    if effect[2] in helpers and not (added and effect[2] == self._key):
                         self.lsn = at
                         self._told(effect)
+                if effect[0] & END:
+                    self._unit_ended()
                 continue
             watch = on.get(opcode)
             if watch is None:
@@ -213,6 +225,8 @@ class Watch:
             else:
                 self.lsn = at
                 watch(effect)
+            if effect[0] & END and (self._put_again or self._dead_gone):
+                self._unit_ended()
 
     def told(self) -> int:
         """The number of events so far."""
@@ -252,6 +266,8 @@ class Watch:
         begun = len(self.notes)
         if effect[0] & OPCODE <= e.XADD_IDMP and effect[2] in self._helpers:
             self._told(effect)
+        if effect[0] & END:
+            self._unit_ended()
         return self.notes[begun:]
 
     def _told(self, effect: Effect) -> None:
@@ -260,8 +276,7 @@ class Watch:
         fields = dict(zip(row[::2], row[1::2], strict=False))
         new = id_text(ms << 64 | seq).decode()
         if key == self._key:
-            if fields.get(b"origin") == self._text:
-                self._tell("redriven", f"redriven as {new}")
+            self._put_again.append((self.lsn, new, fields.get(b"origin") == self._text))
             return
         if fields.get(b"id" if key.endswith(DEAD) else b"job") != self._text:
             return
@@ -275,7 +290,26 @@ class Watch:
             self._tell("paused", f"paused in group {group} until {shown}")
         else:
             reason = argument(fields.get(b"reason", b""))
+            self._dead.add(ms << 64 | seq)
             self._tell("dead", f"dead in group {group} as {new}: {reason}")
+
+    def _unit_ended(self) -> None:
+        """Tell of a redrive of the job, or of one that goes back to it. Its unit puts jobs and deletes dead ones.
+
+        A redriven job names the very first one as its origin. So only the deleted dead jobs, which are in the order of
+        the put ones, tell which of them this one was.
+        """
+        put, gone = self._put_again, self._dead_gone
+        own = next((at for at, dead in enumerate(gone) if dead in self._dead), None)
+        if own is not None and len(put) != len(gone):
+            self._tell("purged", "the dead job was deleted")
+        for at, (lsn, new, ours) in enumerate(put):
+            if ours or (at == own and len(put) == len(gone)):
+                again = "once more " if self._redriven else ""
+                self.notes.append(Event("redriven", f"redriven {again}as {new}", lsn, self.now))
+                self._redriven = True
+        put.clear()
+        gone.clear()
 
     def _idempotent(self, effect: Effect) -> None:
         self._apply(effect)
@@ -286,6 +320,8 @@ class Watch:
 
     def _removed(self, effect: Effect) -> None:
         """XTRIM and XDEL."""
+        if self._dead and effect[0] & OPCODE == e.XDEL and effect[2] == self._key + DEAD:
+            self._dead_gone += idlist.unpack(effect[3])
         life = self._here.get((effect[1], effect[2]))
         before = life is not None and self._is_there(effect)
         self._apply(effect)

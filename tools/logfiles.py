@@ -40,13 +40,15 @@ from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.store.directory import is_snapshot
+from tidelog.tools.latest import newest
 
 # `readable=False`: click must not check readability, because the store does so with exit codes of its own.
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
 def place_of(disk: Disk, path: Path) -> Path:
-    """The directory of a store or snapshot. `path` may also be the folder aof/ of a store."""
+    """The directory of a store or snapshot. `path` may also be the folder aof/ of a store, or snapshots/latest."""
+    path = newest(disk, path)
     if path.name == identity.AOF and disk.exists(path.parent / identity.NAME):
         path = path.parent
     disk.guard(path)
@@ -103,21 +105,37 @@ class Header(NamedTuple):
     fields   None if it cannot be read
     fault    the reason, or why the segment does not belong here
     end      the end that the next segment's header states; None if there is none
+    mended   the fault is known and made good: `fields` counts, not the file's own header or name
     """
 
     path: Path
     fields: SegmentHeader | None
     fault: DamagedFile | None
     end: End | None = None
+    mended: bool = False
 
     @property
     def first_lsn(self) -> int:
         """From the file's name, or else from the header."""
         named = segment.first_lsn_of(self.path.name)
-        if named is None:
+        if named is None or self.mended:
             assert self.fields is not None, "a file without a segment's name has a header"
             return self.fields.first_lsn
         return named
+
+    def segment(self) -> Segment:
+        """For a scan of a header with fields."""
+        assert self.fields is not None, "a header that cannot be read has no segment"
+        return Segment(self.path, self.fields, self.end, self.mended)
+
+
+def with_ends(headers: list[Header]) -> list[Header]:
+    """The headers, each with the end that the next one states. A header that does not belong here states nothing."""
+    later = [
+        header.fields.before if header.fields is not None and header.fault is None else None
+        for header in headers[1:]
+    ]
+    return [header._replace(end=end) for header, end in zip(headers, [*later, None])]
 
 
 class LogFiles:
@@ -141,8 +159,9 @@ class LogFiles:
         snapshots: bool = False,
         surpluses: bool = False,
         bare: bool = False,
+        disk: Disk | None = None,
     ) -> None:
-        self.disk: Disk = RealDisk()
+        self.disk: Disk = RealDisk() if disk is None else disk
         self.root = place_of(self.disk, root)
         self.snapshot: Snapshot | None = None
         self.bare = False
@@ -225,10 +244,7 @@ class LogFiles:
         """
         promises = durable.read(self.disk, self.directory, self.uuid)
         found = [header for path in self.paths() if (header := self._header(path)) is not None]
-        for at, later in enumerate(found[1:]):
-            if later.fields is not None:
-                found[at] = found[at]._replace(end=later.fields.before)
-        return promises, found
+        return promises, with_ends(found)
 
     def missing_first(self, found: list[Header]) -> MissingSegment | None:
         """The error if the first segments are missing and no checkpoint holds their records."""
@@ -276,6 +292,15 @@ class LogFiles:
             said = f"the header says that the segment begins with LSN {fields.first_lsn}"
             return DamagedFile(path, 40, f"{said}, but the file name says {named}")
         return None
+
+    def life_of(self, path: Path) -> int:
+        """The incarnation that wrote a segment; 0 if its header does not tell the life of its records."""
+        try:
+            header = read_header(self.disk, path)
+        except (Damage, FileNotFoundError):
+            return 0  # damaged, or released meanwhile
+        # A follower's segments have the records of its leader's lives.
+        return header.incarnation if header.role == segment.LEADER else 0
 
     def size(self) -> int:
         """Bytes of all segments, prepared space included."""
@@ -329,7 +354,7 @@ class LogFiles:
                 if header.fault is not None:
                     yield header.path, header.fault
                 continue
-            scan = self._scan(Segment(header.path, header.fields, header.end), promises)
+            scan = self._scan(header.segment(), promises)
             scan.last = scan.last and at == len(found) - 1
             yield from self._pieces(scan)
         error = self.missing_last(promises, found, scan)

@@ -15,6 +15,7 @@ from tidelog.aof.reading.reader import Scan, Segment
 from tidelog.engine.effects.apply import applier
 from tidelog.snapshot.tail import NO_BOUND, Bound, follow, last_bytes
 from tidelog.tools import console, exits
+from tidelog.tools.aof.records import SUSPECT, blamed
 from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles
@@ -57,6 +58,15 @@ def contents_at(files: LogFiles, at_lsn: int | None, at_time: int | None) -> Ite
         with contents(files) as found:
             yield found
         return
+    try:
+        with _contents_at(files, at_lsn, at_time) as found:
+            yield found
+    except SUSPECT as error:
+        raise blamed(files, error) from error
+
+
+@contextmanager
+def _contents_at(files: LogFiles, at_lsn: int | None, at_time: int | None) -> Iterator[Contents]:
     bound = Bound(NO_BOUND if at_lsn is None else at_lsn, NO_BOUND if at_time is None else at_time)
     for _ in range(_ATTEMPTS):
         base = _base_before(files, bound)

@@ -14,7 +14,7 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.state import State
-from tidelog.tools.aof.records import records_of
+from tidelog.tools.aof.records import UNFIT, Record, records_of, unfit
 from tidelog.tools.aof.wanted import Wanted, needles_of
 from tidelog.tools.bases import Base, state_of
 from tidelog.tools.life import Event, Watch, in_group
@@ -35,14 +35,23 @@ def named(files: LogFiles, key: bytes, wanted: int, first: int, last: int) -> It
             break
         if frame.lsn + frame.count <= first or not any(needle in frame.body for needle in needles):
             continue
-        for record in records_of(path, frame):
-            if record.lsn > last:
-                break
-            event = _event(record.effect, wanted) if span.has(record.effect) else None
-            if event is not None:
-                yield Event(*event, record.lsn, record.now)
-            elif record.effect[0] & OPCODE in _ADDS:
-                yield from watch.told_by(record.effect, record.lsn, record.now)
+        try:
+            yield from _named_in(records_of(path, frame), wanted, last, span, watch)
+        except UNFIT as error:
+            raise unfit(path, frame, error) from error
+
+
+def _named_in(
+    records: Iterator[Record], wanted: int, last: int, span: Wanted, watch: Watch
+) -> Iterator[Event]:
+    for record in records:
+        if record.lsn > last:
+            return
+        event = _event(record.effect, wanted) if span.has(record.effect) else None
+        if event is not None:
+            yield Event(*event, record.lsn, record.now)
+        elif record.effect[0] & OPCODE in _ADDS:
+            yield from watch.told_by(record.effect, record.lsn, record.now)
 
 
 def _event(effect: Effect, wanted: int) -> tuple[str, str] | None:

@@ -14,11 +14,14 @@ import click
 from click.shell_completion import split_arg_string
 
 from tidelog.aof.errors import AofError
+from tidelog.engine import ids
+from tidelog.engine.api import reading
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.errors import CheckpointError, SnapshotError
 from tidelog.store.errors import TidelogError
+from tidelog.store.queue.rules import SCHEDULES, rule_of
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
 
@@ -46,6 +49,34 @@ def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
                     yield from value.groups
 
     return _names(ctx, incomplete, found)
+
+
+def consumers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The consumers that begin with `incomplete`, of all groups."""
+    return _names(ctx, incomplete, _consumers)
+
+
+def schedules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The schedules that begin with `incomplete`."""
+    return _names(ctx, incomplete, _schedules)
+
+
+def _schedules(state: State) -> Iterator[bytes]:
+    for database in state.databases:
+        stream = database.keys.get(SCHEDULES)
+        if isinstance(stream, Stream):
+            for _, row in reading.between(stream, 0, ids.MAX):
+                rule = None if row is None else rule_of(row)
+                if rule is not None:
+                    yield rule.name
+
+
+def _consumers(state: State) -> Iterator[bytes]:
+    for database in state.databases:
+        for _, value, _ in database.keys.walk():
+            if isinstance(value, Stream):
+                for group in value.groups.values():
+                    yield from group.consumers
 
 
 def _keys(state: State) -> Iterator[bytes]:
@@ -84,9 +115,13 @@ def _paths(ctx: click.Context) -> list[Path]:
 
     It cannot if the line ends with an option whose value is being completed.
     """
-    place = ctx.params.get("path") or ctx.params.get("paths") or ()
-    if place:
-        return list(place) if isinstance(place, tuple) else [place]
+    named = [ctx.params.get(name) for name in ("path", "paths", "a", "b")]
+    found = [
+        each for value in named if value for each in (value if type(value) is tuple else (value,))
+    ]
+    if found:
+        # A and B of `tidelog diff` are a path with an LSN; a path that may be a URL is a text.
+        return [Path(getattr(each, "path", each)) for each in found]
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     return [Path(word) for word in words[1:] if not word.startswith("-")]
 

@@ -13,6 +13,7 @@ from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
 from tidelog.tools import console
+from tidelog.tools.aof.records import SUSPECT, blamed
 from tidelog.tools.logfiles import LogFiles
 
 
@@ -37,6 +38,15 @@ def contents(files: LogFiles) -> Iterator[Contents]:
 
     It may be used inside the block only. Raises as `LogFiles.frames`, and CorruptBlock.
     """
+    try:
+        with _contents(files) as found:
+            yield found
+    except SUSPECT as error:
+        raise blamed(files, error) from error
+
+
+@contextmanager
+def _contents(files: LogFiles) -> Iterator[Contents]:
     if files.has_checkpoint:
         core = open_read_only(files.disk, files.root, SYSTEM)
         try:

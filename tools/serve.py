@@ -81,6 +81,7 @@ def direct(
         "tidelog serve orders-data --port 0 --unixsocket orders.sock",
         "tidelog serve orders-data --config tidelog.toml --option maxclients=500",
         "tidelog serve orders-copy --port 6380 --replicaof 10.0.0.1 6379",
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=STORE_PATH)
@@ -126,7 +127,7 @@ def direct(
     "WHEN",
     "Require a client certificate: yes (default), optional or no.",
 )
-@direct("--metrics-port", "N", "HTTP port for /metrics and /health.")
+@direct("--metrics-port", "N", "HTTP port for /metrics, /health and /console.")
 @direct("--loglevel", "LEVEL", "Lowest level to log: debug, verbose, notice (default) or warning.")
 @direct("--logfile", "FILE", "Log to a file instead of standard error.")
 @direct("--log-format", "FORMAT", "Format of log messages: text (default) or json.")

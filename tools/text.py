@@ -10,6 +10,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from tidelog.tools import exits
+
 _PLAIN: Final = re.compile(rb"[!#-&(-~]+")  # printable ASCII without blanks and quotes
 _PLAIN_LINE: Final = re.compile(rb"[!#-&(-~]+(?: [!#-&(-~]+)*")
 _ESCAPES: Final = {
@@ -99,9 +101,11 @@ def age_seconds(text: str) -> int | None:
     return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
-def examples(*lines: str) -> str:
-    """Command lines as the end of a command's help."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+def examples(*lines: str, codes: Sequence[int] = exits.READING) -> str:
+    """The end of a command's help: its exit codes, if there are any, and command lines."""
+    told = ", ".join(f"{code} {exits.WORDS[code]}" for code in codes)
+    head = f"Exit codes: {told}.\n\n" if told else ""
+    return f"{head}\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def size_text(size: int) -> str:

@@ -44,6 +44,7 @@ CHECKS: Final = {
     epilog=examples(
         "tidelog verify orders-data; echo $?",
         "tidelog verify orders-data --snapshots --json | jq .findings",
+        codes=(*exits.READING, exits.VERIFY_TAIL),
     ),
 )
 @click.argument("path", type=STORE_PATH)

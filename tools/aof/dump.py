@@ -30,7 +30,7 @@ from tidelog.tools import exits, names
 from tidelog.tools.aof.backwards import frames_backwards
 from tidelog.tools.aof.fields import fields_of
 from tidelog.tools.aof.frames import wanted_frames
-from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, Record
+from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
 from tidelog.tools.aof.wanted import Wanted, id_range, name_filter, needles_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
 from tidelog.tools.text import command_line, examples, json_value, resp, time_text
@@ -84,6 +84,7 @@ HEX_BYTES: Final = 32  # in a line of --hex
     "--consumer",
     "wanted_consumers",
     multiple=True,
+    shell_complete=names.consumers,
     help="Print only records that name this consumer, or match this glob; may be repeated.",
 )
 @click.option(
@@ -163,43 +164,46 @@ def command(
         pairs = newest_first(files, wanted)
     else:
         pairs = read(files, wanted, found, follow=follow, past_damage=past_damage)
-    if form in (RESP, MSGPACK):
-        encode = Resp().encoded if form == RESP else as_msgpack
-        for _, record in islice(pairs, limit):
-            sys.stdout.buffer.write(encode(record))
-            if follow:
-                sys.stdout.buffer.flush()
-        return exits.DAMAGED if found else exits.OK
-    show = as_object if as_json else as_full_object if form == JSON else as_lines
     before: Frame | None = None
-    for frame, record in islice(pairs, limit):
-        if with_frames and frame is not before:
-            sys.stdout.write(frame_line(record, frame))
-            before = frame
-        sys.stdout.write(show(record))
-        if with_hex:
-            sys.stdout.write(hex_lines(frame, record))
-        if follow:
-            sys.stdout.flush()
+    try:
+        if form in (RESP, MSGPACK):
+            encode = Resp().encoded if form == RESP else as_msgpack
+            for path, frame, record in islice(pairs, limit):
+                sys.stdout.buffer.write(encode(record))
+                if follow:
+                    sys.stdout.buffer.flush()
+            return exits.DAMAGED if found else exits.OK
+        show = as_object if as_json else as_full_object if form == JSON else as_lines
+        for path, frame, record in islice(pairs, limit):
+            if with_frames and frame is not before:
+                sys.stdout.write(frame_line(record, frame))
+                before = frame
+            sys.stdout.write(show(record))
+            if with_hex:
+                sys.stdout.write(hex_lines(frame, record))
+            if follow:
+                sys.stdout.flush()
+    except UNFIT as error:
+        raise unfit(path, frame, error) from error
     return exits.DAMAGED if found else exits.OK
 
 
 def read(
     files: LogFiles, wanted: Wanted, found: list[Damage], *, follow: bool, past_damage: bool
-) -> Iterator[tuple[Frame, Record]]:
+) -> Iterator[tuple[Path, Frame, Record]]:
     """Yield the wanted records. Skipped damage is added to `found` and printed to standard error."""
     frames = wanted_frames(files, wanted, found, follow=follow, past_damage=past_damage)
     for path, frame in frames:
         for record in wanted.records(path, frame):
-            yield frame, record
+            yield path, frame, record
 
 
-def newest_first(files: LogFiles, wanted: Wanted) -> Iterator[tuple[Frame, Record]]:
+def newest_first(files: LogFiles, wanted: Wanted) -> Iterator[tuple[Path, Frame, Record]]:
     """Yield the wanted records, the newest first."""
     for path, frame in frames_backwards(files):
         if not wanted.skips(frame):
             for record in reversed(list(wanted.records(path, frame))):
-                yield frame, record
+                yield path, frame, record
         elif wanted.begun(frame):
             return
 

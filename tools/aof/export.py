@@ -30,8 +30,8 @@ from tidelog.engine.effects.as_commands import Command, commands, database
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
 from tidelog.snapshot.rows.opened import open_copy
-from tidelog.tools import console
-from tidelog.tools.aof.records import LAST, ONLY, Record, records_of
+from tidelog.tools import console, exits
+from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, columns, examples, json_value, resp
@@ -83,6 +83,7 @@ def base_of(path: Path) -> Iterator[Base]:
     epilog=examples(
         "tidelog aof export --resp orders-data | redis-cli --pipe",
         "tidelog aof export --resp orders-data -o orders.resp",
+        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)
@@ -136,8 +137,11 @@ def command(
         out: BinaryIO = sys.stdout.buffer
         if output is not None:
             out = stack.enter_context(new_file(output))
-        for line in exported(base, lost, to_lsn, Target(target)):
-            out.write(resp(line))
+        try:
+            for line in exported(base, lost, to_lsn, Target(target)):
+                out.write(resp(line))
+        except UNFIT as error:
+            raise blamed(LogFiles(path, snapshots=True, surpluses=True), error) from error
         out.flush()
     if as_json:
         click.echo(json.dumps({"checkpoint_lsn": base.lsn, "lost": as_objects(lost)}), err=True)
@@ -164,14 +168,21 @@ def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iter
     if base.state is not None:
         yield from state_commands(base.state, lost, target)
     with console.progress("exporting", base.size, size=True) as advance:
+        reading: tuple[Path, Frame] | None = None
 
         def records() -> Iterator[Record]:
-            for segment, frame in base.frames:
-                yield from records_of(segment, frame)
-                advance(len(frame.body))
+            nonlocal reading
+            for reading in base.frames:
+                yield from records_of(*reading)
+                advance(len(reading[1].body))
 
         form = partial(lowered, lost=lost) if target is Target.REDIS_7_0 else commands
-        yield from stream(units(records(), to_lsn), form)
+        try:
+            yield from stream(units(records(), to_lsn), form)
+        except UNFIT as error:
+            if reading is None:
+                raise
+            raise unfit(*reading, error) from error
 
 
 def state_commands(state: State, lost: Lost, target: Target) -> Iterator[Command]:

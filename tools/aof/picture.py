@@ -57,6 +57,8 @@ def drawn(picture: Picture, form: str) -> bytes:
         for each in axes:
             _marks(each, picture.marks)
             each.set_ylim(bottom=0)
+            if each.get_ylim()[1] < 0.1:  # all zero
+                each.set_ylim(top=1)
             each.yaxis.set_major_formatter(FuncFormatter(tick))
             each.yaxis.grid(True, alpha=0.3)
         axes[0].set_title(picture.title, loc="left", fontsize=9)
@@ -100,8 +102,11 @@ def _rates(records: Axes, nbytes: Axes, series: Series) -> None:
 
 
 def _exposed(axes: Axes, series: Series) -> None:
-    spans = [series.spans.get(number) for number in series.numbers()]
-    values = [0 if span is None else span.exposed for span in spans]
+    values: list[int] = []
+    for number in series.numbers():
+        span = series.spans.get(number)
+        # Without a write, the records before are as exposed as they were.
+        values.append((values[-1] if values else 0) if span is None else span.exposed)
     _line(axes, _times(series), values, 3, "exposed")
     axes.set_ylabel("not synced")
 

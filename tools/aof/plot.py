@@ -31,6 +31,7 @@ _CANDIDATES: Final = 10_000  # groups among which the filters choose
     epilog=examples(
         "tidelog aof plot orders-data -o orders.svg",
         "tidelog aof plot orders-data -o orders.png --since 2h --key orders --group packers",
+        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
@@ -81,7 +82,7 @@ def command(
     files = look_at(paths)
     wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
     found: list[Damage] = []
-    series, stats = Series(), Stats()
+    series, stats = Series(), Stats(files.life_of)
     with console.progress("reading", files.size(), size=True) as advance:
         for path, frame in wanted_frames(
             files, wanted, found, past_damage=past_damage, advance=advance
@@ -94,7 +95,7 @@ def command(
         raise click.UsageError("the log has no records of that time, so there is nothing to draw")
     shown = chosen(stats, name_filter(wanted_keys), name_filter(wanted_groups))
     of_groups = {} if found else of_each(files, series, shown, stats.since)
-    marks = [Mark(life[5], LIFE) for life in stats.lives.values()]
+    marks = [Mark(stats.lives[life][5], LIFE) for life in stats.lives if life in stats.begun]
     marks += [
         Mark(base.start.now, base.name)
         for base in bases(files)

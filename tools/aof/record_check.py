@@ -5,11 +5,11 @@ Checksums say that a record is what was written; this says that what was written
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog.engine.effects import effect as e
-from tidelog.engine.effects.effect import OPCODE, Effect
+from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.keys.state import DATABASES
 
 U64_MAX: Final = (1 << 64) - 1
@@ -128,9 +128,96 @@ FIELDS: Final[dict[int, tuple[str, ...]]] = {
 def fault(effect: Effect) -> str:
     """A description of the first fault of a record; empty if it has none."""
     opcode, fields = effect[0] & OPCODE, effect[1:]
-    if opcode not in FIELDS or effect[0] >> 7:
+    if opcode not in FIELDS or effect[0] >> 7 or type(effect[0]) is not int:
         return f"unknown opcode {effect[0]}"
     for kinds in FIELDS[opcode]:
         if len(kinds) == len(fields) and all(_KINDS[k](v) for k, v in zip(kinds, fields)):
             return ""
     return f"opcode {opcode} has fields of the wrong types"
+
+
+# --- many records at once
+
+_ALIKE: Final = 8  # fewer records of a kind than this are looked at one by one
+
+
+def all_sound(records: Sequence[Effect]) -> bool:
+    """Whether `fault` finds nothing in any of these records.
+
+    A log is mostly long runs of one kind of record. So their fields are checked as columns, each with a few calls that
+    loop in C: four times as fast as `fault` on each record. A test compares both.
+    """
+    try:
+        if set(map(type, records)) != {tuple}:
+            return False
+        if _alike(records) and _columns_sound(records):
+            return True
+        groups: dict[tuple[str, ...], list[Effect]] = {}
+        for record in records:
+            groups.setdefault(_SPECS[record[0]], []).append(record)
+        return all(map(_group_sound, groups.values()))
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+def _group_sound(records: list[Effect]) -> bool:
+    return _columns_sound(records) if _alike(records) else not any(map(fault, records))
+
+
+def _alike(records: Sequence[Effect]) -> bool:
+    return len(records) >= _ALIKE and len(set(map(len, records))) == 1
+
+
+def _columns_sound(records: Sequence[Effect]) -> bool:
+    """Whether records with the same number of fields are of one kind, and sound. May raise TypeError for a fault."""
+    opcodes, *columns = zip(*records, strict=True)
+    kinds = {_SPECS[opcode] for opcode in set(opcodes)}
+    if len(kinds) != 1 or set(map(type, opcodes)) != {int}:
+        return False
+    return any(
+        len(kind) == len(columns) and all(_COLUMNS[k](c) for k, c in zip(kind, columns))
+        for kind in kinds.pop()
+    )
+
+
+def _ints(column: Sequence[Any]) -> bool:
+    return set(map(type, column)) == {int}
+
+
+def _u64s(column: Sequence[Any]) -> bool:
+    # No integer of msgpack is above U64_MAX.
+    return set(map(type, column)) == {int} and min(column) >= 0
+
+
+def _dbs(column: Sequence[Any]) -> bool:
+    return set(map(type, column)) == {int} and all(map(_is_db, set(column)))
+
+
+def _blobs(column: Sequence[Any]) -> bool:
+    # Nothing else that msgpack gives can be joined: this is the quickest look at the type of each.
+    b"".join(column)
+    return True
+
+
+def _rows(column: Sequence[Any]) -> bool:
+    if set(map(type, column)) != {tuple}:
+        return False
+    b"".join(map(b"".join, column))
+    return not any(length & 1 for length in set(map(len, column)))
+
+
+def _each(name: str) -> Callable[[Sequence[Any]], bool]:
+    check = _KINDS[name]
+    return lambda column: all(map(check, column))
+
+
+_COLUMNS: Final[dict[str, Callable[[Sequence[Any]], bool]]] = {
+    **{name: _each(name) for name in _KINDS},
+    "d": _dbs,
+    "b": _blobs,
+    "u": _u64s,
+    "n": _ints,
+    "r": _rows,
+}
+# Opcode, with END or without, -> the kinds of its fields
+_SPECS: Final = {opcode | end: FIELDS[opcode] for opcode in FIELDS for end in (0, END)}

@@ -16,16 +16,17 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tidelog.aof.errors import Damage
+from tidelog.aof.errors import Damage, NewerRecord
 from tidelog.aof.frame import HEADER_BYTES, Frame
 from tidelog.aof.reading import reader
 from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.tools import console, exits
 from tidelog.tools.aof.fields import entries_of
 from tidelog.tools.aof.frames import wanted_frames
-from tidelog.tools.aof.records import NAMES
+from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
 from tidelog.tools.aof.wanted import Wanted
 from tidelog.tools.logfiles import STORE_PATH, look_at
@@ -50,10 +51,14 @@ GroupName = tuple[int, bytes, bytes]
 
 
 class Stats:
-    """The counts. `take` gets the frames in order."""
+    """The counts. `take` gets the frames in order.
 
-    def __init__(self, span: int | None = None) -> None:
+    life_of   the incarnation that wrote a segment, 0 if unknown
+    """
+
+    def __init__(self, life_of: Callable[[Path], int], span: int | None = None) -> None:
         self.span = span
+        self._life_of = life_of
         self.records = self.units = self.entries = self.frames = self.nbytes = 0
         self.first_lsn = self.last_lsn = self.since = self.until = 0
         self.commands: Counter[int] = Counter()
@@ -64,6 +69,7 @@ class Stats:
         self.exposed_max = 0
         # incarnation -> [records, entries, bytes, first LSN, last LSN, first time, last time]
         self.lives: dict[int, list[int]] = {}
+        self.begun: set[int] = set()  # the lives whose first record was counted
         # sizes of frames, and records not yet synced when a frame was written: power of two -> number of frames
         self.sizes: Counter[int] = Counter()
         self.exposed: Counter[int] = Counter()
@@ -71,6 +77,7 @@ class Stats:
         self.largest: list[tuple[int, int, int]] = []
         # beginning of a span -> [records, entries, bytes]
         self.spans: dict[int, list[int]] = {}
+        self._path: Path | None = None  # of the last frame
         self._incarnation = 0
         self._least = 0  # bytes of the smallest of the largest records
 
@@ -80,8 +87,18 @@ class Stats:
         return (self.until - self.since) / 1000
 
     def take(self, path: Path, frame: Frame) -> None:
-        """Count one frame."""
+        """Count one frame. Raises CorruptFrame, NewerRecord."""
         effects = reader.records_of(path, frame)
+        if path != self._path:
+            self._path = path
+            # The record that begins the life may lie before the first wanted frame, or in a released segment.
+            self._incarnation = self._life_of(path) or self._incarnation
+        try:
+            self._take(path, frame, effects)
+        except UNFIT as error:
+            raise unfit(path, frame, error) from error
+
+    def _take(self, path: Path, frame: Frame, effects: list[Effect]) -> None:
         nbytes = HEADER_BYTES + len(frame.body)
         if not self.frames:
             self.first_lsn, self.since = frame.lsn, frame.now
@@ -98,6 +115,9 @@ class Stats:
         before = self.entries
         # Most records of a frame are of few kinds and keys, so they are counted by kind, database and key at once.
         for head, count in Counter([effect[:3] for effect in effects]).items():
+            if not is_known(head[0]):
+                at = next(at for at, effect in enumerate(effects) if effect[0] == head[0])
+                raise NewerRecord(path, frame.offset, frame.lsn + at, head[0])
             self._records(head, count, each)
         for effect in effects:
             if effect[0] & OPCODE in _ALONE:
@@ -129,9 +149,13 @@ class Stats:
             self.entries += entries
             self.command_entries[opcode] += entries
         if opcode == e.EPOCH:
+            _check(head[1], b"")
+            _check(head[2], b"")
             self._incarnation = head[2]
+            self.begun.add(head[2])
         elif opcode not in _NO_KEY:
             for key in head[2] if opcode == e.DEL else (head[2],):
+                _check(head[1], key)
                 self.keys.add((head[1], key), count * nbytes, count, entries)
 
     def _record(self, effect: Effect, nbytes: int) -> None:
@@ -146,6 +170,7 @@ class Stats:
         at = _IDS_AT.get(opcode)
         entries = 0 if at is None else idlist.count(effect[at])
         self.command_entries[opcode] += entries
+        _check(effect[1], effect[3])
         self.groups.add((effect[1], effect[2], effect[3]), nbytes, 1, entries)
 
     def _large(self, frame: Frame, effects: list[Effect]) -> None:
@@ -161,6 +186,12 @@ class Stats:
         self.largest = nlargest(TOP, self.largest)
         if len(self.largest) == TOP:
             self._least = self.largest[-1][0]
+
+
+def _check(db: Any, name: Any) -> None:
+    """Raise TypeError for a database or a name of a record that cannot be shown."""
+    if db.__class__ is not int or name.__class__ is not bytes:
+        raise TypeError(f"{db!r} and {name!r} are no database and no name")
 
 
 @click.command(
@@ -190,9 +221,9 @@ def command(
     past_damage: bool,
 ) -> int:
     wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
-    stats = Stats(None if by is None else SPANS[by])
     found: list[Damage] = []
     files = look_at(paths)
+    stats = Stats(files.life_of, None if by is None else SPANS[by])
     with console.progress("reading", files.size(), size=True) as advance:
         for path, frame in wanted_frames(
             files, wanted, found, past_damage=past_damage, advance=advance
@@ -237,7 +268,7 @@ def as_object(stats: Stats) -> dict[str, Any]:
         "groups_exact": stats.groups.exact,
         "lives": [
             {
-                "incarnation": f"{incarnation:016x}",
+                "incarnation": f"{incarnation:016x}" if incarnation else None,
                 "records": records,
                 "entries": entries,
                 "bytes": nbytes,
@@ -312,7 +343,10 @@ def show(stats: Stats) -> None:
     sketch("GROUP", seconds, stats.groups, lambda name: f"{key_text(name[:2])} {argument(name[2])}")
     click.echo()
     lives = [
-        (f"{incarnation:016x}", *cells(records, entries, nbytes, (until - since) / 1000))
+        (
+            f"{incarnation:016x}" if incarnation else "unknown",
+            *cells(records, entries, nbytes, (until - since) / 1000),
+        )
         for incarnation, (records, entries, nbytes, _, _, since, until) in stats.lives.items()
     ]
     console.table(("LIFE", *COLUMNS), lives, right=" ".join(COLUMNS))

@@ -21,7 +21,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.glob import matcher
 from tidelog.engine.ids import parse_end, parse_start
 from tidelog.tools.aof.fields import consumer_of, group_of, names_id
-from tidelog.tools.aof.records import Record, records_of
+from tidelog.tools.aof.records import UNFIT, Record, records_of, unfit
 
 Match = Callable[[bytes], object]
 
@@ -68,7 +68,10 @@ class Wanted(NamedTuple):
                     yield record
             return
         effects = reader.records_of(path, frame)
-        hits = self._hits(path, frame, effects)
+        try:
+            hits = self._hits(path, frame, effects)
+        except UNFIT as error:
+            raise unfit(path, frame, error) from error
         if hits:
             for record in records_of(path, frame):
                 if record.lsn in hits:

@@ -14,6 +14,7 @@ from tidelog.aof.frame import Frame
 from tidelog.aof.reading.reader import Epoch, records_of
 from tidelog.aof.surplus import Surplus
 from tidelog.engine.effects.effect import EPOCH, OPCODE
+from tidelog.tools.aof.records import UNFIT, unfit
 from tidelog.tools.bases import bases
 from tidelog.tools.logfiles import LogFiles
 
@@ -97,7 +98,10 @@ class _Log:
             if not found.first_lsn:
                 found.first_lsn, found.first_ms = self.frame.lsn, self.frame.now
             found.last_lsn, found.last_ms = self.last, self.frame.now
-            found.take(records_of(self.path, self.frame))
+            try:
+                found.take(records_of(self.path, self.frame))
+            except UNFIT as error:
+                raise unfit(self.path, self.frame, error) from error
             self.step()
 
     def side(self) -> Side:

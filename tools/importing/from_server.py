@@ -51,7 +51,7 @@ def take_dumps(place: Place, keys: Keys, wanted: Filter) -> None:
 
 def _databases(link: Link) -> list[tuple[int, int]]:
     """(number, keys) of each database that has keys."""
-    told = link.call(b"INFO", b"keyspace")
+    told = link.text(b"INFO", b"keyspace")
     found = re.findall(rb"^db(\d+):keys=(\d+)", told, re.M)
     return [(int(number), int(count)) for number, count in found]
 
@@ -59,8 +59,12 @@ def _databases(link: Link) -> list[tuple[int, int]]:
 def _scanned(link: Link) -> Iterator[list[bytes]]:
     cursor = b"0"
     while True:
-        cursor, names = link.call(b"SCAN", cursor, b"COUNT", SCAN_COUNT)
-        yield names
+        found = link.call(b"SCAN", cursor, b"COUNT", SCAN_COUNT)
+        match found:
+            case [bytes() as cursor, list() as names] if all(map(_is_text, names)):
+                yield names
+            case _:
+                link.refuse(found)
         if cursor == b"0":
             return
 
@@ -91,7 +95,13 @@ def _take_some(link: Link, db: int, names: list[bytes], keys: Keys, wanted: Filt
                 raise Refused(f"{link.place} refused DUMP: {payload.text}")
             if payload is None:
                 continue  # it is gone
+            if not (_is_text(payload) and isinstance(ttl, int)):
+                link.refuse([payload, ttl])
             _put(link.place, db, name, payload, now_ms + ttl if ttl >= 0 else NO_EXPIRY, keys)
+
+
+def _is_text(reply: Any) -> bool:
+    return isinstance(reply, bytes)
 
 
 def _put(place: Place, db: int, name: bytes, payload: bytes, expire_at: int, keys: Keys) -> None:
@@ -215,7 +225,7 @@ class _Following:
     def _has_all(self) -> bool:
         """Whether the server has nothing more, asked over a connection of its own."""
         with Link(self._link.place) as link:
-            told = link.call(b"INFO", b"replication")
+            told = link.text(b"INFO", b"replication")
         found = re.search(rb"^master_repl_offset:(\d+)", told, re.M)
         return found is None or int(found[1]) <= self._base + self._source.offset
 

@@ -6,7 +6,7 @@ import select
 import socket
 import ssl
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from tidelog.replication.dial import request
 from tidelog.tools.importing.errors import Refused
@@ -18,6 +18,8 @@ _RECEIVE_BYTES: Final = 256 << 10
 _LINE_BYTES_MAX: Final = 64 << 10
 _BULK_BYTES_MAX: Final = 1 << 30
 _NESTED_MAX: Final = 8
+_SHOWN: Final = 60
+_ITEMS_MAX: Final = 1 << 20
 
 
 class Link:
@@ -81,15 +83,26 @@ class Link:
                 return None
             if kind == b"$" and number <= _BULK_BYTES_MAX:
                 return self.exactly(number + 2)[:-2]
-            if kind == b"*" and depth < _NESTED_MAX:
+            if kind == b"*" and number <= _ITEMS_MAX and depth < _NESTED_MAX:
                 return [self.reply(depth + 1) for _ in range(number)]
-        raise Refused(f"{self.place} does not answer as a Redis does: {line[:40]!r}")
+        self.refuse(line)
+
+    def refuse(self, reply: Any) -> NoReturn:
+        """Raise Refused for a reply that no Redis gives."""
+        raise Refused(f"{self.place} does not answer as a Redis does: {repr(reply)[:_SHOWN]}")
+
+    def text(self, *words: bytes) -> bytes:
+        """The reply of a command that answers with a text."""
+        reply = self.call(*words)
+        if not isinstance(reply, bytes):
+            self.refuse(reply)
+        return reply
 
     def line(self) -> bytes:
         """The next line, without its end."""
         while (stop := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > _LINE_BYTES_MAX:
-                raise Refused(f"{self.place} does not answer as a Redis does: a line has no end")
+                self.refuse("a line without an end")
             self._receive()
         line = bytes(self._buffer[:stop]).removesuffix(b"\r")
         del self._buffer[: stop + 1]
@@ -104,7 +117,10 @@ class Link:
     def some(self, count: int) -> bytes:
         """Some of the next bytes, at most `count`."""
         if not self._buffer:
-            self._receive()
+            piece = self._piece()
+            if len(piece) <= count:
+                return piece  # the usual case: nothing is copied
+            self._buffer += piece
         data = bytes(self._buffer[:count])
         del self._buffer[:count]
         return data
@@ -120,13 +136,16 @@ class Link:
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
     def _receive(self) -> None:
+        self._buffer += self._piece()
+
+    def _piece(self) -> bytes:
         try:
             piece = self.socket.recv(_RECEIVE_BYTES)
         except OSError as error:
             raise self._lost(error) from None
         if not piece:
             raise Unreachable(f"{self.place} closed the connection")
-        self._buffer += piece
+        return piece
 
     def _lost(self, error: OSError) -> Unreachable:
         if isinstance(error, TimeoutError):

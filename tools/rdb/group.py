@@ -21,6 +21,7 @@ RDB = {
     epilog=examples(
         "tidelog rdb export orders-data dump.rdb --target 7.0",
         "tidelog rdb import orders-data dump.rdb",
+        codes=(),
     ),
 )
 def command() -> None:

@@ -1,45 +1,52 @@
-"""`tidelog repair`: say to the record what a repair would lose, and make the repaired copy.
+"""`tidelog repair`: say to the record what a repair would lose, and repair: in a copy, or in place.
 
-Ways, each into a new directory; the damaged store is never changed:
+Ways:
 
     --cut             the newest base (checkpoint, snapshot, LSN 1) and the log behind it up to the damage
     --skip-damaged    also the intact records behind the damage that the commands accept, in a store with a new uuid
+
+Without `--to` and `--in-place` nothing is written. `tidelog aof repair` is the same command with fewer options.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
 from tidelog.aof import layout
-from tidelog.aof.errors import Damage
+from tidelog.aof.lock import acquire
 from tidelog.disk import recipe
-from tidelog.tools import console, exits
-from tidelog.tools.aof.repair import checkpoint_fault, open_files
-from tidelog.tools.bases import state_of
-from tidelog.tools.logfiles import STORE_PATH, LogFiles
-from tidelog.tools.repair import cut
-from tidelog.tools.repair.cut import Plan
-from tidelog.tools.repair.lost import Lost, lost_behind
-from tidelog.tools.repair.reach import follow
-from tidelog.tools.repair.salvage import Salvaged, records_behind
-from tidelog.tools.text import argument, examples, json_value, time_text
-
-SALVAGE: Final = "SALVAGE.json"
-ROWS_SHOWN: Final = 20
-REFUSED_SHOWN: Final = 10
+from tidelog.tools import exits
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.repair import in_place, writing
+from tidelog.tools.repair.look import look, place_text
+from tidelog.tools.repair.mended import MendedFiles
+from tidelog.tools.repair.plan import plan
+from tidelog.tools.repair.shown import (
+    SALVAGE,
+    facts,
+    salvage_facts,
+    show,
+    show_nothing_kept,
+    what_is_lost,
+)
+from tidelog.tools.text import examples
 
 
 @click.command(
-    help="Say what a damaged store has left, and make a repaired copy.",
+    help="Say what a damaged store has left, and repair it.",
     epilog=examples(
         "tidelog repair orders-data",
         "tidelog repair orders-data --to orders-repaired",
         "tidelog repair orders-data --skip-damaged --to orders-repaired",
+        "tidelog repair orders-data --in-place",
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=STORE_PATH)
@@ -60,129 +67,94 @@ REFUSED_SHOWN: Final = 10
     type=click.Path(path_type=Path),
     help="Write the repaired copy to this new directory.",
 )
+@click.option(
+    "--in-place",
+    "in_its_place",
+    is_flag=True,
+    help="Repair the store itself, if there is no room for a copy. Everything removed is kept in quarantine/.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    path: Path, way_cut: bool, skip_damaged: bool, target: Path | None, as_json: bool
+    path: Path,
+    way_cut: bool,
+    skip_damaged: bool,
+    target: Path | None,
+    in_its_place: bool,
+    as_json: bool,
 ) -> int:
     if way_cut and skip_damaged:
         raise click.UsageError("--cut and --skip-damaged cannot be used together")
-    files, broken_store = open_files(path)
-    layout.check(files.disk, files.root)
-    damages = [] if broken_store is None else [place_text(broken_store)]
-    fault = checkpoint_fault(files)
-    damages += [] if fault is None else [fault]
-    damages += [
-        place_text(item) for _, item in files.frames_past_damage() if isinstance(item, Damage)
-    ]
-    found = cut.plan(files, skip_damaged=skip_damaged)
+    if in_its_place and target is not None:
+        raise click.UsageError("--in-place and --to cannot be used together")
+    if in_its_place and skip_damaged:
+        raise click.UsageError(
+            "--skip-damaged makes another store, so it needs --to NEW-DIRECTORY and not --in-place"
+        )
+    return repair(
+        path, target, skip_damaged=skip_damaged, in_its_place=in_its_place, as_json=as_json
+    )
+
+
+def repair(
+    path: Path,
+    target: Path | None,
+    *,
+    skip_damaged: bool = False,
+    in_its_place: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Run the command. Returns its exit code."""
+    with ExitStack() as held:
+        files = MendedFiles(path)
+        layout.check(files.disk, files.root)
+        if in_its_place:
+            lock = acquire(files.disk, files.root, os.getpid())
+            held.callback(lock.close)
+            in_place.settle(files)
+            files = MendedFiles(path)
+        return _repair(
+            files, target, skip_damaged=skip_damaged, in_its_place=in_its_place, as_json=as_json
+        )
+
+
+def _repair(
+    files: MendedFiles,
+    target: Path | None,
+    *,
+    skip_damaged: bool,
+    in_its_place: bool,
+    as_json: bool,
+) -> int:
+    seen = look(files)
+    found = plan(files, seen, skip_damaged=skip_damaged)
     if found is not None and found.reach.damage is not None:
         reason = place_text(found.reach.damage)
-        damages += [] if reason in damages else [reason]
-    if not damages:
-        click.echo(json.dumps({"damage": []}) if as_json else f"{files.root} is not damaged")
+        seen.damages.extend([] if reason in seen.damages else [reason])
+    if not seen.damages:
+        text = f"{files.root} is not damaged; there is nothing to repair"
+        click.echo(json.dumps({"damage": []}) if as_json else text)
         return exits.OK
     if found is None or not found.lsn:
-        told = {"damage": damages, "kept": None}
-        text = "\n".join([*(f"damage: {damage}" for damage in damages), "Nothing can be kept."])
-        click.echo(json.dumps(told) if as_json else text)
+        show_nothing_kept(seen, as_json=as_json)
         return exits.DAMAGED
-    lost = what_is_lost(files, found)
-    if as_json:
-        click.echo(json.dumps(facts(damages, found, lost)))
-    else:
-        show(damages, found, lost)
-    if target is None:
-        if not as_json:
-            click.echo(
-                "Nothing was written. To write the copy, repeat the command with --to NEW-DIRECTORY"
-            )
-        return exits.DAMAGED
-    cut.write(files, found, target, uuid=secrets.token_bytes(16) if skip_damaged else None)
-    if found.salvaged is not None:
-        data = json.dumps(salvage_facts(found.salvaged), indent=1).encode()
-        recipe.publish(files.disk, target / SALVAGE, data)
+    told = facts(seen, found, lost := what_is_lost(files, found))
     if not as_json:
-        click.echo(f"Wrote the repaired copy to {target}; {files.root} was not changed.")
-    return exits.OK
+        show(files.root, seen, found, lost)
+    if in_its_place:
+        now = time.time_ns() // 1_000_000
+        told["quarantine"] = str(in_place.repair(files, seen, found, _text(told), now))
+        done = f"Repaired {files.root}; everything removed is in {told['quarantine']}."
+    elif target is not None:
+        uuid = secrets.token_bytes(16) if skip_damaged else None
+        writing.write(files, found, target, uuid=uuid)
+        if found.salvaged is not None:
+            recipe.publish(files.disk, target / SALVAGE, _text(salvage_facts(found.salvaged)))
+        done = f"Wrote the repaired copy to {target}; {files.root} was not changed."
+    else:
+        done = "Nothing was written. To write the copy, repeat the command with --to NEW-DIRECTORY"
+    click.echo(json.dumps(told) if as_json else done)
+    return exits.DAMAGED if target is None and not in_its_place else exits.OK
 
 
-def place_text(damage: Damage) -> str:
-    return f"{damage.path}, byte {damage.offset}: {damage.reason}"
-
-
-def what_is_lost(files: LogFiles, found: Plan) -> Lost:
-    """The records behind the last LSN before the damage."""
-    with state_of(files, found.base) as (state, start):
-        follow(files, start, state, found.lsn)
-        return lost_behind(records_behind(files, found.lsn), found.lsn, state)
-
-
-def facts(damages: list[str], found: Plan, lost: Lost) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "damage": damages,
-        "kept": {
-            "first_lsn": 1,
-            "last_lsn": found.lsn,
-            "time_ms": found.reach.start.now,
-            "base": found.base.name,
-            "digest": found.digest,
-        },
-        "unreadable": [list(gap) for gap in lost.gaps],
-        "intact_behind": {
-            "records": lost.intact,
-            "first_lsn": lost.first,
-            "last_lsn": lost.last,
-            "since_ms": lost.since,
-            "until_ms": lost.until,
-            "by_key": [
-                {"key": json_value(key), "record": name, "records": count}
-                for (key, name), count in lost.by_key.most_common()
-            ],
-        },
-        "missing_entries": [row._asdict() | {"key": json_value(row.key)} for row in lost.missing],
-    }
-    if found.salvaged is not None:
-        told["salvage"] = salvage_facts(found.salvaged)
-    return told
-
-
-def salvage_facts(salvaged: Salvaged) -> dict[str, Any]:
-    return {
-        "applied": salvaged.applied,
-        "refused": [row._asdict() | {"key": json_value(row.key)} for row in salvaged.refused],
-    }
-
-
-def show(damages: list[str], found: Plan, lost: Lost) -> None:
-    for damage in damages:
-        click.echo(f"damage: {damage}")
-    when = time_text(found.reach.start.now)
-    click.echo(f"Can be kept: LSN 1 to {found.lsn}, up to {when}, over {found.base.name}.")
-    for fault in found.faults:
-        click.echo(f"Not used: {fault}")
-    for first, last in lost.gaps:
-        click.echo(f"Cannot be read: LSN {first} to {last}.")
-    for row in lost.missing:
-        counters = f"entries-added {row.added:,}, then {row.then:,}"
-        click.echo(f"{row.entries:,} entries of {argument(row.key)} are missing: {counters}.")
-    if lost.intact:
-        verb = "Behind the damage" if found.salvaged is not None else "Left out"
-        times = f"{time_text(lost.since)} to {time_text(lost.until)}"
-        click.echo(
-            f"{verb}: {lost.intact:,} intact records, LSN {lost.first} to {lost.last}, {times}."
-        )
-        rows = [
-            (argument(key) if key else "-", name, f"{count:,}")
-            for (key, name), count in lost.by_key.most_common(ROWS_SHOWN)
-        ]
-        console.table(("KEY", "RECORD", "RECORDS"), rows, right="RECORDS")
-    if found.salvaged is not None:
-        refused = found.salvaged.refused
-        click.echo(
-            f"Applied behind the damage: {found.salvaged.applied:,} records; refused: {len(refused):,}."
-        )
-        for each in refused[:REFUSED_SHOWN]:
-            click.echo(f"  LSN {each.lsn} {each.record} {argument(each.key)}: {each.reason}")
-        if len(refused) > REFUSED_SHOWN:
-            click.echo(f"  and {len(refused) - REFUSED_SHOWN:,} more, all in {SALVAGE} of the copy")
-    click.echo(f"digest of the copy: {found.digest}")
+def _text(told: object) -> bytes:
+    return json.dumps(told, indent=1).encode() + b"\n"

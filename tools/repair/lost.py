@@ -11,6 +11,7 @@ from tidelog.engine.effects.as_commands import keys
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
+from tidelog.tools.aof import record_check
 from tidelog.tools.aof.fields import entries_of
 from tidelog.tools.aof.records import Record
 
@@ -62,6 +63,9 @@ def lost_behind(records: Iterable[Record], lsn: int, state: State) -> Lost:
             first, since = record.lsn, record.now
         until = record.now
         intact += 1
+        if record_check.fault(record.effect):
+            by_key[b"", record.name] += 1
+            continue
         for key in keys(record.effect) or (b"",):
             by_key[key, record.name] += 1
         counters.take(record.effect)

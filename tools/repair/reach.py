@@ -7,6 +7,7 @@ state is right up to the last whole unit before the damage.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.aof import durable
@@ -46,7 +47,7 @@ def follow(files: LogFiles, start: Start, state: State, to_lsn: int | None = Non
         for info, frame in _frames(files, followed):
             if to_lsn is not None and frame.lsn + frame.count - 1 > to_lsn:
                 return followed.reach(None)
-            records = checked_records(info, frame)
+            records = checked_records(info.path, frame)
             _apply(info, frame, records, state)
             followed.take(info, frame, records)
     except Damage as error:
@@ -100,6 +101,16 @@ def _frames(files: LogFiles, followed: _Followed) -> Iterator[tuple[Segment, Fra
         raise missing
 
 
+def fit(files: LogFiles, start: Start) -> Damage | None:
+    """The reason why the log cannot be followed from `start` on; None if it can. Raises NewerFormat, OSError."""
+    try:
+        found, fault = usable(files, start)
+        beginning(files.disk, files.directory, files.uuid, start, found)
+    except Damage as error:
+        return error
+    return fault if not found else None
+
+
 def _emptied(files: LogFiles, start: Start) -> MissingSegment | None:
     return None if start.lsn else files.missing_first([])
 
@@ -112,19 +123,19 @@ def usable(files: LogFiles, start: Start) -> tuple[list[Segment], Damage | None]
     for header in headers[max(len(begun) - 1, 0) :]:
         if header.fault is not None or header.fields is None:
             return found, header.fault
-        found.append(Segment(header.path, header.fields, header.end))
+        found.append(header.segment())
     return found, None
 
 
-def checked_records(info: Segment, frame: Frame) -> list[Effect]:
+def checked_records(path: Path, frame: Frame) -> list[Effect]:
     """The records of a frame. Raises CorruptFrame if one of them is no effect, NewerRecord."""
-    records = records_of(info.path, frame)
+    records = records_of(path, frame)
     for lsn, effect in enumerate(records, frame.lsn):
         if not is_known(effect[0]):
-            raise NewerRecord(info.path, frame.offset, lsn, effect[0])
+            raise NewerRecord(path, frame.offset, lsn, effect[0])
         fault = record_check.fault(effect)
         if fault:
-            raise CorruptFrame(info.path, frame.offset, frame.lsn, lsn, f"LSN {lsn}: {fault}")
+            raise CorruptFrame(path, frame.offset, frame.lsn, lsn, f"LSN {lsn}: {fault}")
     return records
 
 

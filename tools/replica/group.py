@@ -21,6 +21,7 @@ REPLICA = {
     epilog=examples(
         "tidelog replica status redis://10.0.0.1:6379",
         "tidelog replica status orders-data --json | jq .generation",
+        codes=(),
     ),
 )
 def command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,7 @@ class Differs(Failed):
     epilog=examples(
         "tidelog replica verify redis://:$PASSWORD@10.0.0.2:6379",
         "tidelog replica verify orders-copy --leader redis://:$PASSWORD@10.0.0.1:6379",
+        codes=(*exits.READING, exits.REFUSED, exits.VERIFY_AGREEMENT),
     ),
 )
 @click.argument("place", metavar="PATH|redis://HOST:PORT")
@@ -39,18 +41,23 @@ class Differs(Failed):
     metavar="redis://HOST:PORT",
     help="Of a PATH: the leader's server [default: the address that the store follows].",
 )
-def command(place: str, leader: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object if they are the same.")
+def command(place: str, leader: str | None, as_json: bool) -> None:
     """A server compares by itself. For a PATH this process reads the files, and asks the leader's server."""
     if is_url(place):
         if leader is not None:
             raise click.UsageError("--leader is for a PATH: a server knows its leader")
-        click.echo(served(place_of(place)))
+        name, lsn = str(place_of(place)), served(place_of(place))
     else:
-        click.echo(files(Path(place), None if leader is None else place_of(leader)))
+        name, lsn = place, files(Path(place), None if leader is None else place_of(leader))
+    if as_json:
+        click.echo(json.dumps({"place": name, "same": True, "lsn": lsn}))
+    else:
+        click.echo(f"{name} and its leader hold the same data at LSN {lsn:,}")
 
 
-def served(place: Place) -> str:
-    """The result of a follower's server. Raises Differs, Unreachable, Refused."""
+def served(place: Place) -> int:
+    """The LSN at which a follower's server found the same data. Raises Differs, Unreachable, Refused."""
     try:
         reply = ask(place, b"TIDELOG", b"VERIFY", timeout=TIMEOUT_S).decode(errors="replace")
     except Refused as error:
@@ -60,11 +67,14 @@ def served(place: Place) -> str:
     found = re.fullmatch("SAME ([0-9]+)", reply)
     if found is None:
         raise Refused(f"{place} gave no answer of a tidelog server")
-    return _same(str(place), int(found[1]))
+    return int(found[1])
 
 
-def files(path: Path, leader: Place | None) -> str:
-    """Compare the files of a store, which a process may be writing. Raises Differs, Unreachable, Refused."""
+def files(path: Path, leader: Place | None) -> int:
+    """Compare the files of a store, which a process may be writing. Returns the LSN.
+
+    Raises Differs, Unreachable, Refused.
+    """
     store = LogFiles(path)
     store.survey()
     if leader is None:
@@ -92,8 +102,4 @@ def files(path: Path, leader: Place | None) -> str:
         raise
     if reply != f"DIGEST {found.lsn} {found.digest}":
         raise Differs(f"{path} and {leader} hold different data at LSN {found.lsn}")
-    return _same(str(path), found.lsn)
-
-
-def _same(name: str, lsn: int) -> str:
-    return f"{name} and its leader hold the same data at LSN {lsn:,}"
+    return found.lsn

@@ -12,8 +12,9 @@ import click
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.errors import DataError
 from tidelog.store.queue.options import make_options
-from tidelog.tools import console
+from tidelog.tools import console, exits, names
 from tidelog.tools.installed import installed
+from tidelog.tools.latest import named
 from tidelog.tools.output import publish, writable
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
@@ -27,6 +28,7 @@ PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
         "tidelog report orders-data -o report.html",
         "tidelog report orders-data/snapshots/00000000000000004711 -o report.html --queue mails",
         "tidelog report orders-data -o report.html --log --poison 3 --force",
+        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", metavar="PATH|URL")
@@ -61,6 +63,7 @@ PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
     "queues",
     multiple=True,
     metavar="NAME[:GROUP]",
+    shell_complete=names.queues,
     help="A queue to show; repeatable. Default: those that the store seems to have.",
 )
 @click.option(
@@ -94,6 +97,7 @@ def command(
 ) -> None:
     installed("tidelog report", *PACKAGES, extra="report")
     writable(output, force)
+    path = named(path)
     # here: these load pyspark and pyarrow
     from tidelog.snapshot.place import place_of
     from tidelog.snapshot.sealed import read_manifest

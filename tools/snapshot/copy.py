@@ -8,6 +8,7 @@ import click
 
 from tidelog.snapshot.copying import copy_snapshot
 from tidelog.snapshot.place import place_of
+from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, progress
 from tidelog.tools.text import examples, size_text
 
@@ -25,7 +26,7 @@ from tidelog.tools.text import examples, size_text
 @click.argument("target")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(snapshot: str, target: str, as_json: bool) -> None:
-    source = place_of(snapshot)
+    source = place_of(named(snapshot))
     try:
         to = place_of(target)
         try:

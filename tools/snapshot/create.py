@@ -9,6 +9,7 @@ import click
 
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.beside import create_beside
+from tidelog.tools import exits
 from tidelog.tools.logfiles import STORE_PATH, store_root
 from tidelog.tools.snapshot.facts import facts, progress
 from tidelog.tools.text import examples, size_text
@@ -19,6 +20,7 @@ from tidelog.tools.text import examples, size_text
     epilog=examples(
         "tidelog snapshot create orders-data",
         "tidelog snapshot create orders-data --json | jq -r .path",
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

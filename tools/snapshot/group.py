@@ -30,6 +30,7 @@ SNAPSHOT = {
         "tidelog snapshot create orders-data",
         "tidelog snapshot ls orders-data",
         "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
+        codes=(),
     ),
 )
 def command() -> None:

@@ -9,6 +9,7 @@ import click
 
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import prune
+from tidelog.tools import exits
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import snapshots_of
 from tidelog.tools.text import examples, size_text
@@ -19,6 +20,7 @@ from tidelog.tools.text import examples, size_text
     epilog=examples(
         "tidelog snapshot prune orders-data --keep 7 --dry-run",
         "tidelog snapshot prune orders-data --keep 7",
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

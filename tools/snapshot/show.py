@@ -9,6 +9,7 @@ import click
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
 from tidelog.tools import console
+from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, stream_facts
 from tidelog.tools.text import argument, examples, size_text, time_text
 
@@ -32,7 +33,7 @@ from tidelog.tools.text import argument, examples, size_text, time_text
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all streams.")
 def command(snapshot: str, count: int, as_json: bool) -> None:
-    place = place_of(snapshot)
+    place = place_of(named(snapshot))
     try:
         manifest = read_manifest(place)
     finally:

@@ -10,6 +10,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import is_url, local, place_of
 from tidelog.snapshot.scrub import verify_place, verify_snapshot
 from tidelog.tools import exits
+from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
 from tidelog.tools.text import examples
 
@@ -25,6 +26,7 @@ from tidelog.tools.text import examples
 @click.argument("snapshot")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(snapshot: str, as_json: bool) -> int:
+    snapshot = named(snapshot)
     if is_url(snapshot):
         place = place_of(snapshot)
         try:

@@ -1,13 +1,13 @@
 """The screens of `tidelog top`: streams, queues, one stream with its groups and entries, and the life of an entry.
 
 Looks are taken in a thread, one at a time, so that a slow disk or server does not hold up the keys. At most ROWS_MAX
-streams are drawn, and only cells that changed.
+streams are in the table.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeVar
 
 from textual import on
@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
 from tidelog.tools.text import argument
@@ -31,6 +31,7 @@ from tidelog.tools.top.look import (
     StreamRow,
     ranked,
 )
+from tidelog.tools.top.table import Table
 from tidelog.tools.top.words import (
     GROUP_HEAD,
     QUEUE_HEAD,
@@ -50,45 +51,6 @@ ENTRY_CHARS: Final = 160
 CONSUMER_HEAD: Final = ("GROUP", "CONSUMER", "PENDING", "IDLE")
 
 T = TypeVar("T")
-
-
-class Table(DataTable[str]):
-    """A table whose rows have names. `fill` changes only cells that differ, and keeps the cursor at its row."""
-
-    def __init__(self, head: Sequence[str], id: str) -> None:
-        super().__init__(id=id, cursor_type="row", zebra_stripes=True)
-        self._head = head
-        self._names: list[str] = []
-        self._cells: dict[str, tuple[str, ...]] = {}
-
-    def on_mount(self) -> None:
-        for name in self._head:
-            self.add_column(name, key=name)
-
-    def fill(self, rows: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """Show these (name, cells)."""
-        wanted = dict(rows)
-        names = list(wanted)
-        if names != self._names:
-            at = self.selected()
-            top = self.scroll_y
-            self.clear()
-            for name, cells in wanted.items():
-                self.add_row(*cells, key=name)
-            if at in wanted:
-                self.move_cursor(row=names.index(at), scroll=False)
-            self.scroll_to(y=top, animate=False)
-        else:
-            for name, cells in wanted.items():
-                before = self._cells[name]
-                for column, cell, old in zip(self._head, cells, before, strict=True):
-                    if cell != old:
-                        self.update_cell(name, column, cell)
-        self._names, self._cells = names, wanted
-
-    def selected(self) -> str:
-        """The name of the row at the cursor, or nothing."""
-        return self._names[self.cursor_row] if 0 <= self.cursor_row < len(self._names) else ""
 
 
 class Life(Screen[None]):
@@ -121,8 +83,8 @@ class OfStream(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(key_text(*self.place), id="head", markup=False)
-        yield Table(GROUP_HEAD, "groups")
-        yield Table(CONSUMER_HEAD, "consumers")
+        yield Table(GROUP_HEAD, "groups", right=" ".join(GROUP_HEAD[2:]))
+        yield Table(CONSUMER_HEAD, "consumers", right="PENDING IDLE")
         yield Table(("ENTRY", "FIELDS"), "entries")
         yield Footer()
 
@@ -193,6 +155,8 @@ class Top(App[None]):
         self._every = every
         self._lock = threading.Lock()  # one question to the source at a time
         self._shown: list[Place] = []
+        # of the last drawing: the streams of its look, how they were ranked, and the result
+        self._ranked: tuple[list[StreamRow], tuple[str, bool, str], list[StreamRow]] | None = None
         self._with_queues = False
 
     def go(self) -> None:
@@ -209,8 +173,8 @@ class Top(App[None]):
     def compose(self) -> ComposeResult:
         yield Static("looking ...", id="head", markup=False)
         yield Input(value=self.wanted, placeholder="only keys that contain ...", id="filter")
-        yield Table(STREAM_HEAD, "streams")
-        yield Table(QUEUE_HEAD, "queues")
+        yield Table(STREAM_HEAD, "streams", right=" ".join(STREAM_HEAD[1:]))
+        yield Table(QUEUE_HEAD, "queues", right=" ".join(QUEUE_HEAD[2:]))
         yield Footer()
 
     def on_mount(self) -> None:
@@ -275,7 +239,11 @@ class Top(App[None]):
         look = self.look
         if look is None:
             return
-        rows = ranked(look.streams, self.sort, reverse=self.backwards, wanted=self.wanted)
+        asked = self.sort, self.backwards, self.wanted
+        if self._ranked is None or self._ranked[0] is not look.streams or self._ranked[1] != asked:
+            found = ranked(look.streams, self.sort, reverse=self.backwards, wanted=self.wanted)
+            self._ranked = look.streams, asked, found
+        rows = self._ranked[2]
         drawn = rows[:ROWS_MAX]
         self._shown = [row.place for row in drawn]
         order = f"by {self.sort}{', reversed' if self.backwards else ''}"
@@ -340,11 +308,9 @@ class Top(App[None]):
         self.main.query_one("#filter", Input).remove_class("shown")
         self.main.query_one("#streams", Table).focus()
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        table = event.data_table
-        if not isinstance(table, Table):
-            return
-        chosen = table.selected()
+    @on(Table.Chosen)
+    def _chosen(self, event: Table.Chosen) -> None:
+        table, chosen = event.table, event.name
         if table.id == "streams":
             place = next((place for place in self._shown if _place_name(place) == chosen), None)
             if place is not None:

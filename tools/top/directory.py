@@ -1,7 +1,7 @@
 """Looks at the directory of a store, beside its writer: a read-only store that catches up before each look.
 
-A stream that is cold has not changed since the checkpoint, so its figures are kept between looks, and a look costs as
-much as the streams in memory, which are those that the log behind the checkpoint names.
+The figures of a stream are kept until a record names its key. So the cost of a look is proportional to what was written
+since the look before, not to the number of streams.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tidelog.aof import durable
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.ids import MAX, parse
 from tidelog.engine.keys.keyspace import Keyspace, resident
@@ -37,6 +39,9 @@ from tidelog.tools.top.look import (
 )
 from tidelog.tools.why import as_text, refusal, story
 
+# effects that change keys which they do not name, or streams in another database
+_ELSEWHERE: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL, e.RENAME, e.COPY, e.MOVE))
+
 
 class Directory:
     """A Source. Raises the errors of `open_read_only` and `ReadOnlyCore.refresh`."""
@@ -45,9 +50,17 @@ class Directory:
         self.title = str(path)
         self._files = LogFiles(path, snapshots=True)
         self._core = open_read_only(self._files.disk, self._files.root, SYSTEM)
-        self._rates = Rates()
-        self._state: State | None = None  # of the look before
-        self._cold: dict[Place, StreamRow] = {}
+        self._core.observe_records(self._written)
+        self._rates = Rates()  # of groups
+        # of the look before:
+        self._state: State | None = None
+        self._at_ms = 0
+        self._rows: dict[Place, StreamRow] = {}
+        self._listed: list[StreamRow] = []  # the same list as long as nothing changes
+        self._moving: set[Place] = set()  # with a rate that is not 0
+        # since then:
+        self._changed: set[Place] = set()
+        self._all = False  # more than the named keys may have changed
 
     def close(self) -> None:
         close(self._core)
@@ -56,39 +69,58 @@ class Directory:
         if self._files.snapshot is None:
             self._core.refresh()
         at_ms = time.time_ns() // 1_000_000
-        streams: list[StreamRow] = self._core.look(lambda state: self._streams(state, at_ms))[0]
-        return Look(at_ms, self._facts(), streams)
+        self._core.look(lambda state: self._update(state, at_ms))
+        return Look(at_ms, self._facts(), self._listed)
 
-    def _streams(self, state: State, at_ms: int) -> list[StreamRow]:
-        if state is not self._state:  # it was read anew, so cold streams may have changed
-            self._state = state
-            self._cold.clear()
-        found: list[StreamRow] = []
-        for db, database in enumerate(state.databases):
-            keys = database.keys
-            for key in keys:
-                row = self._row(keys, (db, key), at_ms)
-                if row is not None:
-                    found.append(row)
-        self._rates.keep({row.place for row in found})
-        return found
+    def _written(self, records: list[Effect]) -> None:
+        add = self._changed.add
+        for record in records:
+            opcode = record[0] & OPCODE
+            if opcode in _ELSEWHERE:
+                self._all = True
+            elif opcode == e.DEL:
+                self._changed.update((record[1], key) for key in record[2])
+            elif opcode != e.EPOCH:
+                add((record[1], record[2]))
 
-    def _row(self, keys: Keyspace, place: Place, at_ms: int) -> StreamRow | None:
+    def _update(self, state: State, at_ms: int) -> None:
+        """Look at the streams that changed; at all if the state is another one, since it was read anew."""
+        before, rows = self._at_ms, self._rows
+        if state is not self._state or self._all:
+            places = {
+                (db, key) for db, database in enumerate(state.databases) for key in database.keys
+            }
+            for gone in rows.keys() - places:
+                del rows[gone]
+        else:
+            places = self._changed
+        for place in self._moving - places:
+            if place in rows:
+                rows[place] = rows[place]._replace(added_per_s=0.0)
+        moving: set[Place] = set()
+        for place in places:
+            known = rows.pop(place, None)
+            row = self._row(state.databases[place[0]].keys, place)
+            if row is None:
+                continue
+            rate = None if self._state is None else _rate(known, row, at_ms - before)
+            rows[place] = row._replace(added_per_s=rate)
+            if rate != 0:
+                moving.add(place)
+        if places or self._moving or state is not self._state:
+            self._listed = list(rows.values())
+        self._state, self._at_ms, self._moving = state, at_ms, moving
+        self._changed, self._all = set(), False
+
+    def _row(self, keys: Keyspace, place: Place) -> StreamRow | None:
         value = resident(keys, place[1])
-        if value is not None:
-            return self._of_stream(place, value, at_ms) if isinstance(value, Stream) else None
-        known = self._cold.get(place)
-        if known is not None:
-            return known
-        if keys.is_string(place[1]):
-            return None
-        value, _ = keys.look(place[1])
-        if not isinstance(value, Stream):
-            return None
-        row = self._cold[place] = self._of_stream(place, value, at_ms)._replace(added_per_s=0.0)
-        return row
+        if value is None:
+            if place[1] not in keys or keys.is_string(place[1]):
+                return None
+            value, _ = keys.look(place[1])
+        return self._of_stream(place, value) if isinstance(value, Stream) else None
 
-    def _of_stream(self, place: Place, stream: Stream, at_ms: int) -> StreamRow:
+    def _of_stream(self, place: Place, stream: Stream) -> StreamRow:
         behind: int | None = 0
         pending = 0
         oldest: int | None = None
@@ -102,9 +134,8 @@ class Directory:
                 if first is not None and (oldest is None or first < oldest):
                     oldest = first
         added = stream.entries_added
-        rate = self._rates.of(place, added, at_ms)
         return StreamRow(
-            *place, stream.length, added, rate, len(stream.groups), behind, pending, oldest
+            *place, stream.length, added, None, len(stream.groups), behind, pending, oldest
         )
 
     def _facts(self) -> dict[str, Any]:
@@ -198,6 +229,14 @@ class Directory:
                 lines.append(as_text(event, None, passed))
                 before = event.now
         return "".join(lines)
+
+
+def _rate(before: StreamRow | None, row: StreamRow, ms: int) -> float | None:
+    """Entries added each second. A stream that was not there before began with none."""
+    added = 0 if before is None or before.added is None else before.added
+    if row.added is None or row.added < added or ms <= 0:
+        return None
+    return (row.added - added) * 1000 / ms
 
 
 def _stream(state: State, place: Place) -> Stream | None:

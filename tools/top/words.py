@@ -38,7 +38,7 @@ def span(ms: int) -> str:
     if seconds < 60:
         return f"{seconds}s"
     if seconds < 3600:
-        return f"{seconds // 60}m{seconds % 60:02}s"
+        return f"{seconds // 60}m"
     if seconds < 86_400:
         return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
     return f"{seconds // 86_400}d{seconds % 86_400 // 3600:02}h"
