@@ -14,6 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidelog.aof.errors import AofError
 from tidelog.store.errors import TidelogError
+from tidelog.tools import exits
 from tidelog.tools.bench import machine, report, subjects
 from tidelog.tools.bench.bench import Bench
 from tidelog.tools.bench.figure import Figure
@@ -29,7 +30,11 @@ NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items(
 @click.command(
     help="Measure tidelog beside other queues on this machine.",
     epilog=f"Subjects: {NAMES}.\n\n"
-    + examples("tidelog bench --quick", "tidelog bench --only xadd --only always"),
+    + examples(
+        "tidelog bench --quick",
+        "tidelog bench --only xadd --only always",
+        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
+    ),
 )
 @click.option(
     "--only",

@@ -39,6 +39,7 @@ from tidelog.tools.text import examples
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
 LINES_MIN: Final = 1000  # fewer are too short for a demo
+LINE_BYTES_MAX: Final = 64 << 10
 LIFE_SECONDS: Final = (0.4, 2.6)  # of a child, from its start to the kill
 # The workers run this many times faster than asked for, because they are dead for much of the time.
 PACE: Final = 4
@@ -62,6 +63,7 @@ class Course:
     epilog=examples(
         "tidelog demo",
         "tidelog demo --file access.log --lines 100000 --seconds 30",
+        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
     ),
 )
 @click.option(
@@ -151,22 +153,27 @@ def command(
 
 
 def read_lines(files: list[Path], limit: int) -> list[bytes]:
-    """The first `limit` lines of the files one after the other, without their ends."""
+    """The first `limit` lines of the files one after the other, without their ends. Raises UsageError, OSError."""
     lines: list[bytes] = []
-    for file in files:
-        lines += file.read_bytes().splitlines()[: limit - len(lines)]
-        if len(lines) >= limit:
-            break
-    return lines
+    for path in files:
+        with path.open("rb") as file:
+            while len(lines) < limit and (line := file.readline(LINE_BYTES_MAX + 1)):
+                # A device, or a file with a large hole, can be one line without an end.
+                if len(line) > LINE_BYTES_MAX:
+                    raise click.UsageError(
+                        f"{path}: line {len(lines) + 1} has more than {LINE_BYTES_MAX:,} bytes; name a text file"
+                    )
+                lines += line.splitlines()
+    return lines[:limit]
 
 
 def default_files() -> list[Path]:
     """The system's package log if it is long enough, else the sources of Python's standard library."""
     try:
-        if SYSTEM_LOG.read_bytes().count(b"\n") >= LINES_MIN:
+        if len(read_lines([SYSTEM_LOG], LINES_MIN)) >= LINES_MIN:
             return [SYSTEM_LOG]
-    except OSError:
-        pass  # missing, or not readable
+    except (OSError, click.UsageError):
+        pass  # missing, not readable, or not a log
     return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,13 @@ def loading_and_saving(directory: Path, entries: int) -> float:
             raise RuntimeError("redis-server did not load all entries of the dump file")
         server.client.save()
         return server.ready_s
+
+
+@contextmanager
+def with_the_file(directory: Path) -> Iterator[str]:
+    """The URL of a server that has loaded the dump.rdb in the directory. Raises FileNotFoundError."""
+    with closing(RedisServer(directory, EVERYSEC, aof=False)) as server:
+        yield f"redis://127.0.0.1:{server.port}"
 
 
 def file_bytes(directory: Path, entries: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from tidelog.tools.bench.spark.planning import Counted, counted, read_of
 from tidelog.tools.bench.spark.setting import STREAMS, Setting, name_of, store
 
 ENTRIES = 500_000
-BUCKET, ONE = "bench", 42
+ONE = 42
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "bench",
     "AWS_SECRET_ACCESS_KEY": "bench",
@@ -68,7 +69,9 @@ def _figures(what: str, remote: Counted, local: Counted, shown: str) -> Iterator
 
 def _url(endpoint: str, path: str) -> str:
     """The URL of a directory in a new bucket."""
+    # The servers of one process share their buckets, and stores made by two runs can have snapshots of the same name.
+    bucket = f"bench-{secrets.token_hex(8)}"
     query = f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
-    files, _ = fs.FileSystem.from_uri(f"s3://{BUCKET}{query}&allow_bucket_creation=true")
-    files.create_dir(BUCKET)
-    return f"s3://{BUCKET}/{path}{query}"
+    files, _ = fs.FileSystem.from_uri(f"s3://{bucket}{query}&allow_bucket_creation=true")
+    files.create_dir(bucket)
+    return f"s3://{bucket}/{path}{query}"

@@ -26,6 +26,8 @@ SUBJECTS = {
     "cold":    "reading what is stored and not in memory",
     "budget":  "a backlog of 5 GB with memory_budget=64 MiB",
     "queue":   "the durable queue beside other queues, and how deep or worked off it is",
+    "shared":  "a queue that several processes share, beside other queues",
+    "later":   "delayed jobs beside jobs that are due at once",
     "spark":   "snapshots read by Spark, beside other sources of the same rows",
     "server":  "the server beside redis-server: commands per second, latency, idle clients",
     "replication": "a leader and its follower beside redis-server and its replica",

@@ -1,10 +1,13 @@
-"""Inspection: how fast the tools read a log: ls, dump, export, stats, verify, state and why."""
+"""Inspection: how fast the tools read a log: ls, dump, export, stats, plot, verify, state, why, diff and top."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 import statistics
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, redirect_stderr, redirect_stdout
@@ -18,7 +21,9 @@ from tidelog.tools import cli
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import STREAM
 from tidelog.tools.bench.figure import Bound, Figure
-from tidelog.tools.bench.messages import SMALL
+from tidelog.tools.bench.messages import RANDOM, SMALL
+from tidelog.tools.bench.processes.fresh import Fresh
+from tidelog.tools.bench.processes.moved import Moved
 from tidelog.tools.logfiles import LogFiles
 
 ENTRIES = 300_000
@@ -26,14 +31,25 @@ BATCH = 1_000
 RECORDS = 300_000
 FRAME = 256
 SEGMENTS = 1_000
+MANY_RECORDS, MANY_KEYS = 10_000_000, 1_000_000
+STATS_MIB = 200
+STREAMS = 10_000
+WRITTEN_S = 100  # entries that are written per second beside top
+WATCHED_S, QUICK_WATCHED_S = 10.0, 3.0
+TOP_MS_S = 50  # 5% of a core
+CHECKER = "redis-check-aof"
 RUNS = 3
 OPEN = "replay of an open"
+REPLAY_AND_DIGEST = "tidelog digest"  # an open, and the hash of the whole state
 
 
 def rows(bench: Bench) -> Iterator[Figure]:
     yield _segments(bench)
     yield from _batches(bench)
     yield from _records(bench)
+    yield from _verify(bench)
+    yield _many_keys(bench)
+    yield from _top(bench)
 
 
 def _segments(bench: Bench) -> Figure:
@@ -61,6 +77,30 @@ def _batches(bench: Bench) -> Iterator[Figure]:
     ):
         note = f"batches of {BATCH:,}"
         yield Figure(name, "/s", count / _spent(*args), {}, (Bound(target),), note)
+    resp = bench.fresh("resp") / "log.aof"
+    cli.run(["aof", "export", "--resp", str(root), "-o", str(resp)])
+    yield Figure(
+        "aof verify --no-replay, entries",
+        "/s",
+        count / _spent("aof", "verify", root, "--no-replay"),
+        _checked(bench, resp, count),
+        (),
+        f"batches of {BATCH:,}; {CHECKER} reads the exported commands in a process of its own",
+    )
+
+
+def _checked(bench: Bench, resp: Path, count: int) -> dict[str, float]:
+    """Commands per second of Redis's own check of the file."""
+    try:
+        times = []
+        for _ in range(RUNS):
+            start = time.perf_counter()
+            subprocess.run([CHECKER, resp], check=True, stdout=subprocess.DEVNULL)
+            times.append(time.perf_counter() - start)
+    except FileNotFoundError as error:
+        bench.missing[CHECKER] = str(error)
+        return {}
+    return {CHECKER: count / statistics.median(times)}
 
 
 def _records(bench: Bench) -> Iterator[Figure]:
@@ -73,15 +113,24 @@ def _records(bench: Bench) -> Iterator[Figure]:
             for number, fields in enumerate(SMALL.some(FRAME)):
                 pipeline.xadd(STREAM if number % 2 else "returns", fields)
             pipeline.execute()
-        nbytes = sum(path.stat().st_size for path in (root / "aof").glob("*.aof"))
     note = f"frames of {FRAME} records"
     unknown = f"{time.time_ns() // 1_000_000}-1"  # an ID as they are, which is not in the log
     found = count / _spent("aof", "dump", root, "--id", unknown)
     yield Figure("aof dump --id, records", "/s", found, {}, (Bound(1_000_000),), note)
     counted = count / _spent("aof", "stats", root)
     yield Figure("aof stats, records", "/s", counted, {}, (Bound(1_000_000),), note)
-    checked = nbytes / 1e6 / _spent("aof", "verify", root, "--no-replay")
-    yield Figure("aof verify --no-replay", "MB/s", checked, {}, (Bound(250),), note)
+    picture = bench.fresh("picture") / "log.svg"
+    drawn = count / _spent("aof", "plot", root, "--force", "-o", picture)
+    yield Figure("aof plot, records", "/s", drawn, {}, (), note)
+    copy = bench.fresh("copy") / "store"
+    shutil.copytree(root, copy)
+    with closing(_opened(copy)) as db:
+        db.xadd(STREAM, {"n": 1})
+    compared = count / _spent("diff", root, copy)
+    one = f"{note}; of each, and one entry more in the second"
+    yield Figure("diff of two logs, records", "/s", compared, {}, (), one)
+    compared = count / _spent("diff", "--state", root, copy)
+    yield Figure("diff --state, entries", "/s", compared, {}, (), one)
     last = _spent("aof", "dump", root, "--reverse", "--limit", "10") * 1000
     yield Figure("aof dump --reverse --limit 10", "ms", last, {}, (), note)
     opened = {OPEN: _open_s(root) * 1000}
@@ -93,8 +142,92 @@ def _records(bench: Bench) -> Iterator[Figure]:
         yield Figure(name, "ms", _spent(*args) * 1000, opened, bound, note)
 
 
+def _verify(bench: Bench) -> Iterator[Figure]:
+    """The check of a log of single XADDs of 100 bytes in frames of many."""
+    count = bench.scaled(RECORDS) // FRAME * FRAME
+    root = bench.fresh("hundred") / "store"
+    with closing(_opened(root)) as db:
+        for _ in range(count // FRAME):
+            pipeline = db.pipeline(transaction=False)
+            for number, fields in enumerate(RANDOM.some(FRAME)):
+                pipeline.xadd(STREAM if number % 2 else "returns", fields)
+            pipeline.execute()
+    nbytes = sum(path.stat().st_size for path in (root / "aof").glob("*.aof"))
+    note = f"frames of {FRAME} entries of 100 bytes"
+    checked = nbytes / 1e6 / _spent("aof", "verify", root, "--no-replay")
+    yield Figure("aof verify --no-replay", "MB/s", checked, {}, (Bound(250),), note)
+    opened = {OPEN: _open_s(root) * 1000}
+    shutil.rmtree(root / "checkpoint")  # made by close; with it, digest would read no log
+    hashed = _spent("digest", root) * 1000
+    replayed = _spent("aof", "verify", root) * 1000
+    opened[REPLAY_AND_DIGEST] = hashed
+    with_digest = f"{note}; it also hashes the whole state, which an open does not"
+    yield Figure("aof verify", "ms", replayed, opened, (Bound(1.3, OPEN, most=True),), with_digest)
+
+
+def _many_keys(bench: Bench) -> Figure:
+    """The memory of stats does not grow with the keys. Measured once: it takes a minute."""
+    count, keys = bench.scaled(MANY_RECORDS) // FRAME * FRAME, bench.scaled(MANY_KEYS)
+    root = bench.fresh("keys") / "store"
+    with closing(_opened(root)) as db:
+        for first in range(0, count, FRAME):
+            pipeline = db.pipeline(transaction=False)
+            for number in range(first, first + FRAME):
+                pipeline.set(f"sensor:{number * 7919 % keys}", b"7")
+            pipeline.execute()
+    with Fresh(Moved) as fresh:
+        held = fresh.anonymous()
+        seconds = fresh.call("run", "aof", "stats", str(root))
+        mib = (fresh.peak() - held) / (1 << 20)
+    return Figure(
+        f"aof stats, memory for {keys:,} keys",
+        "MiB",
+        mib,
+        {},
+        (Bound(STATS_MIB, most=True),),
+        f"{count:,} records, {count / seconds:,.0f} a second; growth of anonymous memory",
+    )
+
+
+def _top(bench: Bench) -> Iterator[Figure]:
+    """The application without a terminal, one look a second, beside a writer that rests and one that does not."""
+    try:
+        # here: textual may be missing
+        from tidelog.tools.bench.processes.watched import Watched
+    except ImportError as error:
+        bench.missing["textual"] = str(error)
+        return
+    streams = bench.scaled(STREAMS)
+    seconds = QUICK_WATCHED_S if bench.quick else WATCHED_S
+    root = bench.fresh("streams") / "store"
+    bound = (Bound(TOP_MS_S, most=True),)
+    with closing(_opened(root)) as db:
+        for number in range(streams):
+            db.xadd(f"{STREAM}:{number}", {"n": number})
+            db.xgroup_create(f"{STREAM}:{number}", "workers", id="0")
+        for name, written_s in (("nothing is written", 0), (f"{WRITTEN_S} XADD/s", WRITTEN_S)):
+            ended = threading.Event()
+            writer = threading.Thread(target=_write, args=(db, streams, written_s, ended))
+            writer.start()
+            try:
+                with Fresh(Watched) as fresh:
+                    spent = fresh.call("watch", str(root), seconds)
+            finally:
+                ended.set()
+                writer.join()
+            shown = f"{streams:,} streams with a group each, one look a second"
+            yield Figure(f"top, {name}", "ms/s", spent, {}, bound, shown)
+
+
+def _write(db: tidelog.Store, streams: int, per_s: int, ended: threading.Event) -> None:
+    number = 0
+    while per_s and not ended.wait(1 / per_s):
+        db.xadd(f"{STREAM}:{number % streams}", {"n": number})
+        number += 1
+
+
 def _opened(root: Path, segment_bytes: int = 64 << 20) -> tidelog.Store:
-    """A store that makes no checkpoint."""
+    """A store that makes no checkpoint before it is closed."""
     return tidelog.open(
         root, fsync=EVERYSEC, segment_bytes=segment_bytes, save=(), checkpoint_bytes=0
     )

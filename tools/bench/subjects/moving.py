@@ -21,6 +21,7 @@ ENTRIES = 1_000_000
 PENDING = 1_000_000
 TIMES, QUICK_TIMES = 3, 1
 EXPORTED_S, IMPORTED_S, IMPORTED_LZF_S = 300_000, 200_000, 60_000  # entries per second
+PSYNC_RATIO = 0.7
 MEMORY_MIB = 300
 TARGET = "7.0"
 
@@ -57,13 +58,22 @@ def rows(bench: Bench) -> Iterator[Figure]:
         "into a new store, synced to disk; redis-server: start to first reply",
     )
     if loaded:
+        from_file = size / _import(bench, dump).seconds
         yield Figure(
             "import of redis-server's own file of them, LZF",
             "/s",
-            size / _import(bench, dump).seconds,
+            from_file,
             loaded,
             (Bound(IMPORTED_LZF_S),),
             "the target is that without an LZF library in C",
+        )
+        yield Figure(
+            "import of that server by psync",
+            "/s",
+            size / _by_psync(bench, directory),
+            {"its file": from_file},
+            (Bound(PSYNC_RATIO, of="its file"),),
+            "with the time in which the server writes the file for its replica",
         )
     dump = directory / "pending.rdb"
     _export(bench, pending_store(bench, pending).path, dump)
@@ -106,6 +116,16 @@ def _median(bench: Bench, command: Callable[[int], list[str]]) -> Run:
             times.append(fresh.call("run", *command(number)))
             mib = max(mib, fresh.peak() / (1 << 20))
     return Run(median(times), mib)
+
+
+def _by_psync(bench: Bench, directory: Path) -> float:
+    """Seconds of an import from a server that has loaded the file."""
+    # here: redis-py may be missing
+    from tidelog.tools.bench.baselines.redis_saved import with_the_file
+
+    place = bench.fresh("by_psync")
+    with with_the_file(directory) as url:
+        return _median(bench, lambda number: ["import", str(place / str(number)), url]).seconds
 
 
 def _redis(bench: Bench, directory: Path, entries: int) -> dict[str, float]:
