@@ -881,5 +881,5 @@ _HELP: Final = (
     b"RETRYAFTER (ms), MAXDELIVERIES, MAXDEPTH, MAXFAILURES, CONCURRENCY, RATE (<jobs>/s, m, h or d), KEEP (jobs),",
     b"KEEPMS, CODEC (its name is kept with dead jobs).",
     b"HELP",
-    b"    Prints this help.",
+    b"    Print this help.",
 )

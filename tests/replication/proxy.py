@@ -55,26 +55,33 @@ class Proxy:
                 ).start()
 
     def _pass(self, source: socket.socket, target: socket.socket, back: bool) -> None:
-        at = 0
-        with closing(source), closing(target), suppress(OSError):
-            while data := source.recv(self._piece(back)):
-                self.open.wait()
-                if back and (pace := self.pace) is not None:
-                    time.sleep(len(data) / pace)
-                if back:
-                    count = len(data)
-                    if self.limit is not None:
-                        data = data[: max(self.limit - at, 0)]
-                    target.sendall(self.change(data, at))
-                    at += count
-                    if self.limit is not None and at >= self.limit:
-                        break
-                else:
-                    target.sendall(data)
+        with closing(source), closing(target):
+            try:
+                self._pass_all(source, target, back)
+            except OSError:
+                pass  # one side has cut the connection; the other one hears of it too
+            # A close alone would not end it, as the other thread still reads from it.
             for link in (source, target):
                 self._links.discard(link)
                 with suppress(OSError):
                     link.shutdown(socket.SHUT_RDWR)
+
+    def _pass_all(self, source: socket.socket, target: socket.socket, back: bool) -> None:
+        at = 0
+        while data := source.recv(self._piece(back)):
+            self.open.wait()
+            if back and (pace := self.pace) is not None:
+                time.sleep(len(data) / pace)
+            if back:
+                count = len(data)
+                if self.limit is not None:
+                    data = data[: max(self.limit - at, 0)]
+                target.sendall(self.change(data, at))
+                at += count
+                if self.limit is not None and at >= self.limit:
+                    return
+            else:
+                target.sendall(data)
 
     def _piece(self, back: bool) -> int:
         pace = self.pace
