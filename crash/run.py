@@ -364,7 +364,8 @@ def _give(
 ) -> None:
     task = next(work, None)
     if task is not None:
-        worker.pipe.send(task)
+        with suppress(OSError):  # the process has ended; `_answer` says how
+            worker.pipe.send(task)
         busy[worker.pipe] = worker, task
 
 
@@ -383,7 +384,5 @@ def _answer(worker: _Worker, task: Task) -> Report | Exception:
 
 
 def _send(worker: _Worker) -> None:
-    try:
+    with suppress(OSError):  # it has ended already
         worker.pipe.send(None)
-    except OSError:
-        pass  # it has ended already

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from itertools import islice
@@ -64,10 +65,19 @@ def test_a_run_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
-    place = tmp_path / "missing"  # so the worker cannot begin
-    with pytest.raises(BenchError, match="exit code 1"):
-        run(iter([Task(STORE, "no", "s", 1, False)]), place, 1, 600)
-    assert running.LIVES_MAX > 1
+    def kill_all(report: Report) -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+
+    twice = iter([Task(STORE, "no", "s", 1, False)] * 2)
+    with pytest.raises(BenchError, match="ended with exit code -9 and without an answer"):
+        run(twice, tmp_path, 1, 600, kill_all)
+
+
+def test_a_process_without_a_directory_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"):
+        run(iter([Task(STORE, "no", "s", 1, False)]), tmp_path / "missing", 1, 600)
 
 
 INTERRUPTED = """
