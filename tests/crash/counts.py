@@ -32,8 +32,9 @@ FILE: Final = Path(__file__).with_name("counts.json")
 SEED: Final = "make-crash"
 SHARES: Final = 5
 LEAST: Final = 0.8
-# The network decides how many frames a follower gets, and so how many states there are.
-LEAST_OF: Final = {FOLLOWERS: 0.3}
+# The network decides how many frames a follower gets, and the turns of clients how many a server writes. The number of
+# states depends on that.
+LEAST_OF: Final = {FOLLOWERS: 0.3, REPLIES: 0.5}
 FEW: Final = 4
 ALL: Final = (*LAYERS, MACHINE, BLOCKS)
 # The cuts of the power of a real file system, and of its recorded disk, for each share and policy.
