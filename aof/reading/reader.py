@@ -350,7 +350,8 @@ class Scan:
         """The exception for the verdict CORRUPT; None for any other verdict."""
         if self.verdict is not Verdict.CORRUPT:
             return None
-        if self.end is not None and (self._gap or self.found is Found.BLANK):
+        cut = self.end is not None and self.found is Found.BLANK and self.offset < self.end.offset
+        if self.end is not None and (self._gap or cut):
             # Either this segment was cut off, or a whole segment after it is missing.
             reason = (
                 f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
@@ -447,12 +448,10 @@ class Scan:
         if self.verdict is Verdict.CORRUPT:
             self.reason = f"found {found.value}" + (f", although {proof}" if proof else "")
         elif self.end is not None:
-            if self.end != End(self.lsn - 1, self.offset, self.crc):
+            here = End(self.lsn - 1, self.offset, self.crc)
+            if here != self.end:
                 self.verdict = Verdict.CORRUPT
-                self.reason = (
-                    f"the next segment says that this one ends with LSN {self.end.lsn} at byte {self.end.offset}, but "
-                    f"it ends with LSN {self.lsn - 1}"
-                )
+                self.reason = f"the next segment proves that it ended with {_words(self.end)}, not with {_words(here)}"
 
     def _proof(self) -> str:
         """The proof that a record at or after `offset` was once durable; empty if there is none."""
@@ -570,6 +569,10 @@ class Replay:
             frame = Frame(*fields)
             self.take(path, [fields], records_of(path, frame))
         raise AssertionError("the frames decode one by one, but not together")
+
+
+def _words(end: End) -> str:
+    return f"LSN {end.lsn} at byte {end.offset} and checksum {end.crc:08x}"
 
 
 def unpacker() -> msgpack.Unpacker:

@@ -78,6 +78,27 @@ def test_every_missing_file() -> None:
             assert past.units_in(read_back(disk)) == len(past.units)
 
 
+def test_every_segment_of_another_copy() -> None:
+    """Two copies of a store were used. A segment of one in the other has the right UUID, LSNs and length."""
+
+    def copy(first: int) -> Tree:
+        disk, past = SimulatedDisk(), Past()
+        life = Life(disk, past, segment_bytes=500, chunk_bytes_min=256)
+        while past.next_number() < first:
+            pass
+        for _ in range(8):
+            life.add(2, 20)
+        life.close()
+        return disk.tree()
+
+    mine, theirs = copy(10), copy(30)
+    names = [name for name in mine if name.endswith(".aof")]
+    assert len(names) > 2 and {*names} <= {*theirs}
+    for name in names:
+        with pytest.raises(AofError, match="the next segment proves that it ended with LSN"):
+            read_back(SimulatedDisk.of({**mine, name: theirs[name]}))
+
+
 def test_every_shortened_segment() -> None:
     tree, past = small_store(closed=True)
     for name, content in tree.items():

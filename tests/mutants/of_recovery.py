@@ -149,9 +149,9 @@ MUTANTS: Final = (
     Mutant(
         "reader/stated-end-unread",
         "aof/reading/reader.py",
-        "            if self.end != End(self.lsn - 1, self.offset, self.crc):\n",
+        "            if here != self.end:\n",
         "            if False:\n",
-        ("tests/aof/test_bit_flips.py::test_every_missing_file",),
+        ("tests/aof/test_bit_flips.py::test_every_segment_of_another_copy",),
         "A segment ends where the next one says it ended.",
     ),
     planted(
