@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +14,9 @@ import tidelog
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0  # after which a test gives up: it only matters to one that fails
+# Seconds after which a test gives up: they only matter to one that fails. Many tests fail for a mutant, which is why
+# the gate has less patience.
+PATIENCE_S = float(os.environ.get("TEST_PATIENCE_S", "60"))
 
 
 def until(true: Callable[[], object], what: str = "it never came true") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,14 +14,13 @@ from tests.crash.counts import (
     CUTS,
     FILE,
     SEED,
-    SHARES,
     counts_of,
     drops,
     load,
     plan,
     save,
-    share_of_commit,
 )
+from tests.turns import SHARES, share_of, this_commit
 
 from tidelog.crash.explore import Report
 from tidelog.crash.run import run
@@ -55,20 +53,12 @@ def main() -> int:
     if args.share == "all":
         shares = [*range(1, SHARES + 1)]
     else:
-        shares = [int(args.share or share_of_commit(_commit()))]
+        shares = [int(args.share or share_of(this_commit()))]
     try:
         return max(_try(share, args.jobs, args.accept) for share in shares)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
-
-
-def _commit() -> str:
-    """The commit that is checked out; zeros outside a repository, as in a source archive."""
-    found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=FILE.parent, capture_output=True, text=True
-    )
-    return found.stdout.strip() if found.returncode == 0 else "0" * 40
 
 
 def _cut(share: int, reports: dict[str, Report], place: Path) -> dict[str, str]:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.turns import SHARES
+
 from tidelog.crash.explore import Report
 from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
@@ -30,7 +32,6 @@ from tidelog.tools.crash.shutdowns import MACHINE
 
 FILE: Final = Path(__file__).with_name("counts.json")
 SEED: Final = "make-crash"
-SHARES: Final = 5
 LEAST: Final = 0.8
 # The network decides how many frames a follower gets, and the turns of clients how many a server writes. The number of
 # states depends on that.
@@ -103,8 +104,3 @@ def save(share: int, counts: Counts) -> None:
     all_ = load() if FILE.exists() else {}
     all_[share] = counts
     FILE.write_text(json.dumps(dict(sorted(all_.items())), indent=1) + "\n")
-
-
-def share_of_commit(commit: str) -> int:
-    """The share that is tried at a commit: by turns, and the same each time."""
-    return int(commit[:12], 16) % SHARES + 1

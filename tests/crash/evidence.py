@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.crash.counts import SHARES, Counts
+from tests.crash.counts import Counts
+from tests.turns import SHARES
 
 from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS

@@ -10,13 +10,12 @@ from tests.crash.counts import (
     ALL,
     COUNTED,
     PLAN,
-    SHARES,
     counts_of,
     drops,
     load,
     plan,
-    share_of_commit,
 )
+from tests.turns import SHARES, share_of
 
 from tidelog.crash.explore import Counts, Report
 from tidelog.crash.injected import ERRORS
@@ -101,7 +100,7 @@ def test_a_drop_is_seen_and_a_little_less_is_not() -> None:
 
 
 def test_commits_take_turns() -> None:
-    shares = [share_of_commit(f"{n:012x}{'f' * 28}") for n in range(SHARES)]
+    shares = [share_of(f"{n:012x}{'f' * 28}") for n in range(SHARES)]
     assert shares == [*range(1, SHARES + 1)]
 
 

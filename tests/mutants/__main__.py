@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.mutants.gate import chosen, run
 from tests.mutants.listed import MUTANTS
+from tests.turns import SHARES, share_of, this_commit
 
 DESCRIPTION: Final = "Plant each mutant by itself, and see that a check it names catches it."
 
@@ -26,8 +27,17 @@ def main() -> int:
     parser.add_argument(
         "--list", action="store_true", help="print names, files and promises, and run nothing"
     )
+    parser.add_argument(
+        "--by-turns",
+        action="store_true",
+        help=f"try one of {SHARES} shares of them; the commit decides which",
+    )
     args = parser.parse_args()
     mutants = chosen(MUTANTS, args.patterns)
+    if args.by_turns:
+        share = share_of(this_commit())
+        print(f"share {share} of {SHARES} of the mutants")
+        mutants = mutants[share - 1 :: SHARES]
     if not mutants:
         print(
             f"no mutant has a name like {' or '.join(args.patterns)}; --list shows all names",

@@ -39,6 +39,7 @@ from tidelog.tools.crash.site import sitecustomize
 ROOT: Final = Path(__file__).parents[2]
 SITE: Final = Path(sitecustomize.__file__).parent
 LIMIT_S: Final = 120.0
+PATIENCE_S: Final = 10.0  # of a test that waits for what a mutant never does
 # Plain assertions: tidelog is a plugin of pytest, so pytest would load its modules by a hook of its own.
 PYTEST: Final = ("-m", "pytest", "-q", "-x", "--tb=no", "--no-header", "-rfE", "--assert=plain")
 FAILED: Final = re.compile(r"^FAILED (\S+)", re.MULTILINE)
@@ -118,6 +119,7 @@ def run_checks(
         change = {"file": mutant.file, "anchor": mutant.anchor, "replacement": mutant.replacement}
         env[sitecustomize.CHANGE] = json.dumps(change)
         env[sitecustomize.MARK] = str(mark)
+        env["TEST_PATIENCE_S"] = f"{PATIENCE_S:g}"
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SITE), env.get("PYTHONPATH", ""))))
     with tempfile.TemporaryFile("w+") as printed:
         child = subprocess.Popen(

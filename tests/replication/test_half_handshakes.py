@@ -11,7 +11,7 @@ import pytest
 from tests.replication.conftest import Pair
 from tests.replication.stores import caught_up, equal
 from tests.server.wire import Client, connect
-from tests.until import until
+from tests.until import PATIENCE_S, until
 
 from tidelog.replication.feeds import Feeds
 from tidelog.server import shaking
@@ -65,7 +65,7 @@ def test_more_than_may_wait_are_refused_and_cost_no_thread(
 
     def answer(self: Feeds, *args: Any) -> Any:
         answered.append(args)
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
         return real(self, *args)
 
     monkeypatch.setattr(Feeds, "answer", answer)
