@@ -52,6 +52,7 @@ PIECE_BYTES: Final = 1 << 20
 
 WAIT_S = 600.0  # how long to wait for another process's snapshot; after that it counts as stuck
 POLL_S: Final = 0.02
+_LISTS_MAX: Final = 100  # a list is made anew if a snapshot in it vanishes meanwhile
 
 Waits = Callable[[], bool]
 """`waits()` is asked again and again while another snapshot is waited for; False ends that."""
@@ -122,15 +123,24 @@ def directory_name(lsn: int) -> str:
 def snapshots(disk: Disk, directory: Path) -> list[Snapshot | Unreadable]:
     """List the snapshots in `directory`, the folder snapshots/ of a store, oldest first. Reads only the manifests.
 
+    A writer may make and remove snapshots meanwhile. What it removes is not listed, and what replaces that is.
     Raises OSError.
     """
-    found: list[Snapshot | Unreadable] = []
-    for path in _paths(disk, directory):
-        try:
-            found.append(read_snapshot(disk, path))
-        except SnapshotError as error:
-            found.append(Unreadable(path, error))
-    return found
+    for _ in range(_LISTS_MAX):
+        found = [_listed(disk, path) for path in _paths(disk, directory)]
+        gone = [
+            each for each in found if isinstance(each, Unreadable) and not disk.exists(each.path)
+        ]
+        if not gone:
+            break
+    return [each for each in found if each not in gone]
+
+
+def _listed(disk: Disk, path: Path) -> Snapshot | Unreadable:
+    try:
+        return read_snapshot(disk, path)
+    except SnapshotError as error:
+        return Unreadable(path, error)
 
 
 def read_snapshot(disk: Disk, path: Path) -> Snapshot:

@@ -74,7 +74,7 @@ def _resolve(path: str, which: str) -> list[str]:
 def _others(listed: Sequence[Snapshot | Unreadable]) -> str:
     if not listed:
         return "it has none"
-    return f"it has {', '.join(each.path.name.lstrip('0') for each in listed)}"
+    return f"it has {', '.join(each.path.name.lstrip('0') or '0' for each in listed)}"
 
 
 @contextmanager

@@ -90,6 +90,24 @@ def test_of_the_store_itself(tmp_path: Path) -> None:
     assert portable.oldest_lsn(DISK, tmp_path / "db" / "snapshots") == made.lsn
 
 
+def test_a_snapshot_that_is_replaced_while_they_are_listed(tmp_path: Path) -> None:
+    with opened(tmp_path / "db", keep_snapshots=1) as db:
+
+        class Busy(RealDisk):
+            """Before it reads the first manifest, the writer makes another snapshot, which replaces the first."""
+
+            def guard(self, root: Path) -> None:
+                super().guard(root)
+                if root == first.path:
+                    made.append(db.snapshot())
+
+        made: list[Snapshot] = []
+        first = db.snapshot()
+        db.xadd("s", {"n": 1})
+        found = portable.snapshots(Busy(), tmp_path / "db" / "snapshots")
+    assert [item.path for item in found] == [made[0].path] and not first.path.exists()
+
+
 def test_of_a_closed_store_and_of_an_empty_one(tmp_path: Path) -> None:
     opened(tmp_path / "empty").close()
     made = create_beside(DISK, tmp_path / "empty")
