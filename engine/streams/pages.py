@@ -622,6 +622,8 @@ class ColdPages:
         entry_id: an ID in or near the node, so that its page is found without a walk from the head; None: not known.
         """
         page, at = self._with(ordinal, self.head_id if entry_id is None else entry_id)
+        if mask >> page.counts[at]:
+            raise ValueError("a record deletes entries that their node does not have")
         mask |= self.marks.mask(ordinal, page.masks[at])
         self.marks.now[ordinal] = (page.firsts[at], mask)
         if mask.bit_count() == page.counts[at]:

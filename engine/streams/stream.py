@@ -65,6 +65,7 @@ NEVER_HANDED: Final = 0  # no handover yet; every generation is greater
 NO_CUT: Final = 1 << 62
 # of a deleted slot: the mask of a node has a bit for each, and a record that lies must not take all memory for one
 SLOT_MAX: Final = 1 << 27
+_NO_SLOT: Final = "a record deletes entries that their node does not have"
 
 
 class Stream:
@@ -578,6 +579,8 @@ class Stream:
         """Mark slots of one node deleted. Drops the node if no live entry is left."""
         at = ordinal - self.first_ordinal + self.head
         if at == len(self.blocks):
+            if mask >> len(self.tail_ids):
+                raise ValueError(_NO_SLOT)
             last = self.tail_ids[-1]
             if last > self.removed_max:
                 self.removed_max = last
@@ -594,6 +597,8 @@ class Stream:
             return
         block = self.blocks[at]
         assert block is not None
+        if mask >> block.count:
+            raise ValueError(_NO_SLOT)
         if block.last > self.removed_max:
             self.removed_max = block.last
         block.deleted = deleted = block.deleted | mask

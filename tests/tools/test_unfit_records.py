@@ -98,6 +98,14 @@ def test_a_slot_that_no_node_has_takes_no_memory(run: Run, tmp_path: Path) -> No
         shutil.rmtree(root)
 
 
+def test_a_slot_behind_the_last_one_of_its_node(run: Run, tmp_path: Path) -> None:
+    """The stream would have fewer entries than none."""
+    root = made_with(tmp_path / "db", (e.XDEL, 0, b"s", ids((1, 0)), (0, 1)))
+    done = run("state", root)
+    assert (done.code, done.err.count("\n")) == (exits.DAMAGED, 1), done.err
+    assert "deletes entries that their node does not have" in done.err
+
+
 def test_a_floor_that_no_node_has_takes_no_memory(run: Run, tmp_path: Path) -> None:
     root = made_with(tmp_path / "db", (e.XTRIM, 0, b"s", 0, 1, 0, 1 << 40, (), ()))
     done = run("digest", root)
