@@ -23,7 +23,7 @@ demo: $(READY)  ## queue the lines of a real file, kill the workers at random, p
 test: $(READY) oracle java  ## all tests but the slow ones, five minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak"
 
-test-slow: $(READY) oracle java  ## all rounds of the tests that `make test` samples: about thirteen minutes on two cores
+test-slow: $(READY) oracle java disks  ## all rounds of the tests that `make test` samples: about thirteen minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m slow
 
 test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
@@ -35,7 +35,7 @@ mutants: $(READY)  ## plant faults one by one, and see that the tests that promi
 fuzz: $(READY)  ## change segments, records, checkpoints and files of Redis at random: half a minute; FUZZ="--coverage" shows the lines reached
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
-crash: $(READY)  ## the crash bench with fixed seeds: a fifth of it by turns, about two minutes; fails if it finds anything, or tries less than before
+crash: $(READY) disks  ## the crash bench with fixed seeds: a fifth of it by turns, about two minutes; fails if it finds anything, or tries less than before
 	@$(BIN)/python -m tests.crash --jobs $(JOBS) $(CRASH)
 
 check: $(READY)  ## lint, format, types, layers, docstrings and house rules
@@ -68,7 +68,7 @@ $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@rm -f $(VENV)/.docs-* && touch $@
 
-# The tests and the bench compare with a real Redis, and run Spark.
-.PHONY: oracle java
-oracle java:
+# The tests and the bench compare with a real Redis, run Spark, and take the power of file systems.
+.PHONY: oracle java disks
+oracle java disks:
 	@.ci/prepare $@

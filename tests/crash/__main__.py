@@ -30,7 +30,7 @@ from tidelog.tools import exits
 from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
 from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.crash.session import keep_finding, show
-from tidelog.tools.crash.shutdowns import MACHINE, CannotMount, cut_power, file_system
+from tidelog.tools.crash.shutdowns import KINDS, CannotMount, cut_power, file_system
 
 DESCRIPTION: Final = "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little."
 FINDINGS: Final = Path("crash-findings")
@@ -62,20 +62,23 @@ def main() -> int:
 
 
 def _cut(share: int, reports: dict[str, Report], place: Path) -> dict[str, str]:
-    """Cut the power of a real file system and of its recorded disk. Returns why a layer could not run."""
+    """Cut the power of real file systems and of a recorded disk. Returns why a layer could not run."""
     not_run: dict[str, str] = {}
-    for layer, cut in ((MACHINE, _shut_down), (BLOCKS, _cut_blocks)):
+    for layer in (*KINDS, BLOCKS):
         room = place / layer
         room.mkdir()
         try:
-            cut(share, reports, room)
+            if layer == BLOCKS:
+                _cut_blocks(share, reports, room)
+            else:
+                _shut_down(share, reports, room, layer)
         except CannotMount as error:
             not_run[layer] = str(error)
     return not_run
 
 
-def _shut_down(share: int, reports: dict[str, Report], place: Path) -> None:
-    with file_system(place) as made:
+def _shut_down(share: int, reports: dict[str, Report], place: Path, layer: str) -> None:
+    with file_system(place, layer) as made:
         for policy in POLICIES:
             reports[policy].add(cut_power(made, policy, f"{SEED}/{share}", CUTS))
 

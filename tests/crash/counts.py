@@ -28,7 +28,7 @@ from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task
 from tidelog.crash.servers import SERVERS
 from tidelog.tools.crash.blocks import BLOCKS
-from tidelog.tools.crash.shutdowns import MACHINE
+from tidelog.tools.crash.shutdowns import KINDS
 
 FILE: Final = Path(__file__).with_name("counts.json")
 SEED: Final = "make-crash"
@@ -37,7 +37,7 @@ LEAST: Final = 0.8
 # states depends on that.
 LEAST_OF: Final = {FOLLOWERS: 0.3, REPLIES: 0.5}
 FEW: Final = 4
-ALL: Final = (*LAYERS, MACHINE, BLOCKS)
+ALL: Final = (*LAYERS, *KINDS, BLOCKS)
 # The cuts of the power of a real file system, and of its recorded disk, for each share and policy.
 CUTS: Final = 14
 COUNTED: Final = ("tried", "distinct", "told", "rows")

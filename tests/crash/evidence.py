@@ -22,7 +22,7 @@ from tidelog.crash.run import CHECKPOINTS, DOUBLE, STORE
 from tidelog.crash.servers import SERVERS
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools.crash.blocks import BLOCKS
-from tidelog.tools.crash.shutdowns import MACHINE
+from tidelog.tools.crash.shutdowns import MACHINE, XFS
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "DURABILITY.md"
 BEGIN: Final = "<!-- The table is made by `make crash CRASH='--share all --accept'`. -->\n\n"
@@ -52,7 +52,8 @@ PROMISES: Final = (
     Promise("power cut, all data in the log", STORE, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, with checkpoints", CHECKPOINTS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut during the recovery, and after it", DOUBLE, SERVED, SERVED, SERVED),
-    Promise("power cut of a real file system, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of a real ext4, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of a real xfs, with checkpoints", XFS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut of the disk below a real file system", BLOCKS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut of a server: what clients had read", REPLIES, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, jobs of queues", QUEUES, ALWAYS, SYNCED, SYNCED),

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.tools.crash.blocks import BLOCKS
-from tidelog.tools.crash.shutdowns import MACHINE
+from tidelog.tools.crash.shutdowns import KINDS, MACHINE, XFS
 
-NEEDS: Final = {MACHINE: ("/dev/loop-control",), BLOCKS: ("/dev/loop-control", "/dev/fuse")}
+NEEDS: Final = {
+    MACHINE: ("/dev/loop-control",),
+    XFS: ("/dev/loop-control",),
+    BLOCKS: ("/dev/loop-control", "/dev/fuse"),
+}
 SYS_ADMIN: Final = 21  # the number of the capability, without which root may not mount
 
 
 def must_run(layer: str, root: Path = Path("/")) -> bool:
-    """Whether this machine has what a layer needs: the right to mount, and the devices.
+    """Whether this machine has what a layer needs: the right to mount, the file system, and the devices.
 
     A container may call its user root, and show devices, and refuse both.
     """
@@ -22,6 +26,8 @@ def must_run(layer: str, root: Path = Path("/")) -> bool:
         line.split(":", 1) for line in (root / "proc/self/status").read_text().splitlines()
     )
     if not int(status["CapEff"], 16) >> SYS_ADMIN & 1:
+        return False
+    if layer in KINDS and KINDS[layer].name not in (root / "proc/filesystems").read_text().split():
         return False
     return all(_opens(root / device.lstrip("/")) for device in NEEDS[layer])
 

@@ -23,11 +23,12 @@ from tidelog.crash.run import scene_of
 from tidelog.crash.trace import Promised, Trace, Unit, pack, versions
 from tidelog.disk.real import RealDisk
 from tidelog.tools.crash.fuse import BlockFile, CannotServe, Event, Noted, Written
-from tidelog.tools.crash.shutdowns import CannotMount, call, own_mounts
+from tidelog.tools.crash.shutdowns import CannotMount, call, make_in, own_mounts
 
 BLOCKS: Final = "blocks"
 IMAGE: Final = "image"  # in the base of a finding's trace
 IMAGE_BYTES: Final = 16 << 20
+KIND: Final = "ext4"
 SECTOR: Final = 512
 PLACE: Final = "store-on-blocks"
 
@@ -42,7 +43,7 @@ class Recorded:
 
     def __init__(self, scene: Scene, scratch: Path) -> None:
         """`scratch` is an existing empty directory. Raises CannotMount."""
-        own_mounts()
+        own_mounts(KIND)
         disk = RealDisk()
         below, mounted = scratch / "below", scratch / "mounted"
         disk.mkdir(below)
@@ -54,7 +55,7 @@ class Recorded:
             disk.rmdir(mounted)
             raise CannotMount(str(error)) from error
         try:
-            call("mkfs.ext4", "-q", "-F", file.path)
+            make_in(file.path, KIND)
             call("mount", "-o", "loop", file.path, mounted)
             try:
                 disk.mkdir(mounted / PLACE)
@@ -126,7 +127,7 @@ class Mounted:
     """Mounts images one after another, and judges the store in each. Raises CannotMount."""
 
     def __init__(self, scratch: Path) -> None:
-        own_mounts()
+        own_mounts(KIND)
         self._disk = RealDisk()
         self._image, self._place = scratch / "image", scratch / "again"
         self._disk.mkdir(self._place)

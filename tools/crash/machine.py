@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
 import click
 
+from tidelog.crash.explore import Report
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
@@ -19,14 +22,16 @@ from tidelog.tools.crash.session import (
     minutes_option,
     seed_option,
 )
-from tidelog.tools.crash.shutdowns import MACHINE, CannotMount, cut_power, file_system
+from tidelog.tools.crash.shutdowns import KINDS, CannotMount, cut_power, file_system
 from tidelog.tools.text import examples
 
 CUTS = 10  # of a workload
 
+Cut = Callable[[str, str], Report]
+
 
 @click.command(
-    help="Cut the power of a file system of this machine, again and again.",
+    help="Cut the power of file systems of this machine, ext4 and xfs, again and again.",
     epilog=examples(
         "tidelog crash machine",
         "tidelog crash machine --minutes 10",
@@ -40,29 +45,38 @@ CUTS = 10  # of a workload
 def command(minutes: float, seed: str | None, keep: Path, as_json: bool) -> int:
     session = Session(seed, keep, as_json)
     kernel = os.uname()
-    layers = (MACHINE, BLOCKS)
+    layers = (*KINDS, BLOCKS)
     session.say(
-        f"layers {', '.join(layers)}, ext4 of {kernel.sysname} {kernel.release}, seed {session.seed}"
+        f"layers {', '.join(layers)}, of {kernel.sysname} {kernel.release}, seed {session.seed}"
     )
-    recorded = True
-    try:
-        with session.running(layers) as place:
-            room, beside = place / MACHINE, place / BLOCKS
-            for each in (room, beside):
-                RealDisk().mkdir(each)
-            with file_system(room) as made:
-                for number in count():
-                    policy, seed = POLICIES[number % len(POLICIES)], f"{session.seed}/{number}"
-                    session.report.add(cut_power(made, policy, seed, CUTS))
-                    if recorded:
-                        try:
-                            session.report.add(cut_blocks(policy, seed, beside, CUTS))
-                        except CannotMount as error:
-                            recorded = False
-                            session.say(f"{BLOCKS}: not run: {error}")
-                    if session.seconds >= minutes * 60 or session.report.findings:
-                        break
-    except CannotMount as error:
-        click.echo(f"{MACHINE}: not run: {error}", err=True)
-        return exits.SYSTEM
-    return session.code
+    with session.running(layers) as place, ExitStack() as mounts:
+        cuts: dict[str, Cut] = {}
+        reasons: dict[str, str] = {}
+        for layer in layers:
+            room = place / layer
+            RealDisk().mkdir(room)
+            try:
+                cuts[layer] = _cut(layer, room, mounts)
+            except CannotMount as error:
+                reasons[layer] = str(error)
+        for number in count():
+            policy, seed = POLICIES[number % len(POLICIES)], f"{session.seed}/{number}"
+            for layer, cut in list(cuts.items()):
+                try:
+                    session.report.add(cut(policy, seed))
+                except CannotMount as error:
+                    del cuts[layer]
+                    reasons[layer] = str(error)
+            if not cuts or session.seconds >= minutes * 60 or session.report.findings:
+                break
+    for layer, reason in reasons.items():
+        click.echo(f"{layer}: not run: {reason}", err=True)
+    return session.code if cuts else exits.SYSTEM
+
+
+def _cut(layer: str, room: Path, mounts: ExitStack) -> Cut:
+    """How to cut the power of a layer: (policy, seed) -> report. Raises CannotMount."""
+    if layer == BLOCKS:
+        return lambda policy, seed: cut_blocks(policy, seed, room, CUTS)
+    made = mounts.enter_context(file_system(room, layer))
+    return lambda policy, seed: cut_power(made, policy, seed, CUTS)

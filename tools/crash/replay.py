@@ -46,7 +46,7 @@ def command(directory: Path, check: str, as_json: bool) -> int:
     with scratch(lambda text: click.echo(text, err=True)) as place:
         room = place / "replay"
         RealDisk().mkdir(room)
-        if finding.layer in (shutdowns.MACHINE, blocks.BLOCKS):
+        if finding.layer in (*shutdowns.KINDS, blocks.BLOCKS):
             try:
                 if finding.layer == blocks.BLOCKS:
                     fault = blocks.try_again(room, trace)

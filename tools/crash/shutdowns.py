@@ -1,4 +1,5 @@
-"""A file system of the kernel that loses its power: ext4 in a file, mounted through a loop device, shut down by ioctl.
+"""A file system of the kernel that loses its power: ext4 or xfs in a file, mounted through a loop device, shut down by
+ioctl.
 
 After the shutdown nothing is written any more: the page cache and the running transaction of the journal are lost. Then
 it is mounted again, and the kernel replays the journal, as after a power cut.
@@ -19,7 +20,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.injected import Scene
@@ -30,11 +31,22 @@ from tidelog.crash.trace import Trace
 from tidelog.disk.real import RealDisk
 
 MACHINE: Final = "machine"
-IMAGE_BYTES: Final = 64 << 20
+XFS: Final = "xfs"
+
+
+class Kind(NamedTuple):
+    """The name of a file system, and the bytes of an image of it. An xfs has 300 MB or more; most are holes."""
+
+    name: str
+    nbytes: int
+
+
+KINDS: Final = {MACHINE: Kind("ext4", 64 << 20), XFS: Kind("xfs", 320 << 20)}
+MAKERS: Final = {"ext4": ("-q", "-F"), "xfs": ("-q", "-f")}
 CLONE_NEWNS: Final = 0x00020000
 EXT4_IOC_SHUTDOWN: Final = 0x8004587D  # xfs has the same number
 NO_LOG_FLUSH: Final = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH
-COMMANDS: Final = ("mkfs.ext4", "mount", "umount")
+COMMANDS: Final = ("mount", "umount")
 # Where a user's PATH does not have them.
 PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 SECONDS: Final = 60.0  # a command may take so long
@@ -45,25 +57,27 @@ class CannotMount(Exception):
 
 
 class FileSystem:
-    """An ext4 in a file of `scratch`, mounted at `place`."""
+    """The file system of a layer, in a file of `scratch`, mounted at `place`."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, layer: str) -> None:
+        self.layer = layer
         self.place = scratch / "mounted"
         self._image = scratch / "image"
 
     def make(self) -> None:
         """Make and mount it. Raises CannotMount."""
-        own_mounts()
+        kind = KINDS[self.layer]
+        own_mounts(kind.name)
         RealDisk().mkdir(self.place)
         with open(self._image, "wb") as image:
-            image.truncate(IMAGE_BYTES)
-        call("mkfs.ext4", "-q", "-F", self._image)
+            image.truncate(kind.nbytes)
+        make_in(self._image, kind.name)
         self.mount()
         try:
             self.cut()
         except OSError as error:
             raise CannotMount(
-                f"this kernel does not shut an ext4 down: {error.strerror}"
+                f"this kernel does not shut {kind.name} down: {error.strerror}"
             ) from error
         self.unmount()
         self.mount()
@@ -91,11 +105,16 @@ class FileSystem:
             os.close(fd)
 
 
-def own_mounts() -> None:
+def make_in(image: Path, kind: str) -> None:
+    """Make an empty file system in a file. Raises CannotMount."""
+    call(f"mkfs.{kind}", *MAKERS[kind], image)
+
+
+def own_mounts(kind: str) -> None:
     """Give this process a mount namespace of its own. Raises CannotMount, also if a command is missing."""
     if os.geteuid() != 0:
         raise CannotMount("only root may mount a file system")
-    for name in COMMANDS:
+    for name in (f"mkfs.{kind}", *COMMANDS):
         if shutil.which(name, path=PATH) is None:
             raise CannotMount(f"the command {name} is missing")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -125,9 +144,9 @@ def call(*command: str | Path) -> None:
 
 
 @contextmanager
-def file_system(scratch: Path) -> Iterator[FileSystem]:
+def file_system(scratch: Path, layer: str = MACHINE) -> Iterator[FileSystem]:
     """A mounted file system; `scratch` is an existing empty directory. Raises CannotMount."""
-    made = FileSystem(scratch)
+    made = FileSystem(scratch, layer)
     try:
         made.make()
         yield made
@@ -163,7 +182,7 @@ def cut_power(
     drawn: int,
 ) -> Report:
     """Cut the power of a workload `drawn` times. Ends with the first finding. Raises CannotMount."""
-    rng = random.Random(f"{seed}/{MACHINE}/{policy}")
+    rng = random.Random(f"{seed}/{made.layer}/{policy}")
     scene = scene_of(policy, seed, rng)
     return kill(
         scene,
@@ -171,14 +190,14 @@ def cut_power(
         rng,
         Effort(drawn),
         runs_of=lambda scene, _: Cuts(scene, made),
-        layer=MACHINE,
+        layer=made.layer,
     )
 
 
 def try_again(scratch: Path, trace: Trace, finding: Finding) -> Fault | None:
     """The fault of one power cut again. Raises CannotMount."""
     assert finding.trouble is not None
-    with file_system(scratch) as made:
+    with file_system(scratch, finding.layer) as made:
         runs = Cuts(Scene.of(trace.about), made)
         try:
             return runs.kill(finding.trouble)[0]
