@@ -230,6 +230,37 @@ def test_the_next_life_after_a_cut(tmp_path: Path) -> None:
         tail.look()
 
 
+def another_history(root: Path, life: int) -> Made:
+    """A log with the same LSNs as that of `made_at`, and with other records."""
+    other = Made(root)
+    other.roll(T0, incarnation=life)
+    other.unit(T0, (e.EPOCH, 1, life))
+    for n in range(3):
+        other.unit(T0, (e.SET, 0, b"k", b"other %d" % n, -1))
+    return other
+
+
+def test_another_history_goes_on_at_the_same_lsn(tmp_path: Path) -> None:
+    made_at(tmp_path)
+    tail = tail_of(tmp_path)
+    assert len(taken(tail)) == 4
+    other = another_history(tmp_path, 0xA1)
+    other.roll(T0)
+    other.unit(T0, (e.SET, 0, b"k", b"more", -1))
+    other.write()
+    with pytest.raises(Vanished):
+        tail.look()
+
+
+def test_another_life_has_a_segment_of_the_same_name(tmp_path: Path) -> None:
+    made_at(tmp_path)
+    tail = tail_of(tmp_path)
+    assert len(taken(tail)) == 4
+    another_history(tmp_path, 0xB2).write()
+    with pytest.raises(Vanished):
+        tail.look()
+
+
 def test_segments_that_were_released(tmp_path: Path) -> None:
     made = made_at(tmp_path)
     tail = tail_of(tmp_path)

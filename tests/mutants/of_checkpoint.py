@@ -26,7 +26,7 @@ MUTANTS: Final = (
         "            sync()\n            if cancelled():\n                raise Cancelled\n",
         "            sync()\n",
         (
-            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost",
+            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_memory_that_is_rebuilt_meanwhile_ends_no_checkpoint",
         ),
         "A checkpoint beside a unit that broke is given up.",
     ),
@@ -195,7 +195,7 @@ MUTANTS: Final = (
         "        if header.before.crc == at.crc:\n            return None\n",
         "        return None\n",
         (
-            "tests/snapshot/portable/test_reader_of_another_history.py::test_a_segment_that_begins_at_the_same_lsn",
+            "tests/aof/test_tail.py::test_another_history_goes_on_at_the_same_lsn",
         ),
         "A reader shows one history, also when another one has a segment at the same LSN.",
     ),
@@ -205,7 +205,7 @@ MUTANTS: Final = (
         "    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:\n",
         "    elif header.first_lsn == at.segment:\n",
         (
-            "tests/snapshot/portable/test_reader_of_another_history.py::test_a_segment_of_the_same_name",
+            "tests/aof/test_tail.py::test_another_life_has_a_segment_of_the_same_name",
         ),
         "A reader shows one history, also when another one has a segment of the same name.",
     ),
