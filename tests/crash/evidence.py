@@ -82,7 +82,9 @@ def table(counts: dict[int, Counts]) -> str:
 
 def _tried(counts: dict[int, Counts], policy: str, layer: str) -> int:
     """How many different disks, damages, errors or kills of all shares."""
-    return sum(counts[share][policy][layer]["distinct"] for share in range(1, SHARES + 1))
+    # A layer that is new is not yet in the shares that are accepted later.
+    shares = [counts[share][policy].get(layer, {}) for share in range(1, SHARES + 1)]
+    return sum(share.get("distinct", 0) for share in shares)
 
 
 def renewed(text: str, counts: dict[int, Counts]) -> str:
