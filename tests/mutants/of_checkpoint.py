@@ -194,9 +194,7 @@ MUTANTS: Final = (
         "aof/tail.py",
         "        if header.before.crc == at.crc:\n            return None\n",
         "        return None\n",
-        (
-            "tests/aof/test_tail.py::test_another_history_goes_on_at_the_same_lsn",
-        ),
+        ("tests/aof/test_tail.py::test_another_history_goes_on_at_the_same_lsn",),
         "A reader shows one history, also when another one has a segment at the same LSN.",
     ),
     Mutant(
@@ -204,9 +202,7 @@ MUTANTS: Final = (
         "aof/tail.py",
         "    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:\n",
         "    elif header.first_lsn == at.segment:\n",
-        (
-            "tests/aof/test_tail.py::test_another_life_has_a_segment_of_the_same_name",
-        ),
+        ("tests/aof/test_tail.py::test_another_life_has_a_segment_of_the_same_name",),
         "A reader shows one history, also when another one has a segment of the same name.",
     ),
     Mutant(
