@@ -21,13 +21,13 @@ from tests.tools.spoiled import KINDS, PLACES, Line
 
 from tidelog.disk.real import RealFile
 from tidelog.tools import exits
+from tidelog.tools.importing import pieces
 
 COMMANDS = dict(spoiled.leaves())
 CODES = {name: spoiled.codes_of(command) for name, command in COMMANDS.items()}
 MEMORY_BYTES = 256 << 20
 MARKS = ("COPYING", "RESTORING")
 STARTS_JAVA = {"report"}  # if the store is there
-WAITS = {("import", "FIFO"), ("rdb import", "FIFO")}  # a pipe is a source like any other
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +92,13 @@ def test_the_help_names_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("kind", rest_slow(KINDS, 2))
-def test_a_path_where_nothing_of_ours_is(run: Run, good: Path, tmp_path: Path, kind: str) -> None:
+def test_a_path_where_nothing_of_ours_is(
+    run: Run, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(pieces, "WRITER_S", 0.1)
     bad, to = tmp_path / "bad", tmp_path / "to"
     wrong = []
     for name, line in lines_of(good):
-        if (name, kind) in WAITS:
-            continue
         KINDS[kind](bad, good)
         to.mkdir()
         before = spoiled.listing(tmp_path), spoiled.listing(good)

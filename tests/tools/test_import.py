@@ -28,6 +28,7 @@ from tidelog.engine.rdb.write import RdbTarget, length
 from tidelog.snapshot.filling import Filling
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import keys as importing_keys
+from tidelog.tools.importing import pieces
 from tidelog.tools.rdb.group import RDB
 
 T0 = 1_700_000_000_000
@@ -297,6 +298,19 @@ def test_a_pipe(run: Run, mixed: Path, tmp_path: Path) -> None:
     assert done.code == 0
     assert run("import", tmp_path / "u", mixed).code == 0
     assert run("digest", tmp_path / "t").out == run("digest", tmp_path / "u").out
+
+
+def test_a_fifo_that_nobody_writes(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "WRITER_S", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    done = run("import", tmp_path / "t", tmp_path / "pipe")
+    assert (done.code, done.err) == (
+        exits.SYSTEM,
+        f"tidelog: {tmp_path / 'pipe'}: nobody opened this FIFO for writing in 0.1 s\n",
+    )
+    assert not any((tmp_path / "t").rglob("*"))
 
 
 def test_cut_short_it_is_no_store_and_starts_over(
