@@ -123,7 +123,7 @@ def directory_name(lsn: int) -> str:
 def snapshots(disk: Disk, directory: Path) -> list[Snapshot | Unreadable]:
     """List the snapshots in `directory`, the folder snapshots/ of a store, oldest first. Reads only the manifests.
 
-    A writer may make and remove snapshots meanwhile. What it removes is not listed, and what replaces that is.
+    A writer may make and remove snapshots meanwhile. The list has no removed one, and the one that replaces it.
     Raises OSError.
     """
     for _ in range(_LISTS_MAX):
