@@ -31,7 +31,7 @@ from tidelog.store.errors import (
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import BATCH_JOBS, BATCH_MAX, Stats, job_number, lifetime
-from tidelog.store.queue.options import Options, named
+from tidelog.store.queue.options import Options, make_options, named
 from tidelog.store.queue.rows import Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.store.queue.running.threads import run_threads
@@ -40,6 +40,7 @@ from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.later import when
 
 BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
+DEFAULTS: Final = make_options("any")
 _numbers = count(1)
 Entry = tuple[bytes, int, EntryRow]  # ID, deliveries, row
 
@@ -707,15 +708,15 @@ def _job_id(job_id: Any) -> bytes:
 
 
 def _option_words(options: Options) -> list[bytes]:
-    """The options of a queue as words of a command; those with the server's defaults are left out."""
+    """The options of a queue as words of a command; the defaults are left out, which the server knows."""
     words: list[bytes] = []
-    if options.group != "workers":
+    if options.group != DEFAULTS.group:
         words += (b"GROUP", options.group_key)
-    if options.retry_after != 30.0:
+    if options.retry_after != DEFAULTS.retry_after:
         words += (b"RETRYAFTER", b"%d" % max(1, round(options.retry_after * 1000)))
-    if options.max_deliveries != 5:
+    if options.max_deliveries != DEFAULTS.max_deliveries:
         words += (b"MAXDELIVERIES", b"%d" % options.max_deliveries)
-    if options.max_failures != 1000:
+    if options.max_failures != DEFAULTS.max_failures:
         words += (b"MAXFAILURES", b"%d" % options.max_failures)
     if options.max_depth is not None:
         words += (b"MAXDEPTH", b"%d" % options.max_depth)
@@ -727,6 +728,6 @@ def _option_words(options: Options) -> list[bytes]:
         words += (b"KEEP", b"%d" % options.keep_count)
     if options.keep_seconds:
         words += (b"KEEPMS", b"%d" % round(options.keep_seconds * 1000))
-    if options.codec.name != "bytes":
+    if options.codec.name != "bytes":  # what commands take and give unless they are told
         words += (b"CODEC", options.codec.name.encode())
     return words
