@@ -14,8 +14,8 @@ from tidelog.store.queue.dead import (
     Ids,
     Jobs,
     Where,
-    at_most,
     chooser,
+    first_chosen,
     listed_ids,
     value_bytes,
 )
@@ -61,15 +61,7 @@ class SharedDead:
         Raises:
             DataError: An argument is invalid.
         """
-        chosen = chooser(where, None, 0)
-        at_most(count)
-        found: Jobs = []
-        for job in self:
-            if count is not None and len(found) >= count:
-                break
-            if chosen(job):
-                found.append(job)
-        return found
+        return first_chosen(self, count, where)
 
     def count(self) -> int:
         """Number of dead jobs."""
