@@ -21,6 +21,7 @@ SEQ_SMALL_MAX: Final = 4095  # a seq diff above SEQ_SMALL_MAX takes up to this m
 SEQ_LARGE_BYTES: Final = 7
 COUNTERS_MAX: Final = 20  # `count` and `deleted`
 NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # plus header, EOF, numfields, terminator
+NO_SLOT: Final = "a record deletes entries that their node does not have"
 
 
 def row_bytes_max(row: EntryRow) -> int:

@@ -33,7 +33,7 @@ from tidelog.engine.rowkeys import data_row, page_first, page_prefix, page_row
 from tidelog.engine.streams.block import Block, Decoded, EntryRow
 from tidelog.engine.streams.marks import Mark as Mark
 from tidelog.engine.streams.marks import Marks as Marks
-from tidelog.engine.streams.node import Node, highest_live, lowest_live
+from tidelog.engine.streams.node import NO_SLOT, Node, highest_live, lowest_live
 
 PAGE_NODES: Final = 16
 PAGE_BYTES_MAX: Final = 60_000  # of blocks; a single node may be larger
@@ -623,7 +623,7 @@ class ColdPages:
         """
         page, at = self._with(ordinal, self.head_id if entry_id is None else entry_id)
         if mask >> page.counts[at]:
-            raise ValueError("a record deletes entries that their node does not have")
+            raise ValueError(NO_SLOT)
         mask |= self.marks.mask(ordinal, page.masks[at])
         self.marks.now[ordinal] = (page.firsts[at], mask)
         if mask.bit_count() == page.counts[at]:

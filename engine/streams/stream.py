@@ -45,6 +45,7 @@ from tidelog.engine.streams.marks import Marks
 from tidelog.engine.streams.node import (
     COUNTERS_MAX,
     MS_DIFF_MAX,
+    NO_SLOT,
     NODE_BYTES_BASE,
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
@@ -65,7 +66,6 @@ NEVER_HANDED: Final = 0  # no handover yet; every generation is greater
 NO_CUT: Final = 1 << 62
 # of a deleted slot: the mask of a node has a bit for each, and a record that lies must not take all memory for one
 SLOT_MAX: Final = 1 << 27
-_NO_SLOT: Final = "a record deletes entries that their node does not have"
 
 
 class Stream:
@@ -580,7 +580,7 @@ class Stream:
         at = ordinal - self.first_ordinal + self.head
         if at == len(self.blocks):
             if mask >> len(self.tail_ids):
-                raise ValueError(_NO_SLOT)
+                raise ValueError(NO_SLOT)
             last = self.tail_ids[-1]
             if last > self.removed_max:
                 self.removed_max = last
@@ -598,7 +598,7 @@ class Stream:
         block = self.blocks[at]
         assert block is not None
         if mask >> block.count:
-            raise ValueError(_NO_SLOT)
+            raise ValueError(NO_SLOT)
         if block.last > self.removed_max:
             self.removed_max = block.last
         block.deleted = deleted = block.deleted | mask
