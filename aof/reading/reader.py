@@ -350,15 +350,17 @@ class Scan:
         """The exception for the verdict CORRUPT; None for any other verdict."""
         if self.verdict is not Verdict.CORRUPT:
             return None
-        cut = self.end is not None and self.found is Found.BLANK and self.offset < self.end.offset
-        if self.end is not None and (self._gap or cut):
+        end = self.end
+        if end is not None and (
+            self._gap or self.found is Found.BLANK and self.offset < end.offset
+        ):
             # Either this segment was cut off, or a whole segment after it is missing.
             reason = (
                 f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
-                f"the next segment proves that records through LSN {self.end.lsn} existed"
+                f"the next segment proves that records through LSN {end.lsn} existed"
             )
             path = self.path.with_name(segment.file_name(self.lsn))
-            return MissingSegment(path, self.lsn, self.end.lsn + 1, reason)
+            return MissingSegment(path, self.lsn, end.lsn + 1, reason)
         return CorruptFrame(self.path, self.offset, self.lsn, self.found_lsn, self.reason)
 
     def _header_at(self, offset: int) -> tuple[int, ...] | None:
