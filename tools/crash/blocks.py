@@ -23,12 +23,12 @@ from tidelog.crash.run import scene_of
 from tidelog.crash.trace import Promised, Trace, Unit, pack, versions
 from tidelog.disk.real import RealDisk
 from tidelog.tools.crash.fuse import BlockFile, CannotServe, Event, Noted, Written
-from tidelog.tools.crash.shutdowns import CannotMount, call, make_in, own_mounts
+from tidelog.tools.crash.shutdowns import KINDS, MACHINE, CannotMount, call, make_in, own_mounts
 
 BLOCKS: Final = "blocks"
 IMAGE: Final = "image"  # in the base of a finding's trace
 IMAGE_BYTES: Final = 16 << 20
-KIND: Final = "ext4"
+KIND: Final = KINDS[MACHINE]
 SECTOR: Final = 512
 PLACE: Final = "store-on-blocks"
 

@@ -35,14 +35,18 @@ XFS: Final = "xfs"
 
 
 class Kind(NamedTuple):
-    """The name of a file system, and the bytes of an image of it. An xfs has 300 MB or more; most are holes."""
+    """A kind of file system.
+
+    force    the option of its mkfs that takes a file for a device
+    nbytes   size of an image; an xfs has 300 MB or more, and most are holes
+    """
 
     name: str
+    force: str
     nbytes: int
 
 
-KINDS: Final = {MACHINE: Kind("ext4", 64 << 20), XFS: Kind("xfs", 320 << 20)}
-MAKERS: Final = {"ext4": ("-q", "-F"), "xfs": ("-q", "-f")}
+KINDS: Final = {MACHINE: Kind("ext4", "-F", 64 << 20), XFS: Kind("xfs", "-f", 320 << 20)}
 CLONE_NEWNS: Final = 0x00020000
 EXT4_IOC_SHUTDOWN: Final = 0x8004587D  # xfs has the same number
 NO_LOG_FLUSH: Final = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH
@@ -67,11 +71,11 @@ class FileSystem:
     def make(self) -> None:
         """Make and mount it. Raises CannotMount."""
         kind = KINDS[self.layer]
-        own_mounts(kind.name)
+        own_mounts(kind)
         RealDisk().mkdir(self.place)
         with open(self._image, "wb") as image:
             image.truncate(kind.nbytes)
-        make_in(self._image, kind.name)
+        make_in(self._image, kind)
         self.mount()
         try:
             self.cut()
@@ -105,16 +109,16 @@ class FileSystem:
             os.close(fd)
 
 
-def make_in(image: Path, kind: str) -> None:
+def make_in(image: Path, kind: Kind) -> None:
     """Make an empty file system in a file. Raises CannotMount."""
-    call(f"mkfs.{kind}", *MAKERS[kind], image)
+    call(f"mkfs.{kind.name}", "-q", kind.force, image)
 
 
-def own_mounts(kind: str) -> None:
+def own_mounts(kind: Kind) -> None:
     """Give this process a mount namespace of its own. Raises CannotMount, also if a command is missing."""
     if os.geteuid() != 0:
         raise CannotMount("only root may mount a file system")
-    for name in (f"mkfs.{kind}", *COMMANDS):
+    for name in (f"mkfs.{kind.name}", *COMMANDS):
         if shutil.which(name, path=PATH) is None:
             raise CannotMount(f"the command {name} is missing")
     libc = ctypes.CDLL(None, use_errno=True)
