@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgpack
 
@@ -35,12 +35,10 @@ from tidelog.aof.reading.reader import Scan, Segment, read_header
 from tidelog.aof.reading.verdicts import Verdict
 from tidelog.aof.reading.window import Windows
 from tidelog.aof.segment import End, SegmentHeader
+from tidelog.aof.start import Start
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects.effect import EPOCH, OPCODE
 from tidelog.tools.logfiles import Header, LogFiles, with_ends
-
-if TYPE_CHECKING:
-    from tidelog.aof.start import Start
 
 _ALL_BUT_TIME: Final = "its neighbours prove every field but its time"
 MISPLACED: Final = ".misplaced"  # suffix of a segment that a repair is giving its right name
