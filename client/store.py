@@ -421,7 +421,7 @@ class SharedStore(Base, Methods):
             every: The interval instead.
             value: The value of each job.
             tz: Name of the time zone of the cron expression.
-            catch_up: What happens to ticks that were missed.
+            catch_up: `one`, `all` or `none` of the ticks that were missed.
             codec: Encodes the value.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What is too long for one run is done in shares, by turns: the commit that is tested decides which share it is."""
+"""Turns: work that is too long for one run is done in shares, and the commit decides which share a run does."""
 
 from __future__ import annotations
 

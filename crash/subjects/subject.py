@@ -71,7 +71,7 @@ class Subject(Protocol):
 
 
 def admits(*power: Kind) -> dict[str, frozenset[Kind]]:
-    """What a manual admits: these faults after a power cut, and none after the end of the process."""
+    """A manual admits these faults after a power cut, and none after the end of the process."""
     return {KILL: frozenset(), STRICT: frozenset(power), ORDERED: frozenset(power)}
 
 

@@ -46,7 +46,7 @@ class Face:
         self.clock.advance(seconds)
 
     def state(self) -> list[Any]:
-        """What other clients see: the streams of the queue, and who holds what."""
+        """The view of other clients: the streams of the queue, and the holder of each job."""
         keys = ["q", "q:holds", "q:dead", "q:later", "tidelog:schedules"]
         found: list[Any] = [self.db.get("q:rate:workers"), *map(self.db.xrange, keys)]
         for key in keys[3:]:

@@ -1,4 +1,4 @@
-"""Who may see and change what: readers without a login, logins and their end, permissions, other sites' pages."""
+"""Access to the console: readers without a login, logins and their end, permissions, other sites' pages."""
 
 from __future__ import annotations
 

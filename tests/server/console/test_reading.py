@@ -1,4 +1,4 @@
-"""What the console shows: queues with their jobs, streams with their groups, the log and the checkpoint."""
+"""The views of the console: queues with their jobs, streams with their groups, the log and the checkpoint."""
 
 from __future__ import annotations
 
