@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 from tests.oracle.server import SEVEN, START_SECONDS_MAX, Release
@@ -47,11 +48,9 @@ class Appending:
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
             try:
-                link = self.connect()
-                reply = link.call(b"PING")
-                loaded = reply == ("+", b"PONG") or reply[1].startswith(b"NOAUTH")
-                link.close()
-                if loaded:
+                with closing(self.connect()) as link:  # which a server that ends breaks off
+                    reply = link.call(b"PING")
+                if reply == ("+", b"PONG") or reply[1].startswith(b"NOAUTH"):
                     return
             except OSError:
                 pass
