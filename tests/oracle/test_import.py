@@ -209,6 +209,24 @@ def as_commands_carry(found: Views) -> Views:
     return found
 
 
+def moved_behind_a_deletion(ours: Views, theirs: Views) -> list[tuple[int, bytes]]:
+    """The streams whose last ID they moved below a deleted one.
+
+    XSETID of Redis 7.0 does that; from 7.2 on it refuses, so an import reports the command as refused.
+    """
+
+    def id_of(stream: Form, name: bytes) -> list[int]:
+        return [int(half) for half in stream[stream.index(name) + 1].split(b"-")]
+
+    return [
+        at
+        for at, (stream, _) in theirs.items()
+        if isinstance(stream, list)
+        and at in ours
+        and id_of(stream, b"last-generated-id") < id_of(ours[at][0], b"max-deleted-entry-id")
+    ]
+
+
 class Kept(NamedTuple):
     """How a server keeps its append-only file."""
 
@@ -285,6 +303,8 @@ def test_append_only_files(place: Path, tmp_path: Path, kind: Kind, seeds: range
             ours = taken(source, kind.owes)
         else:
             ours = imported(tmp_path / f"{seed}", source, owes=kind.owes)
+        for at in moved_behind_a_deletion(ours, theirs):
+            del ours[at], theirs[at]
         agree(carried(kind, ours), carried(kind, theirs), f"seed {seed}")
         shutil.rmtree(source)
     assert increments
