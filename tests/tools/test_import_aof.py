@@ -210,6 +210,11 @@ def test_directories(run: Run, tmp_path: Path, directory: Path) -> None:
         assert keys(target, 3) == {b"y": b"2"}
 
 
+def test_a_manifest_that_was_not_put_in_place(run: Run, tmp_path: Path, directory: Path) -> None:
+    (directory / "temp-a.aof.manifest").write_text("file a.aof.9.base.rdb seq 9 type b\n")
+    assert imported(run, tmp_path / "t", directory)["strings"] == 2
+
+
 def test_only_the_last_file_may_be_cut(run: Run, tmp_path: Path, directory: Path) -> None:
     for number in (3, 2):
         path = directory / f"a.aof.{number}.incr.aof"

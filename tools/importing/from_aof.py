@@ -25,6 +25,7 @@ from tidelog.tools.importing.resp import commands
 MANIFEST_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 1024
 DIRECTORY: Final = "appendonlydir"
+TEMPORARY: Final = "temp-"  # the name of a manifest begins with it until Redis renames it
 _TYPES: Final = ("b", "i", "h")
 
 
@@ -105,10 +106,10 @@ def _replay(path: Path, source: Source, keys: Keys, replaying: Replaying, last: 
 def files_of(path: Path) -> list[Path]:
     """The files of a log, in order. Raises Failed, OSError."""
     folder = path
-    found = sorted(folder.glob("*.manifest"))
+    found = _manifests(folder)
     if not found and (path / DIRECTORY).is_dir():
         folder = path / DIRECTORY
-        found = sorted(folder.glob("*.manifest"))
+        found = _manifests(folder)
     if len(found) != 1:
         raise NoSource(
             f"{path} is a directory with {len(found)} files that end in .manifest. Give the directory of an "
@@ -125,6 +126,13 @@ def files_of(path: Path) -> list[Path]:
     if missing:
         raise SourceDamaged(f"{manifest} names {missing[0]}, which is not there. Take another copy")
     return [folder / each.name for each in listed]
+
+
+def _manifests(folder: Path) -> list[Path]:
+    """The manifests in a directory, without the one that a killed Redis was about to put in place."""
+    return sorted(
+        path for path in folder.glob("*.manifest") if not path.name.startswith(TEMPORARY)
+    )
 
 
 def parse_manifest(data: bytes) -> list[Listed]:
