@@ -30,11 +30,13 @@ from tidelog.store.faces.types import KeyT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue.base import Stats
 from tidelog.store.queue.dead import Ids, Jobs, Where
+from tidelog.store.queue.handle import AsyncHandle
 from tidelog.store.queue.rows import DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.store.queue.running.tasks import run_tasks
 from tidelog.store.queue.schedules import Schedule
 from tidelog.store.queue.typed import T as V
+from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.threads import in_thread
 
 if TYPE_CHECKING:
@@ -306,10 +308,10 @@ class AsyncSharedQueue(Generic[V]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
-    ) -> str:
+    ) -> AsyncHandle:
         """Put one job. As `SharedQueue.put`."""
         put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
-        return await _threaded(partial(put, delay=delay, at=at, ttl=ttl))
+        return AsyncHandle.of(self, await _threaded(partial(put, delay=delay, at=at, ttl=ttl)))
 
     async def put_many(
         self,
@@ -323,6 +325,10 @@ class AsyncSharedQueue(Generic[V]):
         """Put many jobs. As `SharedQueue.put_many`."""
         put = partial(self._queue.put_many, values, timeout=timeout)
         return await _threaded(partial(put, delay=delay, at=at, ttl=ttl))
+
+    async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for the result of a job. As `SharedQueue.result`."""
+        return await _threaded(partial(self._queue.result, job_id, timeout))
 
     async def cancel(self, job_id: str) -> bool:
         """Delete a delayed job. As `SharedQueue.cancel`."""
@@ -369,6 +375,7 @@ class AsyncSharedQueue(Generic[V]):
         batch: int = 1,
         block: Duration | None = None,
         time_limit: Duration | None = None,
+        results: bool = False,
     ) -> int:
         """Let tasks take jobs, until SIGTERM or Ctrl-C comes, as `AsyncQueue.arun` does. As `SharedQueue.run`."""
         return await run_tasks(
@@ -380,6 +387,7 @@ class AsyncSharedQueue(Generic[V]):
                 batch=batch,
                 block=block,
                 time_limit=time_limit,
+                results=results,
             )
         )
 
@@ -506,9 +514,9 @@ class AsyncSharedJob(Generic[V]):
         """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
         return self._job.state
 
-    async def ack(self) -> bool:
+    async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
         """Mark the job as done. As `SharedJob.ack`."""
-        return await _threaded(self._job.ack)
+        return await _threaded(partial(self._job.ack, result, ttl=ttl))
 
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. As `SharedJob.nack`."""

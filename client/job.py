@@ -15,6 +15,7 @@ from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, OutcomeUnknown, TidelogError
 from tidelog.store.queue import rows
 from tidelog.store.queue.typed import T
+from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 
 OPEN: Final = "open"
 ACKED: Final = "acked"
@@ -116,14 +117,26 @@ class SharedJob(Generic[T]):
             queue._keeper.let_go(self._worked, self._id)
         return held
 
-    def ack(self) -> bool:
+    def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
         """Mark the job as done. As `Job.ack`.
+
+        Args:
+            result: As in `Job.ack`.
+            ttl: As in `Job.ack`.
 
         Returns:
             True once the acknowledgement has reached the durability level of the server. False if the lease was lost.
+
+        Raises:
+            EncodeError: The codec cannot encode the result; the job stays open.
+            DataError: `ttl` is invalid.
         """
+        words: list[bytes] = []
+        if result is not NO_RESULT:
+            words += (b"RESULT", rows.encode_value(self._queue._options, result))
+            words += (b"RESULTTTL", b"%d" % max(1, round(seconds("ttl", ttl) * 1000)))
         # Without a number: its delivery fences it already, and a worker does this for each job.
-        return self._settle(b"DONE", (), ACKED)
+        return self._settle(b"DONE", words, ACKED)
 
     def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. As `Job.nack`.

@@ -24,13 +24,23 @@ from tidelog.store.errors import (
     DataError,
     DecodeError,
     EncodeError,
+    JobFailed,
     QueueFull,
     StoreClosed,
     TidelogError,
 )
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import BATCH_JOBS, BATCH_MAX, Stats, job_number, lifetime
+from tidelog.store.queue.base import (
+    BATCH_JOBS,
+    BATCH_MAX,
+    Stats,
+    job_number,
+    lifetime,
+    no_result,
+    result_late,
+)
+from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.options import Options, make_options, named
 from tidelog.store.queue.rows import Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
@@ -119,7 +129,7 @@ class SharedQueue(Generic[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
-    ) -> str:
+    ) -> Handle:
         """Put one job. As `Queue.put`. If the connection breaks meanwhile, the put is repeated, and adds one job.
 
         Args:
@@ -132,7 +142,7 @@ class SharedQueue(Generic[T]):
             ttl: As in `Queue.put`.
 
         Returns:
-            The job's ID, `ms-seq`.
+            The job's ID, `ms-seq`, as `Queue.put` returns it.
 
         Raises:
             EncodeError: The codec cannot encode the value.
@@ -142,7 +152,7 @@ class SharedQueue(Generic[T]):
         put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
         words = [b"QUEUE", b"PUT", *put.words]
         id: bytes = self._until_room(words, patience("timeout", timeout))
-        return id.decode()
+        return Handle.of(self, id.decode())
 
     def new(
         self,
@@ -333,6 +343,7 @@ class SharedQueue(Generic[T]):
         batch: int = 1,
         block: Duration | None = None,
         time_limit: Duration | None = None,
+        results: bool = False,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`. If no server answers, they ask again.
 
@@ -344,6 +355,7 @@ class SharedQueue(Generic[T]):
             batch: As in `consume`.
             block: As in `Queue.run`.
             time_limit: As in `consume`.
+            results: As in `Queue.run`.
 
         Returns:
             How many jobs were given back because their handlers did not end in time.
@@ -361,8 +373,40 @@ class SharedQueue(Generic[T]):
                 batch=batch,
                 block=block,
                 time_limit=time_limit,
+                results=results,
             )
         )
+
+    # --- results
+
+    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for the result of a job. As `Queue.result`.
+
+        Args:
+            job_id: The ID that `put` returned.
+            timeout: Seconds or a timedelta to wait; None = for ever, 0 = not at all.
+
+        Raises:
+            JobFailed: The job became a dead job.
+            NoResult: It has ended without a result, or the result has expired.
+            ResultLate: It did not end in time.
+            DecodeError: The codec cannot decode the result.
+            DataError: An argument is invalid.
+        """
+        job, wait = _job_id(job_id), patience("timeout", timeout)
+        until = None if wait is None else time.monotonic() + wait
+        while True:
+            left = BLOCK_S if until is None else min(BLOCK_S, max(0.0, until - time.monotonic()))
+            words = [] if wait == 0 else [b"BLOCK", b"%d" % max(1, round(left * 1000))]
+            found = self._ask(b"RESULT", job, *words, block=left)
+            if found is None and (until is None or time.monotonic() < until):
+                continue
+            outcome, *rest = found or (b"LATE",)
+            if outcome == b"DONE":
+                return rows.decode_result(self._options.codec, rest[0])
+            if outcome == b"DEAD":
+                raise JobFailed(job_id, rows.shown(rest[1]), rest[0].decode())
+            raise no_result(job_id) if outcome == b"NONE" else result_late(job_id)
 
     # --- looking
 

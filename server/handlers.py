@@ -174,6 +174,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("queue|renew", -6, _WORKS, queue.renew, "stream", (2, 2, 1)),
     Own("queue|drop", -6, _WORKS, queue.drop, "stream", (2, 2, 1)),
     Own("queue|subscribe", -3, _WORKS, queue.subscribe, "stream", (2, 2, 1)),
+    Own("queue|result", -4, "readonly blocking noscript no_multi", queue.result, "stream", (2, 2, 1)),
     Own("queue|len", -3, _LOOKS, queue.length, "stream", (2, 2, 1)),
     Own("queue|stats", -3, _LOOKS, queue.stats, "stream", (2, 2, 1)),
     Own("queue|peek", -3, _LOOKS, queue.peek, "stream", (2, 2, 1)),

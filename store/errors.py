@@ -3,6 +3,7 @@
 Grouped by what the caller can do about them:
 
     the call was refused, nothing changed      ResponseError and its subclasses, DataError, WatchError
+    a job has no result (yet)                  JobFailed, NoResult, ResultLate
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
     the outcome of the call is unknown         OutcomeUnknown
     the call was stored here only              NotReplicated
@@ -47,6 +48,28 @@ class QueueFull(TidelogError):
     """
 
     stored = 0
+
+
+class JobFailed(TidelogError):
+    """The job whose result a caller asked for became a dead job.
+
+    Attributes:
+        job_id: The ID that `put` returned.
+        reason: Why it was given up.
+        dead_id: Its ID among the dead jobs, for `Queue.dead`.
+    """
+
+    def __init__(self, job_id: str, reason: str, dead_id: str) -> None:
+        super().__init__(f"job {job_id} failed: {reason}")
+        self.job_id, self.reason, self.dead_id = job_id, reason, dead_id
+
+
+class NoResult(TidelogError):
+    """The job whose result a caller asked for has ended without a result, or its result has expired."""
+
+
+class ResultLate(TidelogError, TimeoutError):
+    """The job whose result a caller asked for did not end in time. It still may."""
 
 
 class DecodeError(TidelogError):

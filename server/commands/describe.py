@@ -67,7 +67,7 @@ _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
     "object|encoding object|freq object|idletime object|refcount queue|len",
     "RO access": "get mget ttl pttl expiretime pexpiretime xpending xrange xrevrange xread xreadgroup "
-    "xinfo|stream xinfo|groups xinfo|consumers queue|stats queue|peek queue|failures",
+    "xinfo|stream xinfo|groups xinfo|consumers queue|result queue|stats queue|peek queue|failures",
     "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
     "xidmprecord xnack queue|renew queue|extend queue|retry queue|release queue|drop queue|move",

@@ -65,6 +65,7 @@ queue|put 0.1.0 Put a job
 queue|putmany 0.1.0 Put several jobs as one unit
 queue|release 0.1.0 Give a job back as if it had not been delivered
 queue|renew 0.1.0 Tell that a worker lives
+queue|result 0.1.0 Get what the worker of a job gave as its result; may block
 queue|retry 0.1.0 Tell that a delivery failed
 queue|schedule 0.1.0 Add, pause, resume or remove a schedule, which puts jobs again and again
 queue|schedules 0.1.0 Show the schedules

@@ -27,6 +27,7 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
+from tidelog.store.durations import SECONDS_MAX
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import (
     BATCH_JOBS,
@@ -45,6 +46,7 @@ from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch, log_finished
 from tidelog.store.queue.work.later import Due, due_in, when
 from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.results import NONE, RESULT_SECONDS, Died, Found, Outcome
 from tidelog.store.queue.work.retention import SWEEP_JOBS
 
 PEEK: Final = 10  # jobs that PEEK shows unless it is told otherwise
@@ -65,10 +67,10 @@ _TAKE: Final = {
     **dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), _ONE),
     b"HISTORY": _FLAG,
 }
-_DONE: Final = {b"ONCE": _TWO}
+_DONE: Final = {b"ONCE": _TWO, b"RESULT": _ONE, b"RESULTTTL": _ONE}
 # Parsed options are kept unless they are as long as this, or have one of these, whose values seldom come again.
 _KEPT_BYTES_MAX: Final = 256
-_UNKEPT: Final = frozenset((b"DEDUP", b"HEADERS", b"AT"))
+_UNKEPT: Final = frozenset((b"DEDUP", b"HEADERS", b"AT", b"RESULT"))
 
 
 class Given(NamedTuple):
@@ -392,12 +394,73 @@ def take(session: Session, args: list[bytes]) -> Reply:
     return _Taking(session, given, _worker(args[3])).begin()
 
 
-class _Taking(BlockedCall):
+class _Parked(BlockedCall):
+    """A call that waits in the store's queue of waiters, which has its deadline."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.woke, None)
+        self._session = session
+        self._waiter: Waiter | None = None
+
+    def begin(self) -> Reply:
+        """The reply, or this call if it has to wait."""
+        raise NotImplementedError
+
+    def _got(self, reply: Reply, promise: Promise) -> Reply:
+        """The reply for the outcome of a decision; NOT_YET: ask again."""
+        raise NotImplementedError
+
+    def _broke(self) -> None:
+        """The decision failed, or the client will never see its outcome."""
+
+    def look(self) -> Reply:
+        """See `BlockedCall`."""
+        waiter = self._waiter
+        assert waiter is not None
+        caller: Caller = waiter.owner
+        if not caller.done:
+            self._session.core.wake(waiter)
+            if not caller.done:
+                return NOT_YET
+        self._waiter = None
+        if caller.error is not None:
+            self._broke()
+            raise caller.error
+        assert caller.answer is not None
+        found = self._got(*caller.answer)
+        if found is NOT_YET:
+            found = self.begin()
+            return NOT_YET if found is self else found
+        return found
+
+    def next_look(self) -> float | None:
+        """See `BlockedCall`."""
+        core = self._session.core
+        seconds = None if self._waiter is None else core.waits.patience(self._waiter)
+        return None if seconds is None else core.monotonic() + seconds
+
+    def late(self) -> Reply:
+        """See `BlockedCall`. CLIENT UNBLOCK ends the wait; what came just before is handed out."""
+        assert self._waiter is not None
+        self._session.core.dismiss(self._waiter)
+        found = self.look()
+        return NULL_ARRAY if found is NOT_YET else found
+
+    def forget(self) -> None:
+        """See `BlockedCall`."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._session.core.leave(waiter)
+            if waiter.owner.done:
+                self._broke()
+
+
+class _Taking(_Parked):
     """A worker that waits for jobs."""
 
     def __init__(self, session: Session, given: Given, worker: bytes) -> None:
-        super().__init__(session.woke, None)  # the waiter in the store has the deadline
-        self._session, self._queue, self._worker = session, given.queue, worker
+        super().__init__(session)
+        self._queue, self._worker = given.queue, worker
         self._heartbeat = given.milliseconds(b"HEARTBEAT")
         self._limit = given.milliseconds(b"LIMIT")
         block = given.own.get(b"BLOCK")
@@ -407,7 +470,6 @@ class _Taking(BlockedCall):
             0 if b"HISTORY" in given.own else None,
             self._limit,
         )
-        self._waiter: Waiter | None = None
 
     def begin(self) -> Reply:
         """The reply, or this call if it has to wait."""
@@ -458,65 +520,27 @@ class _Taking(BlockedCall):
         return jobs
 
     def _broke(self) -> None:
-        """A fetch failed. If it got jobs, they go back."""
+        """See `_Parked`. Jobs that came go back with their count."""
         shared = self._queue._shared
         self._request.failed()
         shared.stale()
         if shared.leave(self._request.delivery) is not None:
             leases_of(self._session.core).arm()
 
-    def look(self) -> Reply:
-        """See `BlockedCall`."""
-        waiter = self._waiter
-        assert waiter is not None
-        caller: Caller = waiter.owner
-        if not caller.done:
-            self._session.core.wake(waiter)
-            if not caller.done:
-                return NOT_YET
-        self._waiter = None
-        if caller.error is not None:
-            self._broke()
-            raise caller.error
-        assert caller.answer is not None
-        found = self._got(*caller.answer)
-        if found is NOT_YET:
-            found = self.begin()
-            return NOT_YET if found is self else found
-        return found
-
-    def next_look(self) -> float | None:
-        """See `BlockedCall`."""
-        core = self._session.core
-        seconds = None if self._waiter is None else core.waits.patience(self._waiter)
-        return None if seconds is None else core.monotonic() + seconds
-
-    def late(self) -> Reply:
-        """See `BlockedCall`. CLIENT UNBLOCK ends the wait; jobs that came just before are handed out."""
-        assert self._waiter is not None
-        self._session.core.dismiss(self._waiter)
-        found = self.look()
-        return NULL_ARRAY if found is NOT_YET else found
-
-    def forget(self) -> None:
-        """See `BlockedCall`. Jobs that came, and that the client will never see, go back with their count."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
-            self._session.core.leave(waiter)
-            if waiter.owner.done:
-                self._broke()
-
 
 # --- settling
 
 
 def done(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE DONE name worker id deliveries [id deliveries ...] [ONCE lane number] [option ...]
+    """QUEUE DONE name worker id deliveries [id deliveries ...] [RESULT value [RESULTTTL ms]] [ONCE lane number]
+    [option ...]
 
-    Replies how many of the jobs the worker still held. They are done.
+    Replies how many of the jobs the worker still held. They are done. RESULT is for one job.
     """
     fences, rest = _fences(args)
     given = _given_again(session, b"DONE", args[2], rest, _DONE)
+    if b"RESULT" in given.own or b"RESULTTTL" in given.own:
+        return _done_with(session, given, args, fences)
     queue, core, once, worker = given.queue, session.core, given.once(), args[3]
     shared, options = queue._shared, queue.options
     _may_write(session)
@@ -545,6 +569,17 @@ def done(session: Session, args: list[bytes]) -> Reply:
     shared.made_room()
     queue._sweep(SWEEP_JOBS)
     return reply
+
+
+def _done_with(session: Session, given: Given, args: list[bytes], fences: Fences) -> Reply:
+    """One job is done, and has a result. Its delivery fences a repeated command, so ONCE is not needed."""
+    result, ttl = given.own.get(b"RESULT"), given.milliseconds(b"RESULTTTL")
+    if result is None or len(fences) > 1 or b"ONCE" in given.own:
+        raise CommandError(b"ERR RESULT is for one job, without ONCE, and RESULTTTL needs RESULT")
+    length = RESULT_SECONDS if ttl is None else ttl
+    if length > SECONDS_MAX:
+        raise CommandError(b"ERR RESULTTTL is out of range")
+    return _settle(session, given, args, lambda job: job._acked_with(result[0], length))
 
 
 def _fences(args: list[bytes]) -> tuple[Fences, list[bytes]]:
@@ -668,6 +703,52 @@ def drop(session: Session, args: list[bytes]) -> Reply:
     """
     fences, rest = _fences(args)
     return _given(session, args[2], rest, {}).queue.drop(_worker(args[3]), fences)
+
+
+# --- results
+
+
+def result(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE RESULT name id [BLOCK ms] [option ...]: what the worker of a job gave to QUEUE DONE.
+
+    Replies [DONE, value]; [DEAD, ID of the dead job, reason]; [NONE] if the job has ended and left no result; or null
+    if it has not ended in time. BLOCK 0 waits for ever.
+    """
+    given = _given(session, args[2], args[4:], {b"BLOCK": _ONE})
+    return _Asking(session, given, job_id(args[3])).begin()
+
+
+class _Asking(_Parked):
+    """A client that waits for a result."""
+
+    def __init__(self, session: Session, given: Given, job: int) -> None:
+        super().__init__(session)
+        queue, block = given.queue, given.own.get(b"BLOCK")
+        self._blocks = block is not None
+        timeout_ms = None if block is None else parse_timeout(session, block[0])
+        results = queue._shared.results
+        self._question = Outcome(session.core, results, queue.options, job, timeout_ms)
+
+    def begin(self) -> Reply:
+        """The reply, or this call if it has to wait."""
+        core = self._session.core
+        make = partial(_Nudge, self) if self._blocks else None
+        reply, promise = core.run(self._session.db, self._question, make, False)
+        if reply.__class__ is Waiter:
+            self._waiter = reply
+            return self
+        return self._got(reply, promise)
+
+    def _got(self, reply: Reply, promise: Promise) -> Reply:
+        self._session.rest_on(promise)
+        if isinstance(reply, CommandError):
+            raise reply
+        if isinstance(reply, Found):
+            return [b"DONE", reply.value]
+        if isinstance(reply, Died):
+            reason = rows.fields_of(reply.row).get(b"reason", b"")
+            return [b"DEAD", ids.text(reply.entry), reason]
+        return [b"NONE"] if reply == NONE else NULL_ARRAY
 
 
 # --- delayed jobs
@@ -845,8 +926,10 @@ _HELP: Final = (
     b"    The schedules of the database.",
     b"TAKE <name> <worker> [COUNT <n>] [BLOCK <ms>] [HEARTBEAT <ms>] [LIMIT <ms>] [HISTORY]",
     b"    Get jobs, each as ID, number of deliveries, and fields.",
-    b"DONE <name> <worker> <id> <deliveries> [<id> <deliveries> ...]",
-    b"    The jobs are done.",
+    b"DONE <name> <worker> <id> <deliveries> [<id> <deliveries> ...] [RESULT <value> [RESULTTTL <ms>]]",
+    b"    The jobs are done. A result is for one job.",
+    b"RESULT <name> <id> [BLOCK <ms>]",
+    b"    The result that the worker of a job gave.",
     b"DONEAND <name> <worker> <id> <deliveries> <count> [<words> <name> <value> ...] ...",
     b"    The job is done, and others are put in the same unit.",
     b"RETRY <name> <worker> <id> <deliveries> <error> [DELAY <ms>] [TRACE <text>]",

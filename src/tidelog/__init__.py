@@ -52,11 +52,13 @@ if TYPE_CHECKING:
     from tidelog.store.opening import open_store as open
     from tidelog.store.queue.aio import AsyncQueue
     from tidelog.store.queue.face import Queue
+    from tidelog.store.queue.handle import AsyncHandle, Handle
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.role import Role
     from tidelog.store.version import __version__ as __version__
 
 __all__ = [
+    "AsyncHandle",
     "AsyncJob",
     "AsyncQueue",
     "AsyncSharedJob",
@@ -70,9 +72,12 @@ __all__ = [
     "EncodeError",
     "ExecAbortError",
     "Finding",
+    "Handle",
     "IdRange",
     "Job",
+    "JobFailed",
     "NewerFormat",
+    "NoResult",
     "NotAStore",
     "NotReplicated",
     "NotStored",
@@ -83,6 +88,7 @@ __all__ = [
     "ReadOnlyError",
     "Receipt",
     "ResponseError",
+    "ResultLate",
     "Role",
     "Serving",
     "SharedJob",
@@ -124,6 +130,8 @@ _LATER = {
     "aopen": ("tidelog.store.aopening", "aopen_store"),
     "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
     "Queue": ("tidelog.store.queue.face", "Queue"),
+    "AsyncHandle": ("tidelog.store.queue.handle", "AsyncHandle"),
+    "Handle": ("tidelog.store.queue.handle", "Handle"),
     "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),
     "Job": ("tidelog.store.queue.job", "Job"),
     "aqueue": ("tidelog.client.aopening", "aopen_queue"),

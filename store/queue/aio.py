@@ -40,6 +40,7 @@ from tidelog.store.queue.dead import (
     listed_ids,
     value_bytes,
 )
+from tidelog.store.queue.handle import AsyncHandle
 from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import make_plan
@@ -77,7 +78,7 @@ class AsyncQueue(QueueBase[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
-    ) -> str:
+    ) -> AsyncHandle:
         """Put one job. As `Queue.put`."""
         plain = delay is None and at is None and ttl is None
         if plain and dedup_id is None and timeout is None and not self._bounded:
@@ -88,15 +89,15 @@ class AsyncQueue(QueueBase[T]):
             except CommandError as error:
                 raise from_command(error) from None
             await self._face._hold((log, lsn, True))
-            return f"{effect[3]}-{effect[4]}"
+            return AsyncHandle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
             delayed = self._delayed(value, headers, delay, at, ttl)
             if delayed is not None:
                 id, promise = delayed
                 await self._face._hold(promise)
-                return str(id)
+                return AsyncHandle.of(self, id)
         put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
-        return await self._put_slowly(put, timeout)
+        return AsyncHandle.of(self, await self._put_slowly(put, timeout))
 
     async def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
@@ -186,6 +187,7 @@ class AsyncQueue(QueueBase[T]):
         batch: int = 1,
         block: Duration | None = None,
         time_limit: Duration | None = None,
+        results: bool = False,
     ) -> int:
         """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
 
@@ -200,6 +202,7 @@ class AsyncQueue(QueueBase[T]):
                 batch=batch,
                 block=block,
                 time_limit=time_limit,
+                results=results,
             )
         )
 
@@ -221,6 +224,17 @@ class AsyncQueue(QueueBase[T]):
         found, promise = answer
         await self._face._hold(promise)
         return found
+
+    # --- results
+
+    async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for the result of a job. As `Queue.result`."""
+        question = self._outcome(job_id, patience("timeout", timeout))
+        outcome, promise = self._core.run(self._db, question, TaskCaller)
+        if outcome.__class__ is Waiter:
+            outcome, promise = await self._face._wait(outcome)
+        await self._face._hold(promise)
+        return self._result(job_id, outcome)
 
     # --- delayed jobs
 

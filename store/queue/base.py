@@ -34,7 +34,16 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration, patience, seconds
-from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
+from tidelog.store.errors import (
+    DataError,
+    EncodeError,
+    JobFailed,
+    NoResult,
+    QueueFull,
+    ResultLate,
+    TidelogError,
+    from_command,
+)
 from tidelog.store.faces.face import Face
 from tidelog.store.queue import rows
 from tidelog.store.queue.dedup import PRODUCER, remembering
@@ -59,6 +68,7 @@ from tidelog.store.queue.work.later import (
     time_of,
 )
 from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.results import NONE, Died, Found, Outcome
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover
 
@@ -686,6 +696,20 @@ class QueueBase(Generic[T]):
         answer: Answer = self._core.look(at)
         return answer
 
+    # --- results
+
+    def _outcome(self, job_id: str, wait: float | None) -> Outcome:
+        """The question for the result of a job. Raises DataError."""
+        timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
+        number = job_number(job_id)
+        return Outcome(self._core, self._shared.results, self._options, number, timeout_ms)
+
+    def _result(self, job_id: str, outcome: Reply) -> Any:
+        """The value that a worker left. Raises JobFailed, NoResult, ResultLate, DecodeError."""
+        if isinstance(outcome, Found):
+            return rows.decode_result(self._options.codec, outcome.value)
+        raise missing_result(job_id, outcome)
+
     # --- delayed jobs
 
     def _cancel(self, job_id: str) -> Answer:
@@ -702,6 +726,7 @@ class QueueBase(Generic[T]):
             return 0
         stream = found[0]
         here = [number] if stream.contains(number) else []
+        self._shared.ended([ids.text(number)])
         log_acked(ctx, options.later_key, stream, GROUP, pack([number]), here)
         return len(here)
 
@@ -768,6 +793,7 @@ class QueueBase(Generic[T]):
                     + [b"ENTRIESREAD", read]
                 )
             texts = list(map(ids.text, jobs))
+            self._shared.ended(texts)
             if paused:
                 words.append([b"XACK", options.key, options.group_key, *texts[: len(paused)]])
                 entries = [
@@ -954,6 +980,27 @@ class ConsumerBase(Generic[T]):
             delivery.shared.leftovers.append(Leftover(delivery, {}, [], unseen))
             for job, _, _ in unseen:
                 delivery.open.pop(job, None)
+
+
+def missing_result(job_id: str, outcome: Died | bytes | None) -> TidelogError:
+    """The error for a job without a result: it died, has ended (`NONE`), or is not done yet."""
+    if isinstance(outcome, Died):
+        reason = rows.shown(rows.fields_of(outcome.row).get(b"reason", b""))
+        return JobFailed(job_id, reason, rows.text(outcome.entry))
+    return no_result(job_id) if outcome == NONE else result_late(job_id)
+
+
+def no_result(job_id: str) -> NoResult:
+    """The error for a job that has ended without a result."""
+    return NoResult(
+        f"job {job_id} has ended and left no result, or its result has expired; a worker leaves one with "
+        "job.ack(result=...)"
+    )
+
+
+def result_late(job_id: str) -> ResultLate:
+    """The error for a job that has not ended in time."""
+    return ResultLate(f"job {job_id} did not end in time; it still may")
 
 
 def _positive(name: str, value: Any) -> None:

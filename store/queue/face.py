@@ -24,6 +24,7 @@ from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifetime, told
 from tidelog.store.queue.dead import Dead
+from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.running.plan import make_plan
@@ -63,7 +64,7 @@ class Queue(QueueBase[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
-    ) -> str:
+    ) -> Handle:
         """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
 
         Args:
@@ -79,7 +80,8 @@ class Queue(QueueBase[T]):
                 becomes a dead job with the reason `expired`.
 
         Returns:
-            The job's ID, `ms-seq`. A delayed job gets a new ID when it is due; then `Job.origin` is this one.
+            The job's ID, `ms-seq`, a str; its method `result` waits for what the worker says. A delayed job gets a new
+            ID when it is due; then `Job.origin` is this one.
 
         Raises:
             EncodeError: The codec cannot encode the value.
@@ -103,15 +105,15 @@ class Queue(QueueBase[T]):
                 raise from_command(error) from None
             if face._holds_each or lsn > core.durability.through(log, face._level):
                 face._hold((log, lsn, True))
-            return f"{effect[3]}-{effect[4]}"
+            return Handle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
             delayed = self._delayed(value, headers, delay, at, ttl)
             if delayed is not None:
                 id, promise = delayed
                 self._face._hold(promise)
-                return str(id)
+                return Handle.of(self, id)
         put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
-        return self._put_slowly(put, timeout)
+        return Handle.of(self, self._put_slowly(put, timeout))
 
     def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
@@ -246,6 +248,7 @@ class Queue(QueueBase[T]):
         batch: int = 1,
         block: Duration | None = None,
         time_limit: Duration | None = None,
+        results: bool = False,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
 
@@ -264,6 +267,7 @@ class Queue(QueueBase[T]):
             batch: As in `consume`.
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
             time_limit: As in `consume`.
+            results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
 
         Returns:
             How many jobs were given back because their handlers did not end in time.
@@ -280,6 +284,7 @@ class Queue(QueueBase[T]):
                 batch=batch,
                 block=block,
                 time_limit=time_limit,
+                results=results,
             )
         )
 
@@ -319,6 +324,40 @@ class Queue(QueueBase[T]):
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
+
+    # --- results
+
+    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for the result of a job, which its worker gives to `Job.ack`. `Handle.result` is the same.
+
+        After a redrive the result of the new job counts, but only a delayed job is waited for beyond its first ID.
+        A delayed job that ends without a result is not noticed: the wait goes on.
+
+        Args:
+            job_id: The ID that `put` returned.
+            timeout: Seconds or a timedelta to wait; None = for ever, 0 = not at all.
+
+        Returns:
+            The result, decoded by the codec. A result can be asked for any number of times until it expires.
+
+        Raises:
+            JobFailed: The job became a dead job.
+            NoResult: It has ended without a result, or the result has expired.
+            ResultLate: It did not end in time.
+            DecodeError: The codec cannot decode the result.
+            DataError: An argument is invalid.
+        """
+        question = self._outcome(job_id, patience("timeout", timeout))
+        try:
+            outcome, promise = self._core.run(self._db, question, ThreadCaller)
+            if outcome.__class__ is Waiter:
+                outcome, promise = self._face._wait(outcome)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._core.desert(get_ident())
+            raise
+        self._face._hold(promise)
+        return self._result(job_id, outcome)
 
     # --- delayed jobs
 

@@ -22,6 +22,7 @@ from tidelog.store.queue.base import Place, Prepared, Put, QueueBase
 from tidelog.store.queue.streams import depth, find
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work import settle
+from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.queue.work.shared import Delivery
 from tidelog.store.queue.work.shared import Job as Entry
 
@@ -152,6 +153,17 @@ class JobBase(Generic[T]):
             delivery.settled(self._number)
             delivery.shared.made_room()
         return reply is not None, promise
+
+    def _ack_with(self, result: Any, ttl: Duration) -> Settled:
+        queue = self._queue
+        return self._acked_with(rows.encode_value(queue._options, result), seconds("ttl", ttl))
+
+    def _acked_with(self, result: bytes, ttl: float) -> Settled:
+        ttl_ms = max(1, round(ttl * 1000))
+        done = self._plan(lambda held, ctx: settle.done_with(held, ctx, result, ttl_ms), ACKED)
+        if done[0]:
+            self._queue._acknowledged(1)
+        return done
 
     def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
         return self._nacked(*rows.evidence(reason), delay)
@@ -295,13 +307,24 @@ class Job(JobBase[T]):
 
     __slots__ = ()
 
-    def ack(self) -> bool:
+    def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
         """Mark the job as done.
 
+            job.ack(result={"pages": 12})     # the caller who put the job gets it from `Handle.result`
+
+        Args:
+            result: Anything that the codec encodes, None too, stored in the same unit. Without it, the job has none.
+            ttl: Seconds or a timedelta after which the result is deleted.
+
         Returns:
-            True once the acknowledgement has reached the queue's durability level. False if the lease was lost.
+            True once the acknowledgement has reached the queue's durability level. False if the lease was lost; then
+            no result is stored.
+
+        Raises:
+            EncodeError: The codec cannot encode the result; the job stays open.
+            DataError: `ttl` is invalid.
         """
-        return self._told(self._ack())
+        return self._told(self._ack() if result is NO_RESULT else self._ack_with(result, ttl))
 
     def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
@@ -422,9 +445,9 @@ class AsyncJob(JobBase[T]):
 
     __slots__ = ()
 
-    async def ack(self) -> bool:
+    async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
         """Mark the job as done. As `Job.ack`."""
-        return await self._told(self._ack())
+        return await self._told(self._ack() if result is NO_RESULT else self._ack_with(result, ttl))
 
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. As `Job.nack`."""

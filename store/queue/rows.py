@@ -118,6 +118,16 @@ def decode_row(codec: Codec, row: Sequence[bytes]) -> Any:
         ) from error
 
 
+def decode_result(codec: Codec, raw: bytes) -> Any:
+    """A result. Raises DecodeError."""
+    try:
+        return codec.decode(raw)
+    except Exception as error:
+        raise DecodeError(
+            f"codec {codec.name} cannot decode the result: {type(error).__name__}: {error}"
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
     """A job that waits, as `Queue.peek` shows it.

@@ -107,6 +107,8 @@ class Methods(Face):
         job = self.jobs[id]
         if how == "ack":
             return job.ack()
+        if how == "result":
+            return job.ack(result=id.encode(), ttl=60)
         if how == "nack":
             return job.nack("again", delay=5)
         if how == "fail":
@@ -133,6 +135,14 @@ class Methods(Face):
             later,
             [s.next_at for s in self.store.schedules.list()],
         )
+
+    def result(self, id: str) -> Any:
+        try:
+            return self.queue.result(id, 0)
+        except tidelog.JobFailed as failed:
+            return failed.dead_id, failed.reason
+        except (tidelog.NoResult, tidelog.ResultLate) as error:
+            return type(error)
 
     def redrive(self) -> Any:
         return self.queue.dead.redrive()
@@ -237,6 +247,8 @@ class Commands(Face):
         job = (self.jobs[id][0], id, self.jobs[id][1])
         if how == "ack":
             return bool(self.call("DONE", *job))
+        if how == "result":
+            return bool(self.call("DONE", *job, "RESULT", id, "RESULTTTL", 60_000))
         if how == "nack":
             return bool(self.call("RETRY", *job, "again", "DELAY", 5000))
         if how == "fail":
@@ -280,6 +292,15 @@ class Commands(Face):
             for id, row in rows
         ]
 
+    def result(self, id: str) -> Any:
+        found = self.call("RESULT", id)
+        if found is None:
+            return tidelog.ResultLate
+        outcome, *rest = found
+        if outcome == b"DEAD":
+            return rest[0].decode(), rest[1].decode()
+        return rest[0] if outcome == b"DONE" else tidelog.NoResult
+
     def redrive(self) -> Any:
         ids = [id for id, _ in self.dead()]
         return self.client.execute_command("QUEUE", "DEAD", "q", "REDRIVE", *ids) if ids else 0
@@ -316,13 +337,26 @@ def steps(pick: random.Random, face: Face, count: int) -> Iterator[tuple[str, tu
             yield "take", (pick.choice(WORKERS),)
         elif roll < 0.82 and held:
             how = pick.choice(
-                ("ack", "ack", "ack", "nack", "nack", "fail", "release", "extend", "and", "later")
+                (
+                    "ack",
+                    "ack",
+                    "result",
+                    "nack",
+                    "nack",
+                    "fail",
+                    "release",
+                    "extend",
+                    "and",
+                    "later",
+                )
             )
             yield "end", (pick.choice(held), how)
         elif roll < 0.84:
             yield "redrive", ()
         elif roll < 0.85:
             yield "purge", ()
+        elif roll < 0.88 and face.ids:
+            yield "result", (pick.choice(face.ids[-9:]),)
         elif roll < 0.95:
             yield "move", (pick.choice((0.5, 1.0, 2.0, 4.0)),)
         else:

@@ -15,9 +15,11 @@ from tests.mutants import (
     of_log,
     of_recovery,
     of_replication,
+    of_results,
     of_resync,
     of_spark_streams,
     of_store,
+    of_strangers,
 )
 from tests.mutants.mutant import Mutant
 
@@ -29,10 +31,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_store.MUTANTS,
     *of_later.MUTANTS,
     *of_limits.MUTANTS,
+    *of_results.MUTANTS,
     *of_exports.MUTANTS,
     *of_spark_streams.MUTANTS,
     *of_replication.MUTANTS,
     *of_followers.MUTANTS,
     *of_resync.MUTANTS,
     *of_crash.MUTANTS,
+    *of_strangers.MUTANTS,
 )

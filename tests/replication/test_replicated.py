@@ -85,6 +85,23 @@ def test_two_followers_are_two(pair: Pair) -> None:
     pair.db.at("replicated", replicas=2, timeout=60).set("a", 3)
 
 
+class Acknowledging:
+    """A link to a follower, as far as the acknowledgements read it."""
+
+    history = 0
+
+    def __init__(self, lsn: int) -> None:
+        self.acked_lsn = self.fsynced_lsn = lsn
+
+
+def test_the_slowest_of_those_wanted_counts(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "db") as db:
+        acks, log = inside.core(db).acks, inside.core(db).log
+        for lsn in (5, 9, 7):
+            acks.add(Acknowledging(lsn))
+        assert [acks.through(log, wanted) for wanted in range(1, 5)] == [9, 7, 5, 0]
+
+
 def test_a_wait_ends_when_the_follower_comes(pair: Pair) -> None:
     view = pair.db.at("replicated", timeout=60)
     writing = threading.Thread(target=view.set, args=("a", 1), daemon=True)

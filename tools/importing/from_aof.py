@@ -130,9 +130,7 @@ def files_of(path: Path) -> list[Path]:
 
 def _manifests(folder: Path) -> list[Path]:
     """The manifests in a directory, without the one that a killed Redis was about to put in place."""
-    return sorted(
-        path for path in folder.glob("*.manifest") if not path.name.startswith(TEMPORARY)
-    )
+    return sorted(path for path in folder.glob("*.manifest") if not path.name.startswith(TEMPORARY))
 
 
 def parse_manifest(data: bytes) -> list[Listed]:

@@ -25,6 +25,9 @@ from tidelog.tools.worker.processes import Processes, end_with_parent
 from tidelog.tools.worker.sources import Sources
 
 DAY_S: Final = 86_400.0
+# Options of the queue, and arguments of its `run`, that have the names of the command's options.
+OPTIONS: Final = ("codec", "retry_after", "max_deliveries", "concurrency", "rate", "keep")
+RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
 
 
 class Wrong(Failed):
@@ -114,6 +117,26 @@ def seconds(
     help="Deliveries after which a job that fails is dead.",
 )
 @seconds("--time-limit", "Renew the lease of a job for this time at most.", 0.001)
+@click.option(
+    "--results",
+    is_flag=True,
+    help="Keep the value that the function returns as the result of the job.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Jobs of the queue that all workers together may hold.",
+)
+@click.option(
+    "--rate", help="Deliveries of the queue in a period at most, such as 100/m (s, m, h or d)."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Jobs to keep that are done.",
+)
 @seconds("--until-idle", "End after this time without a job; 0 = when no job is due.")
 @click.option(
     "--embedded",
@@ -153,8 +176,8 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     handler = load(function, os.getcwd())
     if given["child"]:
         end_with_parent()
-    options = {key: given[key] for key in ("codec", "retry_after", "max_deliveries")}
-    run = {key: given[key] for key in ("workers", "drain", "worker", "batch", "time_limit")}
+    options = {key: given[key] for key in OPTIONS}
+    run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
     if is_coroutine(handler):
         asyncio.run(work_in_tasks(path, name, given, options, handler, run))
@@ -187,8 +210,7 @@ def words_of(path: Place, name: str, function: str, given: dict[str, Any]) -> li
     words = ["--child"]
     for key, value in given.items():
         option = "--name" if key == "worker" else f"--{key.replace('_', '-')}"
-        if key not in ("processes", "reload", "child", "embedded") and value is not None:
-            words += [option, str(value)]
-    if given["embedded"]:
-        words.append("--embedded")
+        if key in ("processes", "reload", "child") or value is None or value is False:
+            continue
+        words += [option] if value is True else [option, str(value)]
     return [*words, "--", str(path), name, function]

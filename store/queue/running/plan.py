@@ -32,6 +32,7 @@ class Plan:
     workers    threads or tasks
     drain      seconds that running jobs have after a signal; None = for ever
     consume    the arguments of `consume`
+    results    what the handler returns is the result of the job
     passing    errors after which a worker goes on
     """
 
@@ -40,6 +41,7 @@ class Plan:
     workers: int
     drain: float | None
     consume: dict[str, Any]
+    results: bool
     passing: tuple[type[Exception], ...]
 
     def consumers(self) -> list[Any]:
@@ -54,6 +56,7 @@ def make_plan(
     drain: Duration | None,
     *,
     asynchronous: bool,
+    results: bool = False,
     passing: tuple[type[Exception], ...] = PASSING,
     **consume: Any,
 ) -> Plan:
@@ -66,7 +69,7 @@ def make_plan(
         raise DataError(f"{kind}; for {handler!r} use {other}")
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
         raise DataError(f"workers must be an integer from 1 to {WORKERS_MAX:,}, not {workers!r}")
-    return Plan(queue, handler, workers, patience("drain", drain), consume, passing)
+    return Plan(queue, handler, workers, patience("drain", drain), consume, results, passing)
 
 
 def is_coroutine(handler: Any) -> bool:

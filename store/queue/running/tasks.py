@@ -134,10 +134,12 @@ class _Run:
         try:
             async with job:
                 try:
-                    await self._plan.handler(job)
+                    result = await self._plan.handler(job)
                 finally:
                     if os.getpid() != self._pid:
                         self._words.end_fork(job)
+                if self._plan.results and job.state == "open":
+                    await job.ack(result)
             self._done[number] += job.state == "acked"
             self._words.done(job, began)
         except SystemExit as error:

@@ -136,10 +136,12 @@ class _Run:
         try:
             with job:
                 try:
-                    self._plan.handler(job)
+                    result = self._plan.handler(job)
                 finally:
                     if os.getpid() != self._pid:
                         self._words.end_fork(job)
+                if self._plan.results and job.state == "open":
+                    job.ack(result)
             self._done[number] += job.state == "acked"
             self._words.done(job, began)
         except SystemExit as error:

@@ -38,6 +38,7 @@ from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.streams import among_held, many, stream_at
 from tidelog.store.queue.units import UNIT_BYTES
 from tidelog.store.queue.work.limits import LOOK_SECONDS, Delivered, free_places
+from tidelog.store.queue.work.results import first_id_of_dead
 from tidelog.store.queue.work.settle import failures, log_done
 from tidelog.store.queue.work.shared import Delivery, Hold, Job, Leftover, Shared
 
@@ -224,6 +225,7 @@ class Fetch:
         if dead:
             stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, dead)
+            shared.ended(first_id_of_dead(row) for row in dead)
         if done:
             log_finished(shared, options, ctx, stream, done)
         if dead and not got:
@@ -272,6 +274,7 @@ def log_finished(
     shared.unswept += len(jobs)
     if shared.limited:
         shared.freed()
+    shared.ended(map(ids.text, jobs))
 
 
 def log_leftovers(

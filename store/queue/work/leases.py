@@ -29,6 +29,7 @@ from tidelog.store.queue.streams import depth
 from tidelog.store.queue.work.drain import Drain
 from tidelog.store.queue.work.fetch import log_finished, log_leftovers
 from tidelog.store.queue.work.later import Later
+from tidelog.store.queue.work.results import Results
 from tidelog.store.queue.work.retention import sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
 from tidelog.store.queue.work.ticks import Ticks
@@ -50,6 +51,7 @@ class Leases:
 
     shared    (database, key, group) -> what the workers of that queue share
     laters    (database, key) -> what the groups of that queue know of its delayed jobs
+    results   (database, key) -> what they know of its results
     armed     the thread runs or is about to           over    the thread has ended, and so has the store
     closing   the store is being closed: its queues hand out no more jobs
     """
@@ -61,6 +63,9 @@ class Leases:
         self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
+            weakref.WeakValueDictionary()
+        )
+        self.results: weakref.WeakValueDictionary[tuple[int, bytes], Results] = (
             weakref.WeakValueDictionary()
         )
         self._ticks: dict[int, Ticks] = {}
@@ -82,8 +87,11 @@ class Leases:
                     later = self.laters.get((db, options.key))
                     if later is None:
                         later = self.laters[db, options.key] = Later(core, db, options.key)
+                    results = self.results.get((db, options.key))
+                    if results is None:
+                        results = self.results[db, options.key] = Results(db, options.key)
                     ticks = self.ticks_of(db)
-                    found = self.shared[place] = Shared(core, db, options, later, ticks)
+                    found = self.shared[place] = Shared(core, db, options, later, results, ticks)
                     found.closing = self.closing
                     self._latest.append(found)
         return found

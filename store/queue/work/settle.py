@@ -26,6 +26,7 @@ from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.streams import holds, stream_at
+from tidelog.store.queue.work.results import first_id, result_words
 from tidelog.store.queue.work.shared import Delivery, Hold, Shared
 
 Words = list[list[bytes]]
@@ -96,6 +97,8 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
         shared.failed.pop(job, None)
     if shared.limited:
         shared.freed()
+    if shared.results.asked:
+        shared.ended([ids.text(job)])
     return True
 
 
@@ -122,6 +125,14 @@ def done_and(held: Held, ctx: Context, adds: Callable[[Context], Words]) -> Word
     return [*_left(held), *put]
 
 
+def done_with(held: Held, ctx: Context, result: bytes, ttl_ms: int) -> Words | None:
+    """Mark a job as done and store its result for `ttl_ms`."""
+    if held.find(ctx) is None:
+        return None
+    first = first_id(held.job, held.row)
+    return [*_left(held), result_words(held.options, first, result, ctx.now + ttl_ms)]
+
+
 def _left(held: Held) -> Words:
     """The commands that remove a job from the queue."""
     shared, options, job = held.shared, held.options, held.job
@@ -130,6 +141,7 @@ def _left(held: Held) -> Words:
     shared.failed.pop(job, None)
     if shared.limited:
         shared.freed()
+    shared.ended([first_id(job, held.row)])
     return [*_done_words(options, job), *gone]
 
 

@@ -29,6 +29,7 @@ from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at
 from tidelog.store.queue.work.later import Later
+from tidelog.store.queue.work.results import Results
 from tidelog.store.queue.work.ticks import Ticks
 
 # longest period over which `put_per_second` and `done_per_second` are measured
@@ -198,10 +199,13 @@ class Shared:
     closing     the store is being closed: no more jobs are handed out
     limited     a worker of this process has limits, so the end of a job wakes those that wait
     later       the delayed jobs of the queue, which all of its groups share
+    results     the results of its jobs, likewise
     ticks       the schedules of the database, which all of its queues share
     """
 
-    def __init__(self, core: Core, db: int, options: Options, later: Later, ticks: Ticks) -> None:
+    def __init__(
+        self, core: Core, db: int, options: Options, later: Later, results: Results, ticks: Ticks
+    ) -> None:
         # A weak reference, because the core refers to this object, and the core must be freed with its last user.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
@@ -219,7 +223,7 @@ class Shared:
         self.limited = False
         self.number = -1  # number of the stream that the cache was read from; -1: read it again
         self._forget()
-        self.later, self.ticks = later, ticks
+        self.later, self.results, self.ticks = later, results, ticks
         later.groups.add(self)
         ticks.groups.add(self)
 
@@ -380,6 +384,15 @@ class Shared:
             elif self.living.get(key) is reference:
                 self.living.pop(key, None)  # an interrupt kept `__del__` from doing that
         return found
+
+    def ended(self, firsts: Iterable[bytes]) -> None:
+        """[lock] Jobs end in the unit under way, given by the IDs that `put` returned: wake those who wait for their
+        results.
+        """
+        if self.results.asked:
+            core = self.core
+            for first in firsts:
+                self.results.ended(core, first)
 
     # --- units
 
