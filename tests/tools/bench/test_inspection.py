@@ -24,12 +24,19 @@ def test_every_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         ("MANY_RECORDS", 20_000),
         ("MANY_KEYS", 2_000),
         ("STREAMS", 100),
+        ("REVERSED_MIB", 5),
         ("RUNS", 1),
         ("QUICK_WATCHED_S", 0.5),
     ):
         monkeypatch.setattr(inspection, name, count)
     rows = {row.name: row for row in inspection.rows(bench)}
-    assert len(rows) == 18
+    assert len(rows) == 19
     assert not bench.missing
     assert "redis-check-aof" in rows["aof verify --no-replay, entries"].baselines
+    assert "redis-cli --pipe" in rows["aof export, commands"].baselines
     assert all(row.measured > 0 for row in rows.values()), rows
+
+
+def test_a_command_that_fails_gives_no_figure(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="ended with"):
+        inspection._spent("aof", "dump", tmp_path / "none")

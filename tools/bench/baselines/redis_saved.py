@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -81,6 +82,26 @@ def with_the_file(directory: Path) -> Iterator[str]:
     """The URL of a server that has loaded the dump.rdb in the directory. Raises FileNotFoundError."""
     with closing(RedisServer(directory, EVERYSEC, aof=False)) as server:
         yield f"redis://127.0.0.1:{server.port}"
+
+
+def piped(directory: Path, commands: Path, key: str, entries: int) -> float:
+    """Seconds in which redis-cli sends a file of commands to a new server, which runs them.
+
+    Raises FileNotFoundError without redis-server or redis-cli, RuntimeError if the stream at `key` has not so many
+    entries afterwards.
+    """
+    with closing(RedisServer(directory, EVERYSEC)) as server, commands.open("rb") as source:
+        start = time.perf_counter()
+        subprocess.run(
+            ["redis-cli", "-p", str(server.port), "--pipe"],
+            stdin=source,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        seconds = time.perf_counter() - start
+        if server.client.xlen(key) != entries:
+            raise RuntimeError("redis-server did not run all commands of the file")
+        return seconds
 
 
 def file_bytes(directory: Path, entries: int) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import time
 
+from tidelog.engine.rdb import lzf
 from tidelog.tools import cli
 
 
@@ -20,5 +21,9 @@ class Moved:
         if code:
             raise RuntimeError(f"tidelog {' '.join(arguments)} ended with {code}")
         return time.perf_counter() - began
+
+    def without_lzf_in_c(self) -> None:
+        """Let imports unpack LZF as they do where python-neo-lzf is not installed."""
+        lzf._in_c = None
 
     def close(self) -> None: ...

@@ -17,7 +17,7 @@ import tidelog
 from tidelog.aof.reading import recovery
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.keys.state import State
-from tidelog.tools import cli
+from tidelog.tools import cli, exits
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import STREAM
 from tidelog.tools.bench.figure import Bound, Figure
@@ -37,7 +37,9 @@ STREAMS = 10_000
 WRITTEN_S = 100  # entries that are written per second beside top
 WATCHED_S, QUICK_WATCHED_S = 10.0, 3.0
 TOP_MS_S = 50  # 5% of a core
-CHECKER = "redis-check-aof"
+REVERSED_MIB = 64  # of a log that is read from its end
+REVERSED_MS = 100
+CHECKER, LOADER = "redis-check-aof", "redis-cli --pipe"
 RUNS = 3
 OPEN = "replay of an open"
 REPLAY_AND_DIGEST = "tidelog digest"  # an open, and the hash of the whole state
@@ -48,7 +50,8 @@ def rows(bench: Bench) -> Iterator[Figure]:
     yield from _batches(bench)
     yield from _records(bench)
     yield from _verify(bench)
-    yield _many_keys(bench)
+    yield _reversed(bench)
+    yield from _many_keys(bench)
     yield from _top(bench)
 
 
@@ -70,22 +73,53 @@ def _batches(bench: Bench) -> Iterator[Figure]:
     with closing(_opened(root)) as db:
         for _ in range(count // BATCH):
             db.xadd_many(STREAM, SMALL.some(BATCH))
-    for name, args, target in (
-        ("aof dump, lines", ("aof", "dump", root), 300_000),
-        ("aof dump --json, entries", ("aof", "dump", root, "--json"), 300_000),
-        ("aof export, commands", ("aof", "export", "--resp", root), 300_000),
-    ):
-        note = f"batches of {BATCH:,}"
-        yield Figure(name, "/s", count / _spent(*args), {}, (Bound(target),), note)
     resp = bench.fresh("resp") / "log.aof"
     cli.run(["aof", "export", "--resp", str(root), "-o", str(resp)])
+    note = f"batches of {BATCH:,}"
+    for name, args, loaded in (
+        ("aof dump, lines", ("aof", "dump", root), {}),
+        ("aof dump --json, entries", ("aof", "dump", root, "--json"), {}),
+        ("aof export, commands", ("aof", "export", "--resp", root), _loaded(bench, resp, count)),
+    ):
+        yield Figure(name, "/s", count / _spent(*args), loaded, (Bound(300_000),), note)
     yield Figure(
         "aof verify --no-replay, entries",
         "/s",
         count / _spent("aof", "verify", root, "--no-replay"),
         _checked(bench, resp, count),
         (),
-        f"batches of {BATCH:,}; {CHECKER} reads the exported commands in a process of its own",
+        f"{note}; {CHECKER} reads the exported commands in a process of its own",
+    )
+
+
+def _loaded(bench: Bench, resp: Path, count: int) -> dict[str, float]:
+    """Exported commands per second that redis-cli sends to a new redis-server, which runs them."""
+    try:
+        # here: redis-py may be missing
+        from tidelog.tools.bench.baselines.redis_saved import piped
+
+        return {LOADER: count / piped(bench.fresh("piped"), resp, STREAM, count)}
+    except (ImportError, FileNotFoundError) as error:
+        bench.missing[LOADER] = str(error)
+        return {}
+
+
+def _reversed(bench: Bench) -> Figure:
+    """The newest records of a full segment."""
+    mib = bench.scaled(REVERSED_MIB)
+    root = bench.fresh("reversed") / "store"
+    with closing(_opened(root)) as db:
+        for _ in range(mib * (1 << 20) // (BATCH * 100)):
+            db.xadd_many(STREAM, RANDOM.some(BATCH))
+    spent = _spent("aof", "dump", root, "--reverse", "--limit", "10") * 1000
+    bound = (Bound(REVERSED_MS, most=True),)
+    return Figure(
+        "aof dump --reverse --limit 10",
+        "ms",
+        spent,
+        {},
+        bound,
+        f"a log of {mib} MiB in one segment",
     )
 
 
@@ -126,20 +160,19 @@ def _records(bench: Bench) -> Iterator[Figure]:
     shutil.copytree(root, copy)
     with closing(_opened(copy)) as db:
         db.xadd(STREAM, {"n": 1})
-    compared = count / _spent("diff", root, copy)
+    compared = count / _spent("diff", root, copy, code=exits.DIFFERS)
     one = f"{note}; of each, and one entry more in the second"
     yield Figure("diff of two logs, records", "/s", compared, {}, (), one)
-    compared = count / _spent("diff", "--state", root, copy)
+    compared = count / _spent("diff", "--state", root, copy, code=exits.DIFFERS)
     yield Figure("diff --state, entries", "/s", compared, {}, (), one)
-    last = _spent("aof", "dump", root, "--reverse", "--limit", "10") * 1000
-    yield Figure("aof dump --reverse --limit 10", "ms", last, {}, (), note)
     opened = {OPEN: _open_s(root) * 1000}
     bound = (Bound(1.3, OPEN, most=True),)
-    for name, args in (
-        ("state --at-lsn", ("state", root, "--at-lsn", count, "--key", "none")),
-        ("why", ("why", root, STREAM, unknown)),
+    for name, args, code in (
+        ("state --at-lsn", ("state", root, "--at-lsn", count, "--key", "none"), exits.OK),
+        ("why, an unknown ID", ("why", root, STREAM, unknown), exits.NOT_A_STORE),
     ):
-        yield Figure(name, "ms", _spent(*args) * 1000, opened, bound, note)
+        spent = _spent(*args, code=code) * 1000
+        yield Figure(name, "ms", spent, opened, bound, note)
 
 
 def _verify(bench: Bench) -> Iterator[Figure]:
@@ -165,8 +198,8 @@ def _verify(bench: Bench) -> Iterator[Figure]:
     yield Figure("aof verify", "ms", replayed, opened, (Bound(1.3, OPEN, most=True),), with_digest)
 
 
-def _many_keys(bench: Bench) -> Figure:
-    """The memory of stats does not grow with the keys. Measured once: it takes a minute."""
+def _many_keys(bench: Bench) -> Iterator[Figure]:
+    """The speed and the memory of stats with many keys. Measured once: it takes a minute."""
     count, keys = bench.scaled(MANY_RECORDS) // FRAME * FRAME, bench.scaled(MANY_KEYS)
     root = bench.fresh("keys") / "store"
     with closing(_opened(root)) as db:
@@ -179,14 +212,12 @@ def _many_keys(bench: Bench) -> Figure:
         held = fresh.anonymous()
         seconds = fresh.call("run", "aof", "stats", str(root))
         mib = (fresh.peak() - held) / (1 << 20)
-    return Figure(
-        f"aof stats, memory for {keys:,} keys",
-        "MiB",
-        mib,
-        {},
-        (Bound(STATS_MIB, most=True),),
-        f"{count:,} records, {count / seconds:,.0f} a second; growth of anonymous memory",
-    )
+    note = f"{count:,} SETs"
+    speed = (Bound(1_000_000),)
+    yield Figure(f"aof stats, {keys:,} keys, records", "/s", count / seconds, {}, speed, note)
+    memory = (Bound(STATS_MIB, most=True),)
+    note = f"{note}; growth of anonymous memory"
+    yield Figure(f"aof stats, memory for {keys:,} keys", "MiB", mib, {}, memory, note)
 
 
 def _top(bench: Bench) -> Iterator[Figure]:
@@ -243,13 +274,18 @@ def _open_s(root: Path) -> float:
     return _median(replay)
 
 
-def _spent(*args: object) -> float:
-    """Seconds of one command line inside this process, with its output thrown away."""
+def _spent(*args: object, code: int = exits.OK) -> float:
+    """Seconds of one command line inside this process, with its output thrown away.
+
+    Raises RuntimeError if it ends with another exit code: a command that fails early is fast.
+    """
     words = [str(arg) for arg in args]
 
     def once() -> None:
         with open(os.devnull, "w") as sink, redirect_stdout(sink), redirect_stderr(sink):
-            cli.run(words)
+            ended = cli.run(words)
+        if ended != code:
+            raise RuntimeError(f"tidelog {' '.join(words)} ended with {ended}, not {code}")
 
     return _median(once)
 

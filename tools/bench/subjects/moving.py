@@ -15,10 +15,12 @@ from tidelog.tools.bench.bench import Bench
 from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.moved import Moved
+from tidelog.tools.bench.processes.opened import Opened
 from tidelog.tools.bench.processes.stored import pending_store, sensor_store
 
 ENTRIES = 1_000_000
 PENDING = 1_000_000
+LARGE = 5_000_000
 TIMES, QUICK_TIMES = 3, 1
 EXPORTED_S, IMPORTED_S, IMPORTED_LZF_S = 300_000, 200_000, 60_000  # entries per second
 PSYNC_RATIO = 0.7
@@ -34,7 +36,7 @@ class Run(NamedTuple):
 
 
 def rows(bench: Bench) -> Iterator[Figure]:
-    size, pending = bench.scaled(ENTRIES), bench.scaled(PENDING)
+    size = bench.scaled(ENTRIES)
     directory = bench.fresh("moving")
     dump = directory / "dump.rdb"
     store = sensor_store(bench, size).path
@@ -60,12 +62,19 @@ def rows(bench: Bench) -> Iterator[Figure]:
     if loaded:
         from_file = size / _import(bench, dump).seconds
         yield Figure(
-            "import of redis-server's own file of them, LZF",
+            "import of redis-server's own file of them, LZF in C",
             "/s",
             from_file,
             loaded,
+            (Bound(IMPORTED_S),),
+        )
+        yield Figure(
+            "import of that file, LZF in Python",
+            "/s",
+            size / _import(bench, dump, lzf_in_c=False).seconds,
+            loaded,
             (Bound(IMPORTED_LZF_S),),
-            "the target is that without an LZF library in C",
+            "as without the extra `import`",
         )
         yield Figure(
             "import of that server by psync",
@@ -75,7 +84,12 @@ def rows(bench: Bench) -> Iterator[Figure]:
             (Bound(PSYNC_RATIO, of="its file"),),
             "with the time in which the server writes the file for its replica",
         )
-    dump = directory / "pending.rdb"
+    yield from _pending(bench, directory / "pending.rdb", imported.mib)
+    yield _large(bench, directory / "large.rdb")
+
+
+def _pending(bench: Bench, dump: Path, mib: float) -> Iterator[Figure]:
+    pending = bench.scaled(PENDING)
     _export(bench, pending_store(bench, pending).path, dump)
     run = _import(bench, dump)
     yield Figure(
@@ -90,9 +104,35 @@ def rows(bench: Bench) -> Iterator[Figure]:
         "most memory of that import",
         "MiB",
         run.mib,
-        {"of the import without pending entries": imported.mib},
+        {"of the import without pending entries": mib},
         (Bound(MEMORY_MIB, most=True),),
         "anonymous memory of the process",
+    )
+
+
+def _large(bench: Bench, dump: Path) -> Figure:
+    """The memory of an import of many entries, a part of which are pending. Measured once: it takes a minute."""
+    entries, pending = bench.scaled(LARGE), bench.scaled(PENDING)
+    path = bench.fresh("large") / "store"
+    with Fresh(Opened, path) as fresh:
+        fresh.call("add", entries)
+        fresh.call("deliver", pending)
+        fresh.call("checkpoint")
+    export_and_import = (
+        ["rdb", "export", str(path), str(dump), "--target", TARGET],
+        ["import", str(bench.fresh("large-imported") / "store"), str(dump)],
+    )
+    for command in export_and_import:
+        with Fresh(Moved) as fresh:
+            seconds = fresh.call("run", *command)
+            mib = fresh.peak() / (1 << 20)
+    return Figure(
+        f"most memory of an import of {entries:,} entries",
+        "MiB",
+        mib,
+        {},
+        (Bound(MEMORY_MIB, most=True),),
+        f"{pending:,} of them pending; {entries / seconds:,.0f} entries a second",
     )
 
 
@@ -104,15 +144,17 @@ def _export(bench: Bench, store: Path, dump: Path) -> Run:
     return _median(bench, command)
 
 
-def _import(bench: Bench, dump: Path) -> Run:
+def _import(bench: Bench, dump: Path, *, lzf_in_c: bool = True) -> Run:
     place = bench.fresh("imported")
-    return _median(bench, lambda number: ["import", str(place / str(number)), str(dump)])
+    return _median(bench, lambda number: ["import", str(place / str(number)), str(dump)], lzf_in_c)
 
 
-def _median(bench: Bench, command: Callable[[int], list[str]]) -> Run:
+def _median(bench: Bench, command: Callable[[int], list[str]], lzf_in_c: bool = True) -> Run:
     times, mib = [], 0.0
     for number in range(QUICK_TIMES if bench.quick else TIMES):
         with Fresh(Moved) as fresh:
+            if not lzf_in_c:
+                fresh.call("without_lzf_in_c")
             times.append(fresh.call("run", *command(number)))
             mib = max(mib, fresh.peak() / (1 << 20))
     return Run(median(times), mib)
