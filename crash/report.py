@@ -22,8 +22,9 @@ from tidelog.disk.interface import Disk
 FORMAT: Final = 2
 FINDING: Final = "finding.json"
 TRACE: Final = "trace"
+TEST: Final = "test"  # the layer of a finding in a user's test (testing/crashes.py)
 # Of what a trace says about itself, these are not in the second line of a description.
-LONG: Final = ("steps", "first", "snapshots", "told")
+LONG: Final = ("steps", "first", "snapshots", "told", "line")
 BYTES_MAX: Final = 1 << 24  # of finding.json
 HEAD: Final = (
     "layer",
@@ -120,13 +121,17 @@ def describe(finding: Finding) -> list[str]:
     damage = [] if finding.damage is None else [f"  {finding.damage.words()}"]
     about = ", ".join(f"{key} {value}" for key, value in trace.about.items() if key not in LONG)
     head = [f"{finding.kind}: {finding.words}", f"layer {finding.layer}, {about}"]
+    acknowledged = f"{cut.promised.fsynced} units as fsynced, {cut.promised.written} as written"
+    if finding.layer == TEST:
+        head.append(f"line {trace.about['line']}")
+        acknowledged = ", ".join(trace.about["told"]) or "nothing"
     if finding.trouble is not None:
         return [*head, f"  {finding.trouble.words()}", *_steps(trace)]
     return [
         *head,
         f"after operation {finding.time} of {len(trace.operations)}, "
         f"{_operation(cut, trace.operations[finding.time - 1])}, {event}",
-        f"acknowledged by then: {cut.promised.fsynced} units as fsynced, {cut.promised.written} as written",
+        f"acknowledged by then: {acknowledged}",
         *(f"  {line}" for line in cut.words(finding.state) or ["everything was there"]),
         *damage,
         *_steps(trace),

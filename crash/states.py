@@ -362,6 +362,11 @@ class Cut:
         """The state without a power cut: everything is there. It is also what the end of a process leaves."""
         return tuple(choice.now for choice in self.choices)
 
+    @property
+    def least(self) -> State:
+        """The state in which nothing that was not synced is there."""
+        return self._up_to(BEFORE)
+
     def states(
         self, rng: random.Random, drawn: int, exhaustive_max: int = EXHAUSTIVE_MAX
     ) -> Iterator[State]:

@@ -3,6 +3,10 @@
 The recorder (crash/record.py) notes each operation of the store with the line of the program that caused it. A state is
 what the end of the process, or a power cut, leaves after one operation (crash/states.py). The check gets a store opened
 in that state, and everything that the program had told until then. It may go on working, and crash again.
+
+A long program has more states than anybody wants to wait for. Those around each promise are always tried, because a
+promise that comes too early shows there; the others are a sample that is spread over the whole program. When a state
+fails, earlier ones that were passed over are tried too, so that the failure names the first line.
 """
 
 from __future__ import annotations
@@ -12,34 +16,39 @@ import inspect
 import os
 import random
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.crash.commits import commits_noted
+from tidelog.crash.explore import Finding
 from tidelog.crash.record import RecordingDisk
+from tidelog.crash.report import TEST, save
 from tidelog.crash.served import STORE, Files
 from tidelog.crash.states import Cut, State, cut_at, cuts, fingerprint
-from tidelog.crash.trace import Operation, SyncBegin, Trace, Tree
+from tidelog.crash.trace import Operation, Promised, SyncBegin, Trace, Tree, pack, versions
+from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
 from tidelog.store.aopening import aopen_store
 from tidelog.store.errors import DataError
 from tidelog.store.opening import open_store
 from tidelog.testing.limits import Hung, Limit, one_process
 from tidelog.testing.lines import Line, line_of
+from tidelog.testing.scratch import scratch
 
 KILL: Final = "kill"
 POWER: Final = "power"
 CRASHES: Final = (KILL, POWER)
 POLICIES: Final = ("always", "everysec", "no")
-TMPFS: Final = "/dev/shm"
 SEGMENT_BYTES: Final = 1 << 16  # a state is copied whole, so files are small
 DRAWN: Final = 4  # power cuts at each operation
 AGAIN: Final = 0.2  # the share of the states in which the check crashes too
 AGAIN_STATES: Final = 3  # of each such check
 SHOWN: Final = 5  # lines of a state
+EARLIER: Final = 5000  # passed over states that are tried when a later one failed
 SECONDS: Final = 60.0  # for each run of a program
 
 # Life or check: called with the store, and what is told. It may be a coroutine function.
@@ -131,19 +140,33 @@ class Crashes:
         seed: Of the states that are tried.
         states: How many of them at most.
         seconds: The time for each run of a program or its check. It is a limit only in the main thread.
+        keep: A failure is kept in this directory, for `tidelog crash replay`; what was there is replaced. None to keep
+            none.
+        tell: Called with each line for people: how many points were passed over, and what a killed run had left.
 
     Attributes:
         seed: As above.
         there: How many states there were in the last call.
         tried: How many of them were tried, second crashes included.
+        points: How many operations had a state to be tried.
+        points_tried: At how many of them a state was tried.
     """
 
-    def __init__(self, seed: int, states: int, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        states: int,
+        seconds: float = SECONDS,
+        keep: Path | None = None,
+        tell: Callable[[str], object] = print,
+    ) -> None:
         self.seed = seed
-        self.there = 0
-        self.tried = 0
+        self.there = self.tried = 0
+        self.points = self.points_tried = 0
         self._states = states
         self._seconds = seconds
+        self._keep = keep
+        self._tell = tell
 
     def __call__(
         self,
@@ -179,12 +202,14 @@ class Crashes:
             raise DataError(f"crashes must be some of {', '.join(CRASHES)}, not {crashes!r}")
         if fsync not in POLICIES:
             raise DataError(f"fsync must be one of {', '.join(POLICIES)}, not {fsync!r}")
-        tmpfs = TMPFS if os.access(TMPFS, os.W_OK) else None
         limit = Limit(self._seconds)
-        with tempfile.TemporaryDirectory(prefix="tidelog-crashes-", dir=tmpfs) as place, limit:
-            stage = Files(Path(place))
-            _Search(self, stage, limit, life, after, fsync, set(crashes), double).run(
-                random.Random(self.seed), self._states
+        with scratch(self._tell) as place, limit:
+            _Search(
+                self, Files(place), limit, life, after, fsync, set(crashes), double, self._keep
+            ).run(random.Random(self.seed), self._states)
+        if self.points_tried < self.points:
+            self._tell(
+                f"{self.points_tried:,} of {self.points:,} crash points tried; more with --crash-states"
             )
 
 
@@ -201,6 +226,7 @@ class _Search:
         fsync: str,
         crashes: set[str],
         double: bool,
+        keep: Path | None,
     ) -> None:
         self._asked = asked
         self._stage = stage
@@ -209,6 +235,8 @@ class _Search:
         self._fsync = fsync
         self._crashes = crashes
         self._double = double
+        self._keep = keep
+        self._points: set[int] = set()  # the times of the cases that were tried
 
     def run(self, rng: random.Random, states: int) -> None:
         __tracebackhide__ = True
@@ -219,16 +247,55 @@ class _Search:
                 CrashWarning,
                 stacklevel=3,
             )
-        self._asked.there = self._asked.tried = 0
+        asked = self._asked
+        asked.there = asked.tried = asked.points = asked.points_tried = 0
         self._without_crash(record)
-        cases = self._cases(record, rng)
+        cases, always = self._cases(record, rng)
+        asked.points = len({case.time for case in cases})
+        chosen = _chosen(cases, always, states, rng)
+        try:
+            share = AGAIN * min(1.0, states / len(chosen)) if self._double else 0.0
+            self._try_all(record, [cases[n] for n in chosen], rng, share)
+        except _AfterOneCrash as found:
+            self._first(record, cases, set(chosen), found, rng)
+
+    def _try_all(
+        self, record: _Record, cases: list[_Case], rng: random.Random, share: float
+    ) -> None:
+        """Check some states, in order. In a share of them the check crashes too."""
+        __tracebackhide__ = True
         wanted: dict[int, list[_Case]] = {}
-        for case in _some(cases, states, rng):
+        for case in cases:
             wanted.setdefault(case.time, []).append(case)
         for cut in cuts(record.trace):
             for case in wanted.get(cut.time, ()):
-                again = self._double and rng.random() < AGAIN
+                self._points.add(case.time)
+                self._asked.points_tried = len(self._points)
+                again = rng.random() < share
                 self._try(record, cut, case, rng if again else None)
+
+    def _first(
+        self,
+        record: _Record,
+        cases: list[_Case],
+        tried: set[int],
+        found: _AfterOneCrash,
+        rng: random.Random,
+    ) -> None:
+        """Raise the failure of the first state that fails: `found`, or one before it that was passed over."""
+        __tracebackhide__ = True
+        at = cases.index(found.case)
+        passed = [n for n in range(at) if n not in tried]
+        left = passed[: len(passed) - EARLIER] if len(passed) > EARLIER else []
+        try:
+            self._try_all(record, [cases[n] for n in passed[len(left) :]], rng, 0.0)
+        except _AfterOneCrash as earlier:
+            found = earlier
+        failure = found.failure
+        if left:
+            words = f"{failure}\n{len(left):,} earlier states were not tried: the first line may be before this one"
+            failure = CrashFailure(words)
+        raise failure from found.__cause__
 
     def _without_crash(self, record: _Record) -> None:
         """The check must hold after a life that ended well."""
@@ -241,20 +308,31 @@ class _Search:
                 f"the check fails without any crash, after a life that ended: {_text(error)}"
             ) from error
 
-    def _cases(self, record: _Record, rng: random.Random) -> list[_Case]:
-        """The different states of a record, some of the power cuts at each operation; in the order of operations."""
+    def _cases(self, record: _Record, rng: random.Random) -> tuple[list[_Case], set[int]]:
+        """The different states of a record, some of the power cuts at each operation; in the order of operations.
+
+        Also the numbers of those that are always tried: the end of the process before and after each promise, and after
+        it the loss of all that was not synced. A promise that comes too early is one that these do not keep.
+        """
         found: list[_Case] = []
-        seen: set[tuple[bytes, int]] = set()
+        seen: dict[tuple[bytes, int], int] = {}
+        always: set[int] = set()
+        operations = record.trace.operations
         for cut in cuts(record.trace):
-            if isinstance(record.trace.operations[cut.time - 1], SyncBegin):
+            now, *soon = (isinstance(each, Promised) for each in operations[cut.time - 1 :][:2])
+            if isinstance(operations[cut.time - 1], SyncBegin):
                 continue  # nothing changed
             self._asked.there += cut.count if POWER in self._crashes else 1
             for case in self._cases_at(cut, rng):
                 key = fingerprint(cut.image(case.state)), cut.promised.issued
-                if key not in seen:
-                    seen.add(key)
+                number = seen.setdefault(key, len(found))
+                if number == len(found):
                     found.append(case)
-        return found
+                if case.state == cut.whole and (now or any(soon)):
+                    always.add(number)
+                if case.state == cut.least and now:
+                    always.add(number)
+        return found, always
 
     def _cases_at(self, cut: Cut, rng: random.Random) -> Iterator[_Case]:
         if KILL in self._crashes:
@@ -276,7 +354,8 @@ class _Search:
             else:
                 second = self._record(self._after, image, told)
         except _failures() as error:
-            raise self._failure(error, [(record, cut, case)], image, told) from error
+            failure = self._failure(error, [(record, cut, case)], image, told)
+            raise _AfterOneCrash(case, failure) from error
         if second is None or rng is None:
             return
         for _ in range(AGAIN_STATES):
@@ -306,7 +385,29 @@ class _Search:
                 pass
             else:
                 words += "\nbut when the check ran once more in the same state, it passed: it differs from run to run"
+        if self._keep is not None:
+            kept = os.path.relpath(self._kept(self._keep, words, *crashes[-1]))
+            words += f"\nshow it again: tidelog crash replay {kept}"
         return CrashFailure(words)
+
+    def _kept(self, keep: Path, words: str, record: _Record, cut: Cut, case: _Case) -> Path:
+        """Keep the last crash of a failure as a finding. The program is not in it: only pytest can run that again."""
+        disk = RealDisk()
+        if disk.exists(keep):
+            recipe.remove_tree(disk, keep)
+        for parent in reversed(keep.parents):
+            if not disk.exists(parent):
+                disk.mkdir(parent)
+        about = {
+            "seed": self._asked.seed,
+            "policy": self._fsync,
+            "line": str(record.lines[case.time - 1] or "before the first line"),
+            "told": [repr(value) for value in record.told[: cut.promised.issued]],
+            **versions(),
+        }
+        trace = pack(record.trace._replace(about=about))
+        save(disk, keep, Finding(TEST, trace, case.time, case.state, case.power, "failed", words))
+        return keep
 
     def _words(self, error: BaseException, crashes: list[tuple[_Record, Cut, _Case]]) -> str:
         found = [f"after a crash the check failed: {_text(error)}"]
@@ -370,15 +471,33 @@ class _Search:
                 await found
 
 
-def _some(cases: list[_Case], most: int, rng: random.Random) -> list[_Case]:
-    """At most so many cases, in order: one of each operation first, so that the first line that fails is found."""
-    if len(cases) <= most:
-        return cases
-    firsts = list({case.time: case for case in reversed(cases)}.values())
-    if len(firsts) >= most:
-        return sorted(rng.sample(firsts, most))
-    rest = sorted(set(cases) - set(firsts))
-    return sorted([*firsts, *rng.sample(rest, most - len(firsts))])
+class _AfterOneCrash(Exception):
+    """A check failed in a state of the first crash."""
+
+    def __init__(self, case: _Case, failure: CrashFailure) -> None:
+        super().__init__(str(failure))
+        self.case = case
+        self.failure = failure
+
+
+def _chosen(cases: list[_Case], always: set[int], most: int, rng: random.Random) -> list[int]:
+    """The numbers of the cases to try, ascending: `always`, and so many others at most.
+
+    One of each operation if that is possible, else one of each of `most` equal parts, so that none is long without one.
+    """
+    chosen = set(always)
+    firsts = list({case.time: n for n, case in reversed([*enumerate(cases)])}.values())
+    firsts = sorted(n for n in firsts if n not in chosen)
+    if len(firsts) <= most:
+        chosen.update(firsts)
+        most -= len(firsts)
+    rest = [n for n in range(len(cases)) if n not in chosen]
+    if len(rest) <= most:
+        return [*range(len(cases))]
+    ends = [len(rest) * n // most for n in range(most + 1)] if most else []
+    # At random within its part: with equal distances, a loop of the program could always be met in the same place.
+    chosen.update(rest[rng.randrange(*part)] for part in pairwise(ends))
+    return sorted(chosen)
 
 
 def _failures() -> tuple[type[BaseException], ...]:

@@ -10,8 +10,10 @@ Nothing of tidelog is imported before a test asks for a fixture.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 SEED = 0
 STATES = 200
 SECONDS = 60.0
+# Of a report: a line for the summary. A worker of pytest-xdist sends it with the report.
+PROPERTY = "tidelog_crash"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +49,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=SECONDS,
         help=f"Seconds for each run of a program or its check under tidelog_crash, {SECONDS:g} by default.",
     )
+    group.addoption(
+        "--crash-keep",
+        type=Path,
+        help="Keep failures of tidelog_crash in this directory, one for each test; by default in the cache of pytest.",
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say of which tests not every crash point was tried, and what a killed run had left."""
+    found = [
+        f"{report.nodeid}: {value}"
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "call"
+        for name, value in report.user_properties
+        if name == PROPERTY
+    ]
+    if found:
+        terminalreporter.section("tidelog_crash", sep="-")
+        for line in found:
+            terminalreporter.line(line)
 
 
 def _seconds(text: str) -> float:
@@ -84,8 +109,26 @@ def tidelog_crash(request: pytest.FixtureRequest) -> Crashes:
     from tidelog.testing.crashes import Crashes  # here: pytest loads this module in every run
 
     option = request.config.getoption
+
+    def tell(text: str) -> None:
+        print(text)
+        request.node.user_properties.append((PROPERTY, text))
+
     return Crashes(
         option("--crash-seed", SEED),
         option("--crash-states", STATES),
         option("--crash-timeout", SECONDS),
+        _keep(request),
+        tell,
     )
+
+
+def _keep(request: pytest.FixtureRequest) -> Path | None:
+    """The directory for a failure of this test; None if pytest has no cache and the user names no directory."""
+    keep = request.config.getoption("--crash-keep", None)
+    if keep is None:
+        cache = getattr(request.config, "cache", None)
+        if cache is None:
+            return None
+        keep = cache.mkdir("tidelog-crash")
+    return Path(keep) / re.sub(r"[^\w.-]+", "-", request.node.nodeid).strip("-")

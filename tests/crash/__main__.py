@@ -26,9 +26,9 @@ from tidelog.crash.explore import Report
 from tidelog.crash.run import run
 from tidelog.crash.served import be_quiet
 from tidelog.crash.workloads import POLICIES
+from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
-from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.crash.session import keep_finding, show
 from tidelog.tools.crash.shutdowns import KINDS, CannotMount, cut_power, file_system
 

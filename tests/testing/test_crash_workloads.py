@@ -16,7 +16,7 @@ import pytest
 from tests.until import parked
 
 import tidelog
-from tidelog.testing import crashes, limits
+from tidelog.testing import crashes, limits, scratch
 from tidelog.testing.crashes import Crashes, CrashFailure, CrashWarning, Told
 from tidelog.testing.limits import Limit
 
@@ -259,7 +259,7 @@ def test_a_check_that_is_skipped_skips_the_test() -> None:
 def test_a_life_that_opens_its_store_twice_gets_the_error_of_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crashes, "TMPFS", str(tmp_path))
+    monkeypatch.setattr(scratch, "TMPFS", tmp_path)
 
     def life(db: tidelog.Store, told: Told) -> None:
         place(db, told)

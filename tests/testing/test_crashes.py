@@ -42,7 +42,7 @@ def all_told_are_there(db: tidelog.Store, told: Told) -> None:
 def line_of(program: Callable[..., object], text: str) -> str:
     lines, first = inspect.getsourcelines(program)
     (number,) = [n for n, line in enumerate(lines, first) if text in line]
-    return f"test_crashes.py:{number}: "
+    return f"{Path(inspect.getfile(program)).name}:{number}: "
 
 
 def failure(crash: Crashes, *programs: Any, **options: Any) -> str:
@@ -174,7 +174,7 @@ def test_bad_arguments(options: dict[str, Any], words: str) -> None:
 
 
 def test_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tidelog.testing.crashes.TMPFS", str(tmp_path))
+    monkeypatch.setattr("tidelog.testing.scratch.TMPFS", tmp_path)
     threads = threading.active_count()
     Crashes(1, 5)(place_and_tell, all_told_are_there)
     failure(Crashes(1, 60), tell_and_place, all_told_are_there)

@@ -14,8 +14,8 @@ from tests.mutants.of_crash import MUTANTS
 from tests.tools.conftest import Run
 
 from tidelog.disk.real import RealDisk
+from tidelog.testing import scratch as scratches
 from tidelog.tools import exits
-from tidelog.tools.crash import scratch as scratches
 from tidelog.tools.crash.site import sitecustomize
 
 SITE = Path(sitecustomize.__file__).parent

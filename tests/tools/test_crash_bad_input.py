@@ -22,9 +22,9 @@ from tidelog.crash.killed import KILL
 from tidelog.crash.servers import kill_servers
 from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk
+from tidelog.testing.scratch import PREFIX, scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import command, place
-from tidelog.tools.crash.scratch import PREFIX, scratch
 
 MOUNTED = "22 1 254:1 / / rw,relatime shared:1 - tmpfs none rw\n"
 

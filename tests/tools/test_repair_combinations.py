@@ -14,7 +14,7 @@ import pytest
 from tests.tools.broken import Past, broken, data_of, here, looked_at, past, unkept
 
 from tidelog.disk.real import RealDisk
-from tidelog.tools.crash.scratch import scratch
+from tidelog.testing.scratch import scratch
 from tidelog.tools.repair import in_place, look, plan, shown, writing
 from tidelog.tools.repair.mended import MendedFiles
 from tidelog.tools.repair.plan import Plan

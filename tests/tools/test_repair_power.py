@@ -20,7 +20,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.errors import CorruptBlock
 from tidelog.store.errors import TidelogError
-from tidelog.tools.crash.scratch import scratch
+from tidelog.testing.scratch import scratch
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.repair import in_place, look, plan, writing
 from tidelog.tools.repair.mended import MendedFiles

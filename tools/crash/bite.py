@@ -16,8 +16,8 @@ import click
 from tidelog.crash.mutants import PLANTED, Planted
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
+from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
-from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.crash.site import sitecustomize
 
 SECONDS: Final = 40.0  # the bench looks so long for one fault

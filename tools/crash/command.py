@@ -15,12 +15,12 @@ from tidelog.crash.run import FILES, LAYERS, POWER, run, tasks
 from tidelog.crash.subjects.bench import Task
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
+from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import others
 from tidelog.tools.crash.bite import bite
 from tidelog.tools.crash.others import GIVEN, tasks_of
 from tidelog.tools.crash.place import words_of
-from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.crash.session import (
     CannotRun,
     Session,

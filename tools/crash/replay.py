@@ -9,15 +9,17 @@ import click
 
 from tidelog.crash import report as reports
 from tidelog.crash.errors import CrashError
-from tidelog.crash.served import be_quiet
+from tidelog.crash.explore import Finding
+from tidelog.crash.served import Files, be_quiet, serve
 from tidelog.crash.shrink import tried_again
+from tidelog.crash.states import cut_at
 from tidelog.crash.subjects import bench
 from tidelog.crash.subjects.bench import SUBJECT
-from tidelog.crash.trace import unpack
+from tidelog.crash.trace import Trace, unpack
 from tidelog.disk.real import RealDisk
+from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import blocks, shutdowns
-from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.text import examples
 
 
@@ -43,6 +45,8 @@ def command(directory: Path, check: str, as_json: bool) -> int:
     except CrashError as error:
         raise click.ClickException(str(error)) from error
     be_quiet()
+    if finding.layer == reports.TEST:
+        return _of_a_test(finding, trace, lines, as_json)
     with scratch(lambda text: click.echo(text, err=True)) as place:
         room = place / "replay"
         RealDisk().mkdir(room)
@@ -72,3 +76,31 @@ def command(directory: Path, check: str, as_json: bool) -> int:
         else:
             click.echo(f"now: {fault.kind.value}: {fault.words}")
     return exits.OK if fault is None else exits.FAILED
+
+
+def _of_a_test(finding: Finding, trace: Trace, lines: list[str], as_json: bool) -> int:
+    """Show the state of a finding in a user's test, as the store serves it. The test itself is not in the finding."""
+    with scratch(lambda text: click.echo(text, err=True)) as place:
+        served = serve(Files(place), cut_at(trace, finding.time).image(finding.state))
+    if served.contents is None:
+        now = [f"refused: {served.refused}"]
+    else:
+        now = [f"the store has {_held(key, content)}" for key, content in served.contents.items()]
+    if as_json:
+        click.echo(json.dumps({"found": lines, "now": "\n".join(now)}))
+    else:
+        for line in lines:
+            click.echo(line)
+        for line in now or ["the store is empty"]:
+            click.echo(f"now: {line}")
+        click.echo(
+            f"run the test again with --crash-seed {trace.about['seed']}: only that knows what is wrong here"
+        )
+    return exits.FAILED if served.contents is None else exits.OK
+
+
+def _held(key: bytes, content: object) -> str:
+    name = key.decode(errors="backslashreplace")
+    if not isinstance(content, tuple):
+        return f"the string {name}"
+    return f"the stream {name} with {len(content[0]):,} entries, the last ID {content[1]}"

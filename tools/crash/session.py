@@ -20,9 +20,9 @@ from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
 from tidelog.disk.real import RealDisk
 from tidelog.store.errors import TidelogError
+from tidelog.testing.scratch import scratch
 from tidelog.tools import console, exits
 from tidelog.tools.crash.blocks import BLOCKS
-from tidelog.tools.crash.scratch import scratch
 from tidelog.tools.queue.stats import a_number
 
 SHRINK_SECONDS: Final = 30.0
