@@ -17,6 +17,7 @@ import msgpack
 from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import APPLY
+from tidelog.engine.effects.as_commands import added
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import SEQ_MAX
@@ -109,7 +110,8 @@ class Watch:
         self._text = id_text(entry_id)
         self._packed_ms: bytes = msgpack.packb(entry_id >> 64)
         self._here: dict[Place, Life] = {}
-        self._helpers = {key, key + HOLDS, key + FAILURES, key + DEAD}
+        self._notes = {key + HOLDS, key + FAILURES, key + DEAD}
+        self._helpers = {key, *self._notes}
         self._key = key
         # of the queue: the IDs under which the job is dead; whether it was redriven; and of the unit under way the jobs
         # that were put (LSN, ID, whether they go back to this one), and the dead ones that were deleted
@@ -181,7 +183,7 @@ class Watch:
 
     def concerned(self, effects: list[Effect]) -> bool:
         """Whether one of the effects may be about the entry, as things stand before the first of them."""
-        wanted, here, helpers = self.id, self._here, self._helpers
+        wanted, here, helpers, notes = self.id, self._here, self._helpers, self._notes
         ms, seq = wanted >> 64, wanted & SEQ_MAX
         for effect in effects:
             opcode = effect[0] & OPCODE
@@ -191,7 +193,8 @@ class Watch:
                 ):
                     return True
             elif opcode == e.XADD_MANY:
-                if names_id(effect, wanted, wanted):
+                # A fetch adds the failures and the dead jobs of its unit as batches.
+                if names_id(effect, wanted, wanted) or effect[2] in notes:
                     return True
             elif opcode == e.XDEL and self._dead and effect[2] == self._key + DEAD:
                 return True
@@ -208,12 +211,12 @@ class Watch:
             if opcode <= e.XADD_IDMP:
                 APPLY[effect[0]](state, effect)
                 if opcode != e.EPOCH:
-                    added = effect[3] << 64 | effect[4] == wanted
-                    if added:
+                    ours = effect[3] << 64 | effect[4] == wanted
+                    if ours:
                         self.lsn = at
                         self._added(effect)
                     # A helper stream's own entry may have the ID of the job, if both were added in one millisecond.
-                    if effect[2] in helpers and not (added and effect[2] == self._key):
+                    if effect[2] in helpers and not (ours and effect[2] == self._key):
                         self.lsn = at
                         self._told(effect)
                 if effect[0] & END:
@@ -251,6 +254,8 @@ class Watch:
 
     def _batch(self, effect: Effect) -> None:
         self._apply(effect)
+        if effect[2] in self._notes:
+            self._told(effect)
         if names_id(effect, self.id, self.id):
             count = entries_of(effect)
             place = self.id - (effect[3] << 64 | effect[4]) + 1
@@ -264,17 +269,21 @@ class Watch:
         """The events that a record of one of the queue's streams tells, without any state."""
         self.lsn, self.now = lsn, now
         begun = len(self.notes)
-        if effect[0] & OPCODE <= e.XADD_IDMP and effect[2] in self._helpers:
+        batch = effect[0] & OPCODE == e.XADD_MANY
+        if effect[2] in (self._notes if batch else self._helpers):
             self._told(effect)
         if effect[0] & END:
             self._unit_ended()
         return self.notes[begun:]
 
     def _told(self, effect: Effect) -> None:
-        """A record of the queue about the job, in one of its helper streams."""
-        _, _, key, ms, seq, row, *_ = effect
+        """A record of the queue that adds entries to one of its streams."""
+        for entry_id, row in added(effect):
+            self._told_by_row(effect[2], entry_id, row)
+
+    def _told_by_row(self, key: bytes, entry_id: int, row: tuple[bytes, ...]) -> None:
         fields = dict(zip(row[::2], row[1::2], strict=False))
-        new = id_text(ms << 64 | seq).decode()
+        new = id_text(entry_id).decode()
         if key == self._key:
             self._put_again.append((self.lsn, new, fields.get(b"origin") == self._text))
             return
@@ -290,7 +299,7 @@ class Watch:
             self._tell("paused", f"paused in group {group} until {shown}")
         else:
             reason = argument(fields.get(b"reason", b""))
-            self._dead.add(ms << 64 | seq)
+            self._dead.add(entry_id)
             self._tell("dead", f"dead in group {group} as {new}: {reason}")
 
     def _unit_ended(self) -> None:

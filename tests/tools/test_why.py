@@ -166,6 +166,31 @@ def test_a_failure_in_the_millisecond_of_the_put(run: Run, tmp_path: Path) -> No
     assert kinds(run, root, "mails", entry) == ["added", "delivered", "failed", "dead", "acked"]
 
 
+def test_jobs_that_die_inside_a_fetch(run: Run, tmp_path: Path) -> None:
+    """A fetch writes the failures and the dead jobs that it finds as batches."""
+    root, clock = tmp_path / "db", Clock()
+    with tidelog.open(root, clock=clock, fsync="no", save=()) as db:
+        queue = db.queue("mails", max_deliveries=1, retry_after=10)
+        late = queue.put("late", ttl=5)
+        queue.put_many([{"n": n} for n in range(300)], ttl=5)
+        last = queue.peek(1000)[-1].id
+        dropped = queue.put("dropped")
+        clock.advance(6)
+        job = queue.get("w", block=0)
+        assert job is not None and job.id == dropped
+        del job
+        clock.advance(20)
+        assert queue.get("w", block=0) is None
+        assert queue.dead.count() == 302
+    assert kinds(run, root, "mails", late) == ["added", "delivered", "dead", "acked"]
+    assert kinds(run, root, "mails", last) == ["added", "delivered", "dead", "acked"]
+    assert "dead in group workers as" in (text := run("why", root, "mails", last).out)
+    assert ": expired" in text
+    assert kinds(run, root, "mails", dropped) == ["added", "delivered", "failed", "dead", "acked"]
+    text = run("why", root, "mails", dropped).out
+    assert "never finished" in text and "at worker w:" in text
+
+
 # --- the ledger
 
 
