@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import walks
+from tests import exempted, walks
 from xdist.scheduler import LoadScopeScheduling
 
 from tidelog.snapshot import walk
@@ -54,6 +54,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # Tests draw their seeds from the global generator. A verdict must depend on the code, not on the day it is tried.
     if not item.config.getoption("--new-seeds"):
         random.seed(crc32(item.nodeid.encode()))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which tests did not run because this machine may not mount anything: none is left out silently."""
+    for line in exempted.lines(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.line(line)
 
 
 class OneSparkSession(LoadScopeScheduling):  # type: ignore[misc]

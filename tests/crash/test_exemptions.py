@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.crash.exemptions import must_run, verdict
+from tests.crash.exemptions import NO_MOUNTS, SMALL_DISK, demanded, exempt, must_run, verdict
 
 from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE, XFS
@@ -49,11 +51,54 @@ def test_a_kernel_without_xfs(tmp_path: Path) -> None:
 
 def test_a_layer_that_should_have_run_is_a_failure(tmp_path: Path) -> None:
     place = machine(tmp_path, ROOT, "loop-control")
-    lines, wrong = verdict({MACHINE: "mkfs.ext4 failed", BLOCKS: "no FUSE"}, place)
+    lines, wrong = verdict({MACHINE: "mkfs.ext4 failed", BLOCKS: "no FUSE"}, place, {})
     assert wrong
     assert lines == [
-        "machine: not run, although this machine may mount and has the devices: mkfs.ext4 failed",
+        f"machine: not run, although this machine must: mkfs.ext4 failed ({NO_MOUNTS}=1 says that a CI cannot)",
         "blocks: not run: no FUSE",
     ]
-    assert verdict({BLOCKS: "no FUSE"}, place) == (["blocks: not run: no FUSE"], False)
-    assert verdict({}, place) == ([], False)
+    assert verdict({BLOCKS: "no FUSE"}, place, {}) == (["blocks: not run: no FUSE"], False)
+    assert verdict({}, place, {"CI": "true"}) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "environ", "wanted"),
+    [
+        (ROOT, {}, True),
+        (ROOT, {NO_MOUNTS: "1"}, True),
+        (CONTAINER, {}, False),
+        (CONTAINER, {"CI": "false"}, False),
+        (CONTAINER, {"CI": "true"}, True),
+        (CONTAINER, {"CI": "true", NO_MOUNTS: "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("layer", [MACHINE, SMALL_DISK])
+def test_a_test_is_skipped_only_where_it_may_be(
+    layer: str, capabilities: str, environ: dict[str, str], wanted: bool, tmp_path: Path
+) -> None:
+    place = machine(tmp_path, capabilities, "loop-control")
+    assert demanded(layer, place, environ) == wanted
+    ends = pytest.fail.Exception if wanted else pytest.skip.Exception
+    with pytest.raises(ends, match=f"{layer}: not run.*: no loop device"):
+        exempt(layer, "no loop device", place, environ)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_an_exemption_is_printed(workers: tuple[str, ...], tmp_path: Path) -> None:
+    """As the tests that mount something end where nothing can be mounted, under the settings of all tests."""
+    test = tmp_path / "test_mounts.py"
+    test.write_text(
+        "from pathlib import Path\n"
+        "from tests.crash import exemptions\n"
+        "def test_mounts():\n"
+        f"    exemptions.exempt('machine', 'no loop device', Path({str(tmp_path)!r}), {{}})\n"
+    )
+    machine(tmp_path, CONTAINER)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", *workers, str(test)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert "\nexempt: machine: not run: no loop device (1 tests)\n" in done.stdout, done.stdout
+    assert done.returncode == 0
