@@ -11,6 +11,7 @@ promised since.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,7 @@ class Counts:
     told       of the damaged stores, those that raised a clear error
     rows       of the different damages, those of LMDB's files: checkpoints and snapshots
     refused, lost, wrong, died   states with such a fault
+    seconds    spent on them, of all processes
     """
 
     there: int = 0
@@ -48,6 +50,7 @@ class Counts:
     lost: int = 0
     wrong: int = 0
     died: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
     def add(self, other: Counts) -> None:
         for each in fields(self):
@@ -110,10 +113,11 @@ DOUBLE: Final = "double"
 
 @dataclass
 class Report:
-    """Counts of each layer, and what was found."""
+    """Counts of each layer, what was found, and why a layer could not run."""
 
     counts: dict[str, Counts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    not_run: dict[str, str] = field(default_factory=dict)
 
     def of(self, layer: str) -> Counts:
         return self.counts.setdefault(layer, Counts())
@@ -122,6 +126,7 @@ class Report:
         for layer, counts in other.counts.items():
             self.of(layer).add(counts)
         self.findings += other.findings
+        self.not_run |= other.not_run
 
 
 class Explorer:
@@ -177,7 +182,9 @@ class Explorer:
                     counts.distinct += 1
                     share = self._effort.double if power else self._effort.killed
                     if layer != DOUBLE and self._rng.random() < share:
+                        started = time.monotonic()
                         self._double(trace, cut, image, oracle, served, power=power)
+                        self.report.of(DOUBLE).seconds += time.monotonic() - started
                 fault = oracle.judge(served, cut.promised, power=power)
                 if fault is not None:
                     self._found(layer, trace, cut, state, power, fault)

@@ -22,6 +22,7 @@ from tidelog.disk.interface import Disk
 FORMAT: Final = 2
 FINDING: Final = "finding.json"
 TRACE: Final = "trace"
+NO_TIME: Final = "none in this time"
 TEST: Final = "test"  # the layer of a finding in a user's test (testing/crashes.py)
 # Of what a trace says about itself, these are not in the second line of a description.
 LONG: Final = ("steps", "first", "snapshots", "told", "line")
@@ -36,17 +37,30 @@ HEAD: Final = (
     "lost",
     "wrong",
     "died",
+    "time",
+    "not run",
 )
+NUMBERS: Final = HEAD[2:-2]
 
 
 def rows(report: Report, layers: tuple[str, ...]) -> list[list[str]]:
-    """The table of a run, one row for each layer that was tried, below HEAD."""
+    """The table of a run, one row for each layer, below HEAD. A layer that was not tried has no numbers."""
     found = []
     for layer in layers:
-        counts = report.of(layer)
-        numbers = [getattr(counts, name) for name in HEAD[2:]]
-        found.append([layer, big(counts.there), *(f"{number:,}" for number in numbers)])
+        counts, reason = report.of(layer), why_not_run(report, layer)
+        if counts.tried:
+            numbers = [f"{getattr(counts, name):,}" for name in NUMBERS]
+            cells = [big(counts.there), *numbers, f"{counts.seconds:.0f} s"]
+        else:
+            cells = ["-"] * (len(HEAD) - 2)
+        found.append([layer, *cells, reason])
     return found
+
+
+def why_not_run(report: Report, layer: str) -> str:
+    """The reason why a layer was not run, or not to its end; "" if it was."""
+    reason = report.not_run.get(layer, "")
+    return reason if reason or report.of(layer).tried else NO_TIME
 
 
 def big(number: int) -> str:

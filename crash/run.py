@@ -85,6 +85,14 @@ def tasks(layers: set[str], policies: list[str], seed: str) -> Iterator[Task]:
 
 def do(task: Task, scratch: Path, stopping: Callable[[], bool] = lambda: False) -> Report:
     """Do one task. Raises BenchError if the store is wrong without any crash or damage."""
+    started = time.monotonic()
+    report = _do(task, scratch, stopping)
+    others = sum(counts.seconds for counts in report.counts.values())  # of double crashes
+    report.of(task.layer).seconds += time.monotonic() - started - others
+    return report
+
+
+def _do(task: Task, scratch: Path, stopping: Callable[[], bool]) -> Report:
     rng = random.Random(f"{task.seed}/{task.layer}/{task.policy}")
     if task.layer == ROT:
         return _rot(task, scratch, rng, stopping)

@@ -29,8 +29,9 @@ from tidelog.crash.workloads import POLICIES
 from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
+from tidelog.tools.crash.cutting import REAL, Timed
 from tidelog.tools.crash.session import keep_finding, show
-from tidelog.tools.crash.shutdowns import KINDS, CannotMount, cut_power, file_system
+from tidelog.tools.crash.shutdowns import cut_power, file_system
 
 DESCRIPTION: Final = "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little."
 FINDINGS: Final = Path("crash-findings")
@@ -61,20 +62,16 @@ def main() -> int:
         return exits.INTERRUPTED
 
 
-def _cut(share: int, reports: dict[str, Report], place: Path) -> dict[str, str]:
-    """Cut the power of real file systems and of a recorded disk. Returns why a layer could not run."""
-    not_run: dict[str, str] = {}
-    for layer in (*KINDS, BLOCKS):
+def _cut(share: int, reports: dict[str, Report], place: Path, total: Report) -> None:
+    """Cut the power of real file systems and of a recorded disk. Notes in `total` why a layer could not run."""
+    for layer in REAL:
         room = place / layer
         room.mkdir()
-        try:
+        with Timed(total, layer):
             if layer == BLOCKS:
                 _cut_blocks(share, reports, room)
             else:
                 _shut_down(share, reports, room, layer)
-        except CannotMount as error:
-            not_run[layer] = str(error)
-    return not_run
 
 
 def _shut_down(share: int, reports: dict[str, Report], place: Path, layer: str) -> None:
@@ -97,7 +94,8 @@ def _try(share: int, jobs: int, accept: bool) -> int:
     with scratch(print) as place:
         for policy in POLICIES:
             reports[policy] = run(plan(share, policy), place, jobs, LIMIT_S)
-        not_run = _cut(share, reports, place)
+        _cut(share, reports, place, total)
+        not_run = total.not_run
         for policy in POLICIES:
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]

@@ -92,8 +92,11 @@ def test_the_table() -> None:
     report = Report()
     report.of("store").there = 3**100
     report.of("store").tried = 1234
-    assert rows(report, ("store", "double")) == [
-        ["store", "5.15e47", "1,234", *["0"] * 6],
-        ["double", *["0"] * 8],
+    report.of("store").seconds = 7.6
+    report.not_run["xfs"] = "no loop device"
+    assert rows(report, ("store", "double", "xfs")) == [
+        ["store", "5.15e47", "1,234", *["0"] * 6, "8 s", ""],
+        ["double", *["-"] * 9, "none in this time"],
+        ["xfs", *["-"] * 9, "no loop device"],
     ]
     assert big(123456) == "123,456"

@@ -62,7 +62,8 @@ def test_nothing_is_found_and_nothing_is_left(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (exits.OK, "")
     head, *rows = done.stdout.splitlines()[1:]
-    assert head.split() == "layer states there tried distinct told refused lost wrong died".split()
+    names = "layer states there tried distinct told refused lost wrong died time not run"
+    assert head.split() == names.split()
     assert [row.split()[0] for row in rows[:2]] == ["store", "double"]
     assert not (tmp_path / "kept").exists()
 
@@ -90,9 +91,11 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
     [
         (
             ("--layers", "L7"),
-            "'L7' is not one of L0, all, log, store, checkpoints, double, replies, queues, followers, rot",
+            "'L7' is not one of all, L0, L1, L2, L2s, L3, log, store, checkpoints, double, replies, ",
         ),
         (("--policy", "never"), "'never' is not one of"),
+        (("--model", "kind"), "'kind' is not one of 'strict', 'ordered'"),
+        (("--model", "ordered", "--subject", "lmdb"), "the table of --subject has both models"),
         (("--minutes", "-1"), "-1"),
         (("replay", "missing"), "missing/finding.json"),
     ],

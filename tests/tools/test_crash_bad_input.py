@@ -67,6 +67,8 @@ def test_a_directory_in_memory_is_said_to_show_nothing(
         "tmpfs (rw,relatime) on none, in memory, so a sync costs nothing and shows nothing"
         in done.out
     )
+    unseen = "whether the drive obeys a flush, no program can see"
+    assert f"\n{unseen}: pull its plug with tidelog crash plug\n" in done.out
 
 
 @pytest.mark.parametrize(

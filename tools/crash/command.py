@@ -11,7 +11,11 @@ from typing import Final
 import click
 
 from tidelog.crash.explore import Report
+from tidelog.crash.injected import ERRORS
+from tidelog.crash.killed import KILL
+from tidelog.crash.replies import REPLIES
 from tidelog.crash.run import FILES, LAYERS, POWER, run, tasks
+from tidelog.crash.servers import SERVERS
 from tidelog.crash.subjects.bench import Task
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
@@ -19,6 +23,8 @@ from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import others
 from tidelog.tools.crash.bite import bite
+from tidelog.tools.crash.cutting import REAL, cut_machine
+from tidelog.tools.crash.models import ORDERED, model_option
 from tidelog.tools.crash.others import GIVEN, tasks_of
 from tidelog.tools.crash.place import words_of
 from tidelog.tools.crash.session import (
@@ -32,8 +38,21 @@ from tidelog.tools.crash.session import (
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
 
+UNSEEN: Final = (
+    "whether the drive obeys a flush, no program can see: pull its plug with tidelog crash plug"
+)
 ROOM_BYTES: Final = 32 << 20  # that the stores of one process may need in the directory of the user
-SETS: Final = {"L0": POWER, "all": LAYERS}
+EVERY: Final = (*LAYERS, *REAL)
+# A name for several layers -> these.
+SETS: Final = {
+    "all": EVERY,
+    "L0": POWER,
+    "L1": (KILL,),
+    "L2": (ERRORS,),
+    "L2s": (SERVERS, REPLIES),
+    "L3": REAL,
+}
+REAL_SHARE: Final = 0.2  # of the time, for the layers of L3
 
 # fmt: off
 CRASH = {
@@ -52,10 +71,10 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     for name in value.split(","):
         if name in SETS:
             found.update(SETS[name])
-        elif name in LAYERS:
+        elif name in EVERY:
             found.add(name)
         else:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join((*SETS, *LAYERS))}")
+            raise click.BadParameter(f"{name!r} is not one of {', '.join((*SETS, *EVERY))}")
     return found
 
 
@@ -78,7 +97,9 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     default="all",
     show_default=True,
     callback=layers_of,
-    help=f"Layers to try, separated by commas: {', '.join(LAYERS)}; L0 is the first seven, all is all of them.",
+    help=f"Layers to try, separated by commas: {', '.join(EVERY)}. Also sets of them: "
+    + "; ".join(f"{name} is {' '.join(each)}" for name, each in SETS.items() if name != "all")
+    + "; all is all of them.",
 )
 @click.option(
     "--policy",
@@ -95,6 +116,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     help="Number of processes. Without it, one for each processor.",
 )
 @keep_option
+@model_option
 @click.option(
     "--dir",
     "directory",
@@ -128,6 +150,7 @@ def command(
     seed: str | None,
     jobs: int | None,
     keep: Path,
+    model: str,
     directory: Path | None,
     mutants: bool,
     subjects: tuple[Task, ...],
@@ -141,21 +164,27 @@ def command(
         return bite(as_json)
     if directory is not None and not layers & set(FILES):
         raise click.UsageError(f"--dir is for the layers {', '.join(FILES)}")
+    if subjects and model == ORDERED:
+        raise click.UsageError("--model is for tidelog: the table of --subject has both models")
     if subjects:
         return others.run(subjects, check, minutes, seed, keep, as_json)
     if check:
         raise click.UsageError("--check is for --subject")
-    session = Session(seed, keep, as_json)
+    session = Session(seed, keep, as_json, model)
     jobs = jobs or len(os.sched_getaffinity(0))
     if directory is not None:
         _check_room(directory, jobs)
-    order = tuple(layer for layer in LAYERS if layer in layers)
+    order = tuple(layer for layer in EVERY if layer in layers)
     session.say(
         f"layers {', '.join(order)}, fsync {', '.join(policies or POLICIES)}, {jobs} processes, seed {session.seed}"
     )
 
+    before = Report()  # of file systems of this machine
+
     def tell(so_far: Report) -> None:
-        session.report = so_far
+        session.report = Report()
+        session.report.add(before)
+        session.report.add(so_far)
         if sys.stderr.isatty():
             distinct = sum(counts.distinct for counts in so_far.counts.values())
             click.echo(f"\r{distinct:,} images, {session.seconds:.0f} s ", err=True, nl=False)
@@ -165,12 +194,22 @@ def command(
         if directory is not None:
             files = held.enter_context(scratch(session.say, directory))
             session.say(f"directory {directory}: {words_of(files)}")
-        work = tasks(layers, list(policies or POLICIES), session.seed)
-        try:
-            run(work, place, jobs, minutes * 60, tell, files)
-        finally:
-            if sys.stderr.isatty():
-                click.echo(err=True)
+            session.say(UNSEEN)
+        real = [layer for layer in order if layer in REAL]
+        here = [layer for layer in order if layer in LAYERS]
+        end = minutes * 60
+        if real:
+            share = REAL_SHARE * end if here else end
+            enough = lambda: session.seconds >= share  # noqa: E731
+            cut_machine(real, policies or POLICIES, session.seed, place, session.report, enough)
+        if here and not session.report.findings:
+            before.add(session.report)
+            work = tasks(set(here), list(policies or POLICIES), session.seed)
+            try:
+                run(work, place, jobs, max(0.0, end - session.seconds), tell, files)
+            finally:
+                if sys.stderr.isatty():
+                    click.echo(err=True)
     return session.code
 
 

@@ -20,6 +20,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import blocks, shutdowns
+from tidelog.tools.crash.models import ORDERED, model_option, on_ordered
 from tidelog.tools.text import examples
 
 
@@ -36,8 +37,9 @@ from tidelog.tools.text import examples
     default="",
     help="The check of a finding of your own program. A kept one is shown, and never run unseen.",
 )
+@model_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(directory: Path, check: str, as_json: bool) -> int:
+def command(directory: Path, check: str, model: str, as_json: bool) -> int:
     try:
         finding = reports.load(RealDisk(), directory)
         lines = reports.describe(finding)
@@ -65,6 +67,8 @@ def command(directory: Path, check: str, as_json: bool) -> int:
                 raise click.ClickException(str(error)) from error
         else:
             fault = tried_again(finding, trace, room)
+        if model == ORDERED:
+            lines.append(f"on an ordered file system: {on_ordered(finding, place / 'ordered')}")
     if as_json:
         words = None if fault is None else f"{fault.kind.value}: {fault.words}"
         click.echo(json.dumps({"found": lines, "now": words}))

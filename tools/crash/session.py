@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
@@ -23,6 +24,7 @@ from tidelog.store.errors import TidelogError
 from tidelog.testing.scratch import scratch
 from tidelog.tools import console, exits
 from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.models import ORDERED, STRICT, on_ordered
 from tidelog.tools.queue.stats import a_number
 
 SHRINK_SECONDS: Final = 30.0
@@ -68,16 +70,19 @@ class Session:
 
     seed     drawn, if the user gave none
     report   the counts and findings so far. The command keeps it up to date
-    code     the exit code, when `running` has ended
+    code     the exit code, when `running` has ended: SYSTEM if nothing could be run
+    ordered  of each kept finding, whether an ordered file system can show it, with the model ORDERED
     """
 
-    def __init__(self, seed: str | None, keep: Path, as_json: bool) -> None:
+    def __init__(self, seed: str | None, keep: Path, as_json: bool, model: str = STRICT) -> None:
         be_quiet()
         self.seed = secrets.token_hex(4) if seed is None else seed
         self.report = Report()
         self.code = exits.OK
         self._keep = keep
         self.as_json = as_json
+        self._model = model
+        self.ordered: dict[Path, str] = {}
         self._started = time.monotonic()
 
     @property
@@ -104,6 +109,11 @@ class Session:
                     keep_finding(each, self._keep, place, self.smaller)
                     for each in self.report.findings
                 ]
+                if self._model == ORDERED:
+                    self.ordered = {
+                        path: on_ordered(reports.load(RealDisk(), path), place / "ordered")
+                        for path in kept
+                    }
             except KeyboardInterrupt:
                 interrupted = True
             except CrashError as error:
@@ -116,6 +126,8 @@ class Session:
             self.code = exits.INTERRUPTED
         elif self.report.findings:
             self.code = exits.FAILED
+        elif self.report.not_run and set(layers) <= set(self.report.not_run):
+            self.code = exits.SYSTEM
 
     def smaller(self, finding: Finding, room: Path) -> Finding:
         """A smaller finding of the same kind. `room` is an existing empty directory."""
@@ -123,7 +135,7 @@ class Session:
 
     def show(self, layers: tuple[str, ...], kept: list[Path]) -> None:
         """Print the result: one JSON object, or the table and the kept findings in words."""
-        show(self.report, layers, self.seed, self.seconds, kept, self.as_json)
+        show(self.report, layers, self.seed, self.seconds, kept, self.as_json, self.ordered)
 
 
 def _shrunk(finding: Finding, room: Path) -> Finding:
@@ -162,15 +174,30 @@ def show(
     seconds: float,
     kept: list[Path],
     as_json: bool,
+    ordered: Mapping[Path, str] = MappingProxyType({}),
 ) -> None:
     """Print the table of the layers, and the findings in words."""
-    data = {"layers": {layer: vars(report.of(layer)) for layer in layers}}
-    shown = reports.HEAD, reports.rows(report, layers), data
-    show_table(shown, seed, seconds, kept, as_json)
+    found = {
+        layer: {
+            **vars(report.of(layer)),
+            "seconds": round(report.of(layer).seconds, 1),
+            "not_run": reports.why_not_run(report, layer) or None,
+        }
+        for layer in layers
+    }
+    shown = reports.HEAD, reports.rows(report, layers), {"layers": found}
+    show_table(shown, seed, seconds, kept, as_json, ordered)
 
 
-def show_table(shown: Shown, seed: str, seconds: float, kept: list[Path], as_json: bool) -> None:
-    """Print a table, and the findings in words."""
+def show_table(
+    shown: Shown,
+    seed: str,
+    seconds: float,
+    kept: list[Path],
+    as_json: bool,
+    ordered: Mapping[Path, str] = MappingProxyType({}),
+) -> None:
+    """Print a table, and the findings in words. `ordered` says of some whether an ordered file system shows them."""
     head, rows, data = shown
     if as_json:
         found: dict[str, Any] = {
@@ -180,6 +207,8 @@ def show_table(shown: Shown, seed: str, seconds: float, kept: list[Path], as_jso
             **data,
             "findings": [str(path) for path in kept],
         }
+        if ordered:
+            found["ordered"] = {str(path): words for path, words in ordered.items()}
         click.echo(json.dumps(found))
         return
     console.table(head, rows, right=" ".join(head[1:]))
@@ -187,4 +216,6 @@ def show_table(shown: Shown, seed: str, seconds: float, kept: list[Path], as_jso
     for path in kept:
         for line in reports.describe(reports.load(RealDisk(), path)):
             click.echo(line)
+        if path in ordered:
+            click.echo(f"on an ordered file system: {ordered[path]}")
         click.echo(f"try it again: tidelog crash replay {path}")

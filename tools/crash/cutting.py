@@ -1,0 +1,79 @@
+"""Cutting: cut the power of file systems of this machine, by turns, until it is enough.
+
+The layers are those of the table: a file system of each kind that is shut down (tools/crash/shutdowns.py), and the disk
+below one (tools/crash/blocks.py). What cannot run is noted with the reason, and never as passed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from tidelog.crash.explore import Report
+from tidelog.disk.real import RealDisk
+from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
+from tidelog.tools.crash.shutdowns import KINDS, CannotMount, cut_power, file_system
+
+REAL: Final = (*KINDS, BLOCKS)  # the layers
+CUTS: Final = 10  # of a workload
+
+Cut = Callable[[str, str], Report]
+
+
+def cut_machine(
+    layers: Sequence[str],
+    policies: Sequence[str],
+    seed: str,
+    place: Path,
+    report: Report,
+    enough: Callable[[], bool],
+) -> None:
+    """Cut by turns of policy and layer, at least once each, until `enough()` or a finding. Fills `report`.
+
+    layers   of REAL
+    place    an existing directory, which is left as it was
+    """
+    with ExitStack() as mounts:
+        cuts: dict[str, Cut] = {}
+        for layer in layers:
+            room = place / layer
+            RealDisk().mkdir(room)
+            mounts.callback(RealDisk().rmdir, room)
+            with Timed(report, layer):
+                cuts[layer] = _cut(layer, room, mounts)
+        for number in count():
+            for layer in [each for each in cuts if each not in report.not_run]:
+                cut = cuts[layer]
+                with Timed(report, layer):
+                    report.add(cut(policies[number % len(policies)], f"{seed}/{number}"))
+            if set(cuts) <= set(report.not_run) or report.findings or enough():
+                return
+
+
+class Timed:
+    """Adds the time of a body to a layer of a report. If that cannot be mounted, it ends, and the reason is noted."""
+
+    def __init__(self, report: Report, layer: str) -> None:
+        self._report, self._layer = report, layer
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self._report.of(self._layer).seconds += time.monotonic() - self._started
+        if not isinstance(error, CannotMount):
+            return False
+        self._report.not_run[self._layer] = str(error)
+        return True
+
+
+def _cut(layer: str, room: Path, mounts: ExitStack) -> Cut:
+    """How to cut the power of a layer: (policy, seed) -> report. Raises CannotMount."""
+    if layer == BLOCKS:
+        return lambda policy, seed: cut_blocks(policy, seed, room, CUTS)
+    made = mounts.enter_context(file_system(room, layer))
+    return lambda policy, seed: cut_power(made, policy, seed, CUTS)
