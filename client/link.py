@@ -54,6 +54,7 @@ from tidelog.store.version import __version__
 CONNECT_S: Final = 5.0  # for one attempt to connect
 FIRST_PAUSE_S: Final = 0.005  # between two attempts; it doubles
 LAST_PAUSE_S: Final = 0.25
+KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
 LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
@@ -313,6 +314,7 @@ class Link:
         """A connection to the server that leads. Starts an owner if there is none. Raises TidelogError."""
         starting: Starting | None = None
         pause = FIRST_PAUSE_S
+        killed = 0
         why: Exception | None = None
         try:
             while True:
@@ -346,9 +348,11 @@ class Link:
                         if said is not None:
                             # If the server that is ready is killed before this side connects, another one is started.
                             starting.close()
-                            starting = None
-                        if said:
-                            self._failed_start(said)
+                            failed, starting = starting.failed, None
+                            # One that was killed while it started is replaced as well.
+                            killed += bool(said) and not failed
+                            if failed or killed >= KILLED_MAX:
+                                self._failed_start(said)
                 pause = min(2 * pause, LAST_PAUSE_S)
         finally:
             if starting is not None:
@@ -411,7 +415,7 @@ class Link:
 
     def _failed_start(self, said: str) -> None:
         """An owner could not start. Returns if it is worth another attempt."""
-        name, _, text = said.splitlines()[-1].partition(": ")
+        name, _, text = said.partition(": ")
         if name == "StoreLocked":
             try:
                 wire = self._greeted(self.addresses[0], CONNECT_S)
@@ -424,8 +428,11 @@ class Link:
                 f"{text}. That process does not serve it: let it call tidelog.serve(db), or connect instead of open",
                 None,
             )
-        kind = _ERRORS.get(name, CannotOpen)
-        raise kind(f"the process that serves {self.addresses[0]} could not start: {text or said}")
+        kind = _ERRORS.get(name)
+        why = said if kind is None else text
+        raise (kind or CannotOpen)(
+            f"the process that serves {self.addresses[0]} could not start: {why}"
+        )
 
     def _named(self) -> str:
         return ", ".join(map(str, self.addresses))

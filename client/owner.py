@@ -19,7 +19,7 @@ from typing import Final
 
 from tidelog.aof.layout import SHARED_LOG
 from tidelog.client.address import is_served
-from tidelog.client.starting import READY
+from tidelog.client.starting import FAILED, READY
 from tidelog.disk.text_log import open_log_file
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.monitoring.logs import Logs
@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
         with Logs(config):
             return _serve(root, config)
     except (TidelogError, ConfigError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{FAILED}{type(error).__name__}: {error}", file=sys.stderr)
         return 1
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 READY: Final = b"ready\n"
+FAILED: Final = "cannot serve: "  # begins the last line of an owner that ends with an error
 TEXT_BYTES_MAX: Final = 1 << 16
 # Detaches the owner: the parent of the process that becomes the owner ends at once, so nobody has to wait for it.
 _DETACH: Final = (
@@ -33,7 +34,12 @@ def readable(fd: int, seconds: float) -> bool:
 
 
 class Starting:
-    """An owner that is being started. `look` tells how far it is."""
+    """An owner that is being started. `look` tells how far it is.
+
+    failed    it ended with an error; otherwise, an owner that ended was killed
+    """
+
+    failed = False
 
     def __init__(self, root: Path, options: Mapping[str, str]) -> None:
         """Raises OSError."""
@@ -58,7 +64,7 @@ class Starting:
         self._said = bytearray()
 
     def look(self, seconds: float) -> str | None:
-        """Wait so long for a sign. Returns "" if a server is ready, its message if it failed, None if it goes on."""
+        """Wait so long for a sign. Returns "" if a server is ready, its last line if it ended, None if it goes on."""
         until = time.monotonic() + seconds
         while not self._said.endswith(READY):
             left = max(0.0, until - time.monotonic())
@@ -66,8 +72,10 @@ class Starting:
                 return None
             piece = os.read(self._pipe, TEXT_BYTES_MAX)
             if not piece:
-                said = self._said.decode("utf-8", "backslashreplace").strip()
-                return said or "the process that serves the store ended without a message"
+                text = self._said.decode("utf-8", "backslashreplace").strip()
+                said = text.rpartition("\n")[2]
+                self.failed = said.startswith(FAILED)
+                return said.removeprefix(FAILED) or "it was killed"
             self._said += piece
             del self._said[:-TEXT_BYTES_MAX]
         return ""

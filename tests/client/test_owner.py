@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,41 @@ def test_a_server_that_is_killed_before_the_client_connects_is_replaced(
     with pytest.raises(KeyboardInterrupt):
         tidelog.connect(tmp_path / "store", timeout=60)
     assert started == [tmp_path / "store"] * 3
+
+
+@pytest.mark.parametrize("said", [b"", b"2026-11-24T21:23:17Z INFO opened\n"])
+def test_an_owner_that_is_killed_while_it_starts_is_replaced(
+    root: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    started: list[Path] = []
+
+    class Killed(Starting):
+        """The first one is killed, before or after it wrote a line of its log."""
+
+        def __init__(self, root: Path, options: Mapping[str, str]) -> None:
+            started.append(root)
+            if len(started) > 1:
+                super().__init__(root, options)
+                return
+            self._pipe, theirs = os.pipe()
+            os.write(theirs, said)
+            os.close(theirs)
+            self._said = bytearray()
+
+    monkeypatch.setattr(link, "Starting", Killed)
+    with tidelog.connect(root) as db:
+        assert db.incr("n") == 1
+    assert len(started) == 2
+
+
+def test_owners_that_are_killed_again_and_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    begun = time.monotonic()
+    with pytest.raises(tidelog.CannotOpen, match="could not start: it was killed"):
+        tidelog.connect(root)
+    assert time.monotonic() - begun < 5
 
 
 def test_an_owner_that_cannot_start(tmp_path: Path) -> None:

@@ -1,0 +1,332 @@
+"""Checks of a story: what must hold whoever was killed. Each raises AssertionError, which names the job or the call."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from tests.client.kills.crowd import HANG_S, NAME
+from tests.client.kills.evidence import DONE, FULL, UNKNOWN, Call, Delivery, Story
+from tests.client.kills.queues import (
+    BY_NAME,
+    CONCURRENCY,
+    FAR_S,
+    PLANS,
+    RATE,
+    RETRY_AFTER_S,
+    Plan,
+)
+
+SLACK_NS: Final = 10_000_000  # times are stored in whole milliseconds
+NS: Final = 1_000_000_000
+Span = tuple[int, int]
+
+
+def check_all(story: Story, wall_ns: int) -> None:
+    """Every check. `wall_ns`: what to add to a monotonic time for the time since 1970."""
+    no_call_hangs(story)
+    nothing_put_is_lost(story)
+    nothing_is_stored_twice(story)
+    nothing_done_is_seen_again(story)
+    nobody_has_it_besides(story)
+    nothing_comes_too_early(story)
+    nothing_comes_too_late(story)
+    results_are_stored(story)
+    effects_are_those_of_done_jobs(story)
+    assert held_at_once(story) <= CONCURRENCY, "workers held more jobs at once than they may"
+    assert delivered_in_a_second(story) <= RATE, "more jobs were delivered in a second than may be"
+    for plan in PLANS:
+        ticks_are_made_once(story, plan, wall_ns)
+
+
+def limits_are_reached(story: Story) -> None:
+    """Otherwise nobody tried to exceed them."""
+    assert held_at_once(story) == CONCURRENCY
+    assert delivered_in_a_second(story) >= 0.6 * RATE
+
+
+# --- calls
+
+
+def no_call_hangs(story: Story) -> None:
+    """Each call ends in time: after it began, or after the last kill of an owner meanwhile."""
+    for call in story.calls:
+        end = story.killed[call.process] if call.end is None else call.end
+        if any(who == call.process and a < end and call.begin < b for who, a, b in story.frozen):
+            continue
+        kills = (at for at in story.owners_killed if call.begin < at < end)
+        took = (end - max(kills, default=call.begin)) / NS
+        assert took <= HANG_S + call.facts.get("wait", 0.0), f"{took:.1f} s: {call}"
+
+
+# --- jobs
+
+
+def puts(story: Story) -> Iterable[tuple[Call, Any]]:
+    """(call, value) of every put, whether it was stored or not."""
+    for call in story.of("put", "many"):
+        for value in call.facts["values"]:
+            yield call, value
+
+
+def is_stored(call: Call) -> bool:
+    """Whether a put was acknowledged."""
+    return call.end is not None and call.outcome not in (UNKNOWN, FULL)
+
+
+def nothing_put_is_lost(story: Story) -> None:
+    """Every acknowledged put was done, died, was cancelled, or is still there."""
+    there: set[tuple[str, Any]] = set()
+    for name, taken in story.left.taken.items():
+        there |= {(name, value) for _, _, value, _ in taken}
+    for name, dead in story.left.dead.items():
+        there |= {(name, value) for _, value, _ in dead}
+    for name, later in story.left.later.items():
+        there |= {(name, value) for _, value in later}
+    for each in story.deliveries():
+        closing = each.closing
+        if closing is not None and closing.what in DONE:
+            if closing.outcome is True or closing.is_doubtful:
+                there.add((each.queue, each.value))
+    gone = {
+        (call.facts["queue"], call.facts["id"])
+        for call in story.of("cancel")
+        if call.outcome is True or call.is_doubtful
+    }
+    for call, value in puts(story):
+        queue = call.facts["queue"]
+        if is_stored(call) and (queue, value) not in there:
+            assert (queue, call.outcome) in gone, f"{value} is lost: {call}"
+    for call in story.of("put"):
+        if call.facts.get("delay") == FAR_S and is_stored(call):
+            moved = [
+                each
+                for each in story.of("move")
+                if (each.facts["queue"], each.facts["id"]) == (call.facts["queue"], call.outcome)
+            ]
+            place = call.facts["queue"], call.outcome
+            if not moved and place not in gone:
+                left = {id for id, _ in story.left.later[call.facts["queue"]]}
+                assert call.outcome in left, f"a job for later is gone: {call}"
+
+
+def nothing_is_stored_twice(story: Story) -> None:
+    """Each value has one ID, also if its put was repeated, or two processes put it with one dedup ID."""
+    ids = defaultdict[tuple[str, Any], set[str]](set)
+    for call in story.of("put"):
+        if is_stored(call):
+            ids[call.facts["queue"], call.facts["values"][0]].add(call.outcome)
+    for each in story.deliveries():
+        if "tick" not in each.headers:
+            ids[each.queue, each.value].add(each.first)
+    for name, taken in story.left.taken.items():
+        for _, first, value, headers in taken:
+            if "tick" not in headers:
+                ids[name, value].add(first)
+    for name, later in story.left.later.items():
+        for id, value in later:
+            ids[name, value].add(id)
+    twice = {value: found for value, found in ids.items() if len(found) > 1}
+    assert not twice, f"these were stored twice: {twice}"
+
+
+def nothing_done_is_seen_again(story: Story) -> None:
+    """After its acknowledgement, a job is not delivered, not dead and not there. Nor is a cancelled one."""
+    done: dict[tuple[str, str], Delivery] = {}
+    for each in story.deliveries():
+        if each.closing is not None and each.closing.what in DONE:
+            if each.closing.outcome is True:
+                assert each.job not in done, f"two acknowledgements: {each} and {done[each.job]}"
+                done[each.job] = each
+    for each in story.deliveries():
+        last = done.get(each.job)
+        if last is not None and last.closing is not None and last.closing.end is not None:
+            # A worker that was slow to note an earlier delivery has a lower count.
+            assert each.begin <= last.closing.end or each.count < last.count, (
+                f"{each} after its acknowledgement {last.closing}"
+            )
+    left = [(name, each[0]) for name, taken in story.left.taken.items() for each in taken]
+    left += [(name, each[0]) for name, dead in story.left.dead.items() for each in dead]
+    for job in left:
+        assert job not in done, f"{job} is there, and was acknowledged: {done.get(job)}"
+    cancelled = {
+        (call.facts["queue"], call.facts["id"])
+        for call in story.of("cancel")
+        if call.outcome is True
+    }
+    for each in story.deliveries():
+        assert (each.queue, each.first) not in cancelled, f"{each} was cancelled"
+    for name, taken in story.left.taken.items():
+        for _, first, _, _ in taken:
+            assert (name, first) not in cancelled, f"{first} was cancelled"
+
+
+def hold(story: Story, each: Delivery) -> Span | None:
+    """A span in which the job surely was the worker's: until it ended it. None: it lost it meanwhile.
+
+    A job of a worker that was killed is the worker's until the lease ends, unless the next worker of its name comes.
+    """
+    closing = each.closing
+    if closing is not None and closing.end is not None:
+        return (each.end, closing.begin) if closing.outcome is True else None
+    lease_ends = each.begin + int(RETRY_AFTER_S * NS) - SLACK_NS
+    if closing is None and BY_NAME[each.queue].batch == 1 and not each.worker.startswith(NAME):
+        return each.end, max(each.end, lease_ends)
+    end = story.killed[each.process] if closing is None else closing.begin
+    return each.end, max(each.end, min(end, lease_ends))
+
+
+def nobody_has_it_besides(story: Story) -> None:
+    """No job is in the hands of two workers at once."""
+    spans = defaultdict[tuple[str, str], list[Span]](list)
+    for each in story.deliveries():
+        if (span := hold(story, each)) is not None:
+            spans[each.job].append(span)
+    for job, found in spans.items():
+        assert most_at_once(found) <= 1, f"two workers had {job} at once: {found}"
+
+
+def nothing_comes_too_early(story: Story) -> None:
+    """A delayed job is delivered when it is due, by the time of its put, or of the last move."""
+    moved = defaultdict[tuple[str, str], list[Call]](list)
+    for call in story.of("move"):
+        moved[call.facts["queue"], call.facts["id"]].append(call)
+    due: dict[tuple[str, str], int] = {}
+    for call in story.of("put"):
+        if is_stored(call) and call.facts.get("delay"):
+            place = call.facts["queue"], call.outcome
+            times = [
+                each.begin + int(each.facts["delay"] * NS)
+                for each in (call, *moved[place])
+                if each is call or each.outcome is not False
+            ]
+            due[place] = min(times)
+    for each in story.deliveries():
+        at = due.get((each.queue, each.first), each.end)
+        early = (at - each.end) / NS
+        assert early <= SLACK_NS / NS, f"{each} came {early:.3f} s before it was due"
+
+
+def nothing_comes_too_late(story: Story) -> None:
+    """A job is not delivered after its `ttl`, which counts from when it is due."""
+    limits: dict[tuple[str, str], int] = {}
+    for call in story.of("put"):
+        if is_stored(call) and call.facts.get("ttl") and call.end is not None:
+            span = (call.facts["delay"] or 0.0) + call.facts["ttl"]
+            limits[call.facts["queue"], call.outcome] = call.end + int(span * NS)
+    moved = {(call.facts["queue"], call.facts["id"]) for call in story.of("move")}
+    for each in story.deliveries():
+        limit = limits.get((each.queue, each.first))
+        if limit is not None and (each.queue, each.first) not in moved:
+            late = (each.begin - limit) / NS
+            assert late <= SLACK_NS / NS, f"{each} came {late:.3f} s after its time to live"
+    for name, dead in story.left.dead.items():
+        for _, value, reason in dead:
+            assert reason, f"{name}: {value} died without a reason"
+
+
+def results_are_stored(story: Story) -> None:
+    """Every acknowledged result is there at the end, and no caller was told another one."""
+    told = {
+        (call.facts["queue"], call.facts["id"]): call.outcome[1]
+        for call in story.of("wait")
+        if call.end is not None and call.outcome[0] == "result"
+    }
+    for each in story.deliveries():
+        place, wanted = (each.queue, each.first), f"result of {each.value}"
+        if each.closing is not None and each.closing.what == "result":
+            if each.closing.outcome is True:
+                assert story.left.results[place] == wanted, f"the result of {each} is another one"
+        assert told.get(place, wanted) == wanted, f"a caller was told another result of {each}"
+
+
+def effects_are_those_of_done_jobs(story: Story) -> None:
+    """`done_and` put each job once, in the unit that ended its cause."""
+    effects = Counter((queue, id) for queue, id in story.left.effects)
+    assert all(number == 1 for number in effects.values()), f"twice: {effects.most_common(3)}"
+    possible = set()
+    for each in story.deliveries():
+        closing = each.closing
+        if closing is not None and closing.what == "and":
+            if closing.outcome is True:
+                assert each.job in effects, f"{each} is done, and its effect is not there"
+            if closing.outcome is True or closing.is_doubtful:
+                possible.add(each.job)
+    assert effects.keys() <= possible, f"effects of jobs that are not done: {effects}"
+    for name, taken in story.left.taken.items():
+        for id, *_ in taken:
+            assert (name, id) not in effects, f"{id} is there, and its effect as well"
+
+
+# --- limits
+
+
+def held_at_once(story: Story) -> int:
+    """How many jobs of the queue with `concurrency` the workers surely held at once."""
+    holds = [hold(story, each) for each in story.deliveries() if each.queue == "narrow"]
+    return most_at_once([each for each in holds if each is not None])
+
+
+def delivered_in_a_second(story: Story) -> int:
+    """How many jobs of the queue with `rate` the workers surely got within one second."""
+    return most_in_a_second(
+        [(each.begin, each.end) for each in story.deliveries() if each.queue == "rated"]
+    )
+
+
+def most_at_once(spans: Sequence[Span]) -> int:
+    """How many of them overlap at most."""
+    turns = sorted([(end, -1) for _, end in spans] + [(begin, 1) for begin, _ in spans])
+    now = most = 0
+    for _, step in turns:
+        now += step
+        most = max(most, now)
+    return most
+
+
+def most_in_a_second(spans: Sequence[Span], second: int = NS) -> int:
+    """How many deliveries surely lie within one second. Each lies somewhere in its span."""
+    most = 0
+    for begin, _ in spans:
+        inside = sum(begin <= a and b <= begin + second - SLACK_NS for a, b in spans)
+        most = max(most, inside)
+    return most
+
+
+# --- schedules
+
+
+def ticks_are_made_once(story: Story, plan: Plan, wall_ns: int) -> None:
+    """Each tick of a schedule is one job, and none is missing that had to be made."""
+    found = [(each.headers, each.id) for each in story.deliveries() if each.queue == "ticks"]
+    found += [(headers, id) for id, _, _, headers in story.left.taken.get("ticks", [])]
+    jobs = defaultdict[int, set[str]](set)
+    for headers, id in found:
+        if headers["schedule"] == plan.name:
+            jobs[round(datetime.fromisoformat(headers["tick"]).timestamp() * 1000)].add(id)
+    twice = {tick: ids for tick, ids in jobs.items() if len(ids) > 1}
+    assert not twice, f"these ticks of {plan.name} were made twice: {twice}"
+    ticks = sorted(jobs)
+    assert len(ticks) == story.left.ticks[plan.name], f"{plan.name}: {len(ticks)} ticks were seen"
+    firsts = [
+        call.outcome[1]
+        for call in story.of("schedule")
+        if call.outcome is not None and call.outcome[0] == plan.name
+    ]
+    first, last = round(min(firsts) * 1000), ticks[-1]
+    assert len(ticks) > 2, f"{plan.name} hardly ticked, so nothing was tried"
+    fetches = [
+        (call.begin + wall_ns, call.end + wall_ns)
+        for call in story.of("take")
+        if call.end is not None and call.outcome != UNKNOWN
+    ]
+    for tick in range(first, last, plan.every_ms):
+        if tick in jobs:
+            continue
+        # Of several that are due, `one` and `none` make the latest only.
+        assert plan.given["catch_up"] != "all", f"tick {tick} of {plan.name} is missing"
+        begin, end = tick * 1_000_000 + SLACK_NS, (tick + plan.every_ms) * 1_000_000 - SLACK_NS
+        inside = [span for span in fetches if begin < span[0] and span[1] < end]
+        assert not inside, f"no worker made tick {tick} of {plan.name}: {inside[0]}"

@@ -1,0 +1,236 @@
+"""Crowd: putters and workers of one shared store, which are killed at random, and its owner with them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from tests.client.kills.evidence import Call, Left, Reader, Story
+from tests.client.kills.queues import BY_NAME, EFFECTS, FAR_S, RETRY_AFTER_S
+from tests.client.owners import is_running, owner_of, owners
+
+import tidelog
+
+HANG_S: Final = 5.0  # no call takes longer, beyond the time that it was told to wait
+LOOK_S: Final = 0.004
+ROLES: Final = ("put", "put", "work", "work", "work")
+NAMED: Final = 2  # the place whose processes have the same name, so that each gets the jobs of the one before it
+NAME: Final = "named"
+OWNERS: Final = 0.25  # share of the kills
+TWICE: Final = 0.2  # of the owner's kills: the next owner is killed too, while it begins
+FREEZES: Final = 0.03
+PAUSE_S: Final = 0.2  # between two kills, at most
+
+
+def within(seconds: float, true: Callable[[], object], what: Callable[[], str]) -> None:
+    """Return as soon as `true()` is; fail after so many seconds."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, f"{what()} ({seconds:g} s)"
+        time.sleep(LOOK_S)
+
+
+class Crowd:
+    """See the module docstring."""
+
+    def __init__(self, root: Path, policy: str, seed: int) -> None:
+        self.root, self.policy, self.pick = root, policy, random.Random(seed)
+        self.readers: dict[str, Reader] = {}
+        self.story = Story([])
+        self.kills = 0
+        self._numbers = count(1)
+        self.living: list[tuple[str, subprocess.Popen[bytes]]] = []
+        for place in range(len(ROLES)):
+            self.living.append(self._start(place))
+
+    def _start(self, place: int) -> tuple[str, subprocess.Popen[bytes]]:
+        process = f"{ROLES[place]}{next(self._numbers)}"
+        path = self.root.parent / f"{process}.facts"
+        name = NAME if place == NAMED else process
+        seed = str(self.pick.randrange(1 << 30))
+        words = [ROLES[place], str(self.root), name, seed, self.policy, str(path)]
+        self.readers[process] = Reader(path)
+        with path.with_suffix(".err").open("wb") as errors:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "tests.client.kills.peer", *words], stderr=errors
+            )
+        return process, child
+
+    def first_steps(self) -> None:
+        """Until each process has done something."""
+        within(4 * HANG_S, lambda: all(map(self._has_begun, self.living)), self.errors)
+
+    def _has_begun(self, one: tuple[str, subprocess.Popen[bytes]]) -> bool:
+        process, child = one
+        assert child.poll() is None, self.errors()
+        self.readers[process].read()
+        return len(self.readers[process].calls) > 2
+
+    # --- one kill
+
+    def act(self) -> None:
+        """Kill somebody, and see that the others get on."""
+        roll = self.pick.random()
+        if roll < FREEZES:
+            self._freeze(self.pick.randrange(len(ROLES)))
+        elif roll < FREEZES + OWNERS:
+            killed = self._kill_owner()
+            if killed and self.pick.random() < TWICE:
+                self._kill_next_owner(killed)
+            self.others_get_on()
+        else:
+            self._kill_peer(self.pick.randrange(len(ROLES)))
+        time.sleep(self.pick.uniform(0, PAUSE_S))
+
+    def _kill_owner(self) -> int:
+        """Kill the process that LOCK names. Returns its ID, 0 if there is none."""
+        with suppress(ProcessLookupError, FileNotFoundError, ValueError):
+            pid = owner_of(self.root)
+            os.kill(pid, signal.SIGKILL)
+            self.story.owners_killed.append(time.monotonic_ns())
+            self.kills += 1
+            return pid
+        return 0
+
+    def _kill_next_owner(self, before: int) -> None:
+        def another() -> bool:
+            with suppress(FileNotFoundError, ValueError):
+                return owner_of(self.root) != before
+            return False
+
+        within(HANG_S, another, lambda: "nobody starts an owner")
+        time.sleep(self.pick.uniform(0, 0.05))
+        self._kill_owner()
+
+    def _kill_peer(self, place: int) -> None:
+        process, child = self.living[place]
+        assert child.poll() is None, self.errors()
+        child.kill()
+        child.wait(HANG_S)
+        self.story.killed[process] = time.monotonic_ns()
+        self.kills += 1
+        self.living[place] = self._start(place)
+
+    def _freeze(self, place: int) -> None:
+        """Stop a process for longer than its leases last."""
+        process, child = self.living[place]
+        begin = time.monotonic_ns()
+        child.send_signal(signal.SIGSTOP)
+        time.sleep(1.3 * RETRY_AFTER_S)
+        child.send_signal(signal.SIGCONT)
+        self.story.frozen.append((process, begin, time.monotonic_ns()))
+
+    def others_get_on(self) -> None:
+        """Every call that was under way comes to an end."""
+        now = time.monotonic_ns()
+        readers = [self.readers[process] for process, _ in self.living]
+        for reader in readers:
+            reader.read()
+        waits = [call for reader in readers for call in reader.open.values()]
+
+        def stuck() -> list[Call]:
+            return [call for reader in readers for call in reader.open.values() if call.begin < now]
+
+        def gets_on() -> bool:
+            for reader in readers:
+                reader.read()
+            assert all(child.poll() is None for _, child in self.living), self.errors()
+            return not stuck()
+
+        longest = max((call.facts.get("wait", 0.0) for call in waits), default=0.0)
+        within(HANG_S + longest, gets_on, lambda: self._hanging(stuck()))
+
+    def _hanging(self, calls: list[Call]) -> str:
+        """What to say of calls that do not come to an end: where each thread is."""
+        hanging = {call.process for call in calls}
+        for process, child in self.living:
+            if process in hanging:
+                child.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        return f"an owner was killed, and these hang: {calls}; owners {owners(self.root)}\n{self.errors()}"
+
+    def errors(self) -> str:
+        """All that the processes wrote to standard error."""
+        files = self.root.parent.glob("*.err")
+        return "\n".join(f"{each.stem}: {text}" for each in files if (text := each.read_text()))
+
+    # --- the end
+
+    def end(self) -> None:
+        """Kill all processes but the owner."""
+        for process, child in self.living:
+            child.kill()
+            child.wait(HANG_S)
+            if process not in self.story.killed:
+                self.story.killed[process] = time.monotonic_ns()
+                self.kills += 1
+        self.living.clear()
+
+    def tell(self) -> Story:
+        """All that happened. Takes what is left in the queues."""
+        self._kill_owner()
+        for reader in self.readers.values():
+            reader.read()
+        self.story.calls = [
+            call for reader in self.readers.values() for call in reader.calls.values()
+        ]
+        with tidelog.connect(self.root, fsync=self.policy) as db:
+            self._drain(db, self.story.left)
+        return self.story
+
+    def _drain(self, db: Any, left: Left) -> None:
+        # Without limits: the store does not know them, and the workers are gone.
+        queues = {name: db.queue(name, retry_after=RETRY_AFTER_S) for name in BY_NAME}
+        far = time.time() + FAR_S / 2
+
+        def all_done() -> bool:
+            for name, queue in queues.items():
+                for job in queue.consume("the end", batch=100, block=0):
+                    fact = job.id, job.origin or job.id, job.value, job.headers
+                    left.taken.setdefault(name, []).append(fact)
+                    assert job.ack(), f"{name}: {job.id} was lost"
+            # In this order: a job that becomes due meanwhile is counted in the depth.
+            return not any(map(is_due_soon, queues.values())) and not any(map(len, queues.values()))
+
+        def is_due_soon(queue: Any) -> bool:
+            later = queue.peek(10_000, scheduled=True)
+            return any(job.due_at.timestamp() < far for job in later)
+
+        for plan in db.schedules.list():
+            db.schedules.pause(plan.name)
+            left.ticks[plan.name] = plan.ticks
+        # Leases that `extend` has lengthened, and delays, end within so many seconds.
+        within(HANG_S + 3 * RETRY_AFTER_S, all_done, lambda: "jobs are left over")
+        for name, queue in queues.items():
+            left.dead[name] = [(job.original_id, job.value, job.reason) for job in queue.dead]
+            left.later[name] = [(job.id, job.value) for job in queue.peek(10_000, scheduled=True)]
+        left.effects = [job.value for job in db.queue(EFFECTS).peek(10_000)]
+        for delivery in self.story.deliveries():
+            closing = delivery.closing
+            if closing is not None and closing.what == "result" and closing.outcome is True:
+                queue = queues[delivery.queue]
+                left.results[delivery.queue, delivery.first] = queue.result(delivery.first, 0)
+
+
+def strays(root: Path) -> list[str]:
+    """Processes that know of the store: by their command line, directory or open files."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            places = [os.readlink(fd) for fd in (folder / "fd").iterdir()]
+            if str(root) in words or any(each.startswith(str(root)) for each in places):
+                if is_running(int(folder.name)):
+                    found.append(f"{folder.name}: {words}")
+    return found

@@ -1,0 +1,209 @@
+"""Evidence: what a process knows, in a file of its own outside the store. Each line is one write(2), so a process that
+is killed leaves whole lines.
+
+Each call of the queue has two lines, before it and after it, with times of the system's monotonic clock, which all
+processes share. So the time at which the store did something lies between the two.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import tidelog
+
+T = TypeVar("T")
+UNKNOWN: Final = "unknown"  # the outcome of a call that raised OutcomeUnknown
+FULL: Final = "full"  # of a put that raised QueueFull
+DONE: Final = ("ack", "result", "and", "with")
+CLOSING: Final = (*DONE, "nack", "release", "fail")
+
+
+class Evidence:
+    """Writes the lines of this process. Many threads may use it."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._numbers = count(1)
+
+    def _tell(self, **facts: Any) -> None:
+        os.write(self._fd, json.dumps(facts).encode() + b"\n")
+
+    def number(self) -> int:
+        """A number for a call."""
+        return next(self._numbers)
+
+    def call(
+        self,
+        what: str,
+        work: Callable[[], T],
+        show: Callable[[T], Any] = bool,
+        *,
+        number: int | None = None,
+        **facts: Any,
+    ) -> T | None:
+        """Make a call between two lines. None if its outcome is unknown, or the queue is full.
+
+        show    the outcome for the second line
+        facts   for the first one
+        """
+        if number is None:
+            number = self.number()
+        thread = threading.current_thread().name
+        self._tell(number=number, thread=thread, what=what, facts=facts, ns=time.monotonic_ns())
+        try:
+            found = work()
+        except tidelog.OutcomeUnknown:
+            self._tell(number=number, ns=time.monotonic_ns(), outcome=UNKNOWN)
+            return None
+        except tidelog.QueueFull:
+            self._tell(number=number, ns=time.monotonic_ns(), outcome=FULL)
+            return None
+        self._tell(number=number, ns=time.monotonic_ns(), outcome=show(found))
+        return found
+
+
+@dataclass
+class Call:
+    """A call that a process made. `end` and `outcome` are None if the process was killed meanwhile."""
+
+    process: str
+    number: int
+    thread: str
+    what: str
+    facts: dict[str, Any]
+    begin: int
+    end: int | None = None
+    outcome: Any = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may have happened or not."""
+        return self.end is None or self.outcome == UNKNOWN
+
+
+@dataclass
+class Reader:
+    """Follows the file of one process."""
+
+    path: Path
+    calls: dict[int, Call] = field(default_factory=dict)
+    open: dict[int, Call] = field(default_factory=dict)
+    offset: int = 0
+
+    def read(self) -> None:
+        """Take the lines that are new."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                text = file.read()
+        except FileNotFoundError:
+            return  # the process has not begun yet
+        whole = text[: text.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        for line in whole.splitlines():
+            told = json.loads(line)
+            number = told["number"]
+            if "what" in told:
+                made = Call(
+                    *(self.path.stem, number, told["thread"], told["what"], told["facts"]),
+                    told["ns"],
+                )
+                self.calls[number] = self.open[number] = made
+            else:
+                call = self.open.pop(number)
+                call.end, call.outcome = told["ns"], told["outcome"]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A job that a worker got, and the call that ended it.
+
+    first       the ID that `put` returned
+    process, thread     of the worker
+    begin, end  before and after the call that took it
+    closing     the last call that may have ended it
+    """
+
+    queue: str
+    id: str
+    first: str
+    value: Any
+    headers: dict[str, str]
+    count: int
+    worker: str
+    process: str
+    thread: str
+    begin: int
+    end: int
+    closing: Call | None
+
+    @property
+    def job(self) -> tuple[str, str]:
+        """The job, over all queues."""
+        return self.queue, self.id
+
+
+@dataclass
+class Left:
+    """What was in the store at the end, by the name of the queue.
+
+    taken       jobs that the test took and acknowledged: (ID, first ID, value, headers)
+    dead        (ID, value, reason)
+    later       delayed jobs: (ID, value)
+    effects     values of the jobs that `done_and` put
+    results     first ID -> result
+    ticks       name of a schedule -> number of its ticks
+    """
+
+    taken: dict[str, list[tuple[str, str, Any, dict[str, str]]]] = field(default_factory=dict)
+    dead: dict[str, list[tuple[str, Any, str]]] = field(default_factory=dict)
+    later: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
+    effects: list[Any] = field(default_factory=list)
+    results: dict[tuple[str, str], Any] = field(default_factory=dict)
+    ticks: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Story:
+    """All evidence of a run.
+
+    killed          process -> when it was gone at the latest, ns
+    owners_killed   when, ns
+    frozen          (process, from, to), ns
+    """
+
+    calls: list[Call]
+    killed: dict[str, int] = field(default_factory=dict)
+    owners_killed: list[int] = field(default_factory=list)
+    frozen: list[tuple[str, int, int]] = field(default_factory=list)
+    left: Left = field(default_factory=Left)
+
+    def of(self, *what: str) -> Iterator[Call]:
+        """The calls of some kinds."""
+        return (call for call in self.calls if call.what in what)
+
+    def deliveries(self) -> list[Delivery]:
+        """Every job that a worker got."""
+        closings = {(call.process, call.facts["take"]): call for call in self.of(*CLOSING)}
+        return [
+            Delivery(
+                call.facts["queue"],
+                **call.outcome,
+                worker=call.facts["worker"],
+                process=call.process,
+                thread=call.thread,
+                begin=call.begin,
+                end=call.end,
+                closing=closings.get((call.process, call.number)),
+            )
+            for call in self.of("take")
+            if call.end is not None and call.outcome not in (None, UNKNOWN)
+        ]

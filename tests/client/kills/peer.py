@@ -1,0 +1,205 @@
+"""A putter or a worker of the shared queues, until it is killed. `peer.py put|work STORE NAME SEED POLICY EVIDENCE`."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.client.kills.evidence import UNKNOWN, Evidence
+from tests.client.kills.queues import EFFECTS, KINDS, PLANS, RETRY_AFTER_S, Kind
+
+import tidelog
+
+PUT_TIMEOUT_S = 0.5
+RESULT_TIMEOUT_S = 0.5
+PACE_S = 0.015  # between two puts, so that the workers keep up
+# A finished job of a batch is acknowledged by a later call.
+UNWRITTEN: Callable[[Any], str] = lambda _: UNKNOWN  # noqa: E731
+DEDUP_S = 0.1  # two putters use the same dedup ID in each span of this length
+
+
+class Peer:
+    """One process, connected."""
+
+    def __init__(self, root: Path, name: str, seed: int, policy: str, evidence: Path) -> None:
+        self.name, self.pick = name, random.Random(seed)
+        self.evidence = Evidence(evidence)
+        connect = lambda: tidelog.connect(root, fsync=policy)  # noqa: E731
+        db = self.evidence.call("connect", connect)
+        assert db is not None
+        self.db: Any = db
+        self.number = 0
+
+    # --- putting
+
+    def put_for_ever(self) -> None:
+        for plan in PLANS:
+            self.evidence.call(
+                "schedule",
+                partial(self.db.schedule, plan.name, queue="ticks", value=plan.name, **plan.given),
+                lambda made: [made.name, made.next_at.timestamp()],
+            )
+        queues = {kind.name: self.db.queue(kind.name, **kind.options_of()) for kind in KINDS}
+        shares = [kind.share for kind in KINDS]
+        delayed: list[tuple[str, str]] = []
+        while True:
+            (kind,) = self.pick.choices(KINDS, shares)
+            self.put_one(queues[kind.name], kind, delayed)
+            if delayed and self.pick.random() < 0.1:
+                self.change(queues, *delayed.pop(self.pick.randrange(len(delayed))))
+            del delayed[:-20]
+            time.sleep(self.pick.uniform(0, 2 * PACE_S))
+
+    def fresh(self) -> str:
+        self.number += 1
+        return f"{self.name}-{self.number}"
+
+    def put_one(self, queue: Any, kind: Kind, delayed: list[tuple[str, str]]) -> None:
+        pick, call = self.pick, self.evidence.call
+        delay, ttl = pick.choice(kind.delays), pick.choice(kind.ttls)
+        facts: dict[str, Any] = {
+            "queue": kind.name,
+            "delay": delay,
+            "ttl": ttl,
+            "wait": PUT_TIMEOUT_S,
+        }
+        times: dict[str, Any] = {"delay": delay}
+        if delay is not None and pick.random() < 0.5:
+            times = {"at": datetime.now(UTC) + timedelta(seconds=delay)}
+        options = {"ttl": ttl, "timeout": PUT_TIMEOUT_S, **times}
+        if pick.random() < 0.15:
+            values = [self.fresh() for _ in range(pick.randrange(1, 6))]
+            call("many", lambda: queue.put_many(values, **options), int, **facts, values=values)
+            return
+        if pick.random() < 0.1:
+            once = f"once-{int(time.monotonic() / DEDUP_S)}"
+            put = lambda: queue.put(once, dedup_id=once, timeout=PUT_TIMEOUT_S)  # noqa: E731
+            call("put", put, str, queue=kind.name, wait=PUT_TIMEOUT_S, values=[once])
+            return
+        value = self.fresh()
+        handle = call("put", lambda: queue.put(value, **options), str, **facts, values=[value])
+        if handle is None:
+            return
+        if delay is not None:
+            delayed.append((kind.name, str(handle)))
+        elif pick.random() < 0.05:
+            facts = {"queue": kind.name, "id": str(handle), "wait": RESULT_TIMEOUT_S}
+            call("wait", lambda: ended(handle), list, **facts)
+
+    def change(self, queues: dict[str, Any], name: str, id: str) -> None:
+        """Cancel or move a delayed job."""
+        if self.pick.random() < 0.5:
+            cancel = lambda: queues[name].cancel(id)  # noqa: E731
+            self.evidence.call("cancel", cancel, queue=name, id=id)
+            return
+        delay = self.pick.choice((0.0, 0.2, 1.0))
+        move = lambda: queues[name].move(id, delay=delay)  # noqa: E731
+        self.evidence.call("move", move, queue=name, id=id, delay=delay)
+
+    # --- working
+
+    def work_for_ever(self) -> None:
+        threads = [
+            threading.Thread(
+                target=self.guarded,
+                args=(self.work, kind, f"{kind.name}-{number}", self.pick.getrandbits(32)),
+                name=f"{kind.name}-{number}",
+            )
+            for kind in KINDS
+            for number in range(kind.threads)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def guarded(self, work: Callable[..., None], *args: Any) -> None:
+        """A thread that raises ends the process, which the test notices."""
+        try:
+            work(*args)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    def work(self, kind: Kind, thread: str, seed: int) -> None:
+        pick, worker = random.Random(seed), f"{self.name}-{thread}"
+        queue = self.db.queue(kind.name, **kind.options_of())
+        effects = self.db.queue(EFFECTS)
+        while True:
+            block = pick.choice(kind.blocks)
+            consumer = queue.consume(worker, batch=kind.batch, block=block)
+            facts = {"queue": kind.name, "worker": worker, "wait": block}
+            while True:
+                number = self.evidence.number()
+                take = partial(next, consumer, None)
+                job: Any = self.evidence.call("take", take, shown, number=number, **facts)
+                if job is None:
+                    break
+                time.sleep(pick.uniform(0, kind.work_s))
+                self.finish(job, pick.choice(kind.ends), effects, number)
+            time.sleep(0.01 if block == 0 else 0)
+
+    def finish(self, job: Any, how: str, effects: Any, number: int) -> None:
+        if how == "extend":
+            self.evidence.call("extend", lambda: job.extend(2 * RETRY_AFTER_S))
+            how = "ack"
+        ways: dict[str, Callable[[], bool]] = {
+            "ack": job.ack,
+            "result": lambda: job.ack(result=f"result of {job.value}"),
+            "nack": lambda: job.nack("again", delay=0.02),
+            "release": job.release,
+            "fail": lambda: job.fail("no"),
+            "with": lambda: job.__exit__(None, None, None),
+            "and": lambda: job.done_and(effects.new([job._queue.name, job.id])),
+        }
+        self.evidence.call(how, ways[how], UNWRITTEN if how == "with" else bool, take=number)
+
+
+def shown(job: Any) -> dict[str, Any] | None:
+    """A job that was delivered, as `evidence.Delivery` has it."""
+    if job is None:
+        return None
+    return {
+        "id": job.id,
+        "first": job.origin or job.id,
+        "value": job.value,
+        "headers": job.headers,
+        "count": job.deliveries,
+    }
+
+
+def ended(handle: Any) -> list[Any]:
+    """How a job has ended, as far as its caller learns in time."""
+    try:
+        return ["result", handle.result(RESULT_TIMEOUT_S)]
+    except tidelog.JobFailed as failed:
+        return ["failed", failed.reason]
+    except tidelog.NoResult:
+        return ["none"]
+    except tidelog.ResultLate:
+        return ["late"]
+
+
+def main() -> None:
+    faulthandler.register(signal.SIGUSR1)  # the test asks one that hangs where it is
+    role, root, name, seed, policy, evidence = sys.argv[1:]
+    peer = Peer(Path(root), name, int(seed), policy, Path(evidence))
+    if role == "put":
+        peer.put_for_ever()
+    else:
+        peer.work_for_ever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The queues of the kill test, with their limits. A queue that has more features is one more row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+RETRY_AFTER_S: Final = 1.0
+OFTEN: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One queue, and how the processes use it.
+
+    options     those of `Store.queue`
+    share       of the puts of a putter
+    threads     of each worker process
+    batch       jobs of one fetch
+    blocks      a fetch waits so many seconds
+    work_s      a job takes so long at most
+    ends        ways to end a job, one of which is drawn for each
+    delays      of puts, in seconds
+    ttls        of puts, in seconds
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    share: int = 0
+    threads: int = 1
+    batch: int = 1
+    blocks: tuple[float, ...] = (0.3,)
+    work_s: float = 0.0
+    ends: tuple[str, ...] = ("ack",)
+    delays: tuple[float | None, ...] = (None,)
+    ttls: tuple[float | None, ...] = (None,)
+
+    def options_of(self, **more: Any) -> dict[str, Any]:
+        """The options of the queue. A job is tried for ever unless they say otherwise."""
+        return {"retry_after": RETRY_AFTER_S, "max_deliveries": OFTEN, **self.options, **more}
+
+
+FAR_S: Final = 3600.0  # a delay that no run sees the end of
+CONCURRENCY: Final = 2
+RATE: Final = 15
+EFFECTS: Final = "effects"  # the queue into which `done_and` puts; nobody works on it
+ENDS: Final = (*["ack"] * 5, "result", "result", "nack", "release", "and", "extend", "fail")
+KINDS: Final = (
+    Kind(
+        "plain",
+        share=6,
+        threads=2,
+        blocks=(0.0, 0.3),
+        work_s=0.002,
+        ends=ENDS,
+        delays=(*[None] * 6, 0.0, 0.05, 0.3, 1.0, 2.0, FAR_S),
+    ),
+    Kind("batches", share=3, batch=5, ends=(*ENDS, "with", "with")),
+    Kind(
+        "narrow",
+        {"concurrency": CONCURRENCY, "max_deliveries": 5, "max_depth": 40},
+        share=2,
+        threads=2,
+        work_s=0.06,
+        ends=ENDS,
+        delays=(None, None, 0.3),
+        ttls=(None, 0.2, 30.0),
+    ),
+    Kind("rated", {"rate": f"{RATE}/s"}, share=4, blocks=(0.0, 0.3), ends=ENDS),
+    Kind("ticks", ends=("ack", "ack", "nack")),
+)
+BY_NAME: Final = {kind.name: kind for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule. `every_ms`: the distance of its ticks."""
+
+    name: str
+    every_ms: int
+    given: dict[str, Any]
+
+
+PLANS: Final = (
+    Plan("all", 1000, {"every": 1, "catch_up": "all"}),
+    Plan("one", 1000, {"cron": "* * * * * *", "tz": "Europe/Berlin", "catch_up": "one"}),
+    Plan("none", 2000, {"cron": "*/2 * * * * *", "catch_up": "none"}),
+)

@@ -1,0 +1,201 @@
+"""Each check of the kill test fails for a story in which its promise is broken, and for that reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.client.kills import checks
+from tests.client.kills.evidence import Call, Story
+from tests.client.kills.queues import FAR_S, PLANS, RETRY_AFTER_S
+
+S = checks.NS
+ID, LATER = "1000-0", "1000-2097152"
+
+
+class Told:
+    """A story that is told call by call, one second each."""
+
+    def __init__(self) -> None:
+        self.story = Story([], killed={"w": 100 * S, "v": 100 * S, "p": 100 * S})
+        self.now = 0
+
+    def call(self, process: str, what: str, outcome: Any, **facts: Any) -> Call:
+        self.now += S
+        number = len(self.story.calls) + 1
+        made = Call(process, number, "t", what, facts, self.now, self.now + S // 100, outcome)
+        self.story.calls.append(made)
+        return made
+
+    def put(self, queue: str = "plain", value: str = "v", id: str = ID, **facts: Any) -> Call:
+        return self.call("p", "put", id, queue=queue, values=[value], **facts)
+
+    def take(self, process: str = "w", queue: str = "plain", **job: Any) -> Call:
+        job = {"id": ID, "first": ID, "value": "v", "headers": {}, "count": 1, **job}
+        return self.call(process, "take", job, queue=queue, worker=process)
+
+    def end(self, take: Call, what: str = "ack", outcome: Any = True) -> Call:
+        return self.call(take.process, what, outcome, take=take.number)
+
+
+def lost(told: Told) -> None:
+    told.put()
+    told.end(told.take(), "release")
+
+
+def lost_for_later(told: Told) -> None:
+    told.put(delay=FAR_S, id=LATER)
+    told.end(told.take(first=LATER))
+    told.story.left.later["plain"] = []
+
+
+def twice(told: Told) -> None:
+    told.put()
+    told.take(id="1001-0", first="1001-0")
+
+
+def seen_again(told: Told) -> None:
+    told.end(told.take())
+    told.take("v", count=2)
+
+
+def there_again(told: Told) -> None:
+    told.end(told.take())
+    told.story.left.taken["plain"] = [(ID, ID, "v", {})]
+
+
+def cancelled(told: Told) -> None:
+    told.call("p", "cancel", True, queue="plain", id=LATER)
+    told.take(first=LATER)
+
+
+def in_two_hands(told: Told) -> None:
+    one, two = told.take("w"), told.take("v", count=2)
+    told.end(one)
+    told.end(two)
+
+
+def after_a_kill(told: Told) -> None:
+    """A process is killed, and another one has its job before the lease can have ended."""
+    one = told.take("w")
+    told.story.killed["w"] = told.now + S
+    told.now += int(RETRY_AFTER_S * S / 10) - S
+    two = told.take("v", count=2)
+    assert one.end is not None and two.end is not None and two.end > one.end
+    told.end(two)
+
+
+def early(told: Told) -> None:
+    told.put(delay=10.0, id=LATER)
+    told.take(first=LATER)
+
+
+def late(told: Told) -> None:
+    told.put(delay=None, ttl=0.5)
+    told.take()
+
+
+def hangs(told: Told) -> None:
+    call = told.put()
+    call.end, call.outcome = None, None
+
+
+def another_result(told: Told) -> None:
+    told.end(told.take(), "result")
+    told.story.left.results["plain", ID] = "something else"
+
+
+def told_another_result(told: Told) -> None:
+    told.call("p", "wait", ["result", "something else"], queue="plain", id=ID)
+    told.end(told.take(), "ack")
+
+
+def no_effect(told: Told) -> None:
+    told.end(told.take(), "and")
+
+
+def an_effect_of_nothing(told: Told) -> None:
+    told.end(told.take(), "release")
+    told.story.left.effects = [["plain", ID]]
+
+
+def two_effects(told: Told) -> None:
+    told.end(told.take(), "and")
+    told.story.left.effects = [["plain", ID]] * 2
+
+
+@pytest.mark.parametrize(
+    ("check", "tell", "says"),
+    [
+        (checks.nothing_put_is_lost, lost, "v is lost"),
+        (checks.nothing_put_is_lost, lost_for_later, "a job for later is gone"),
+        (checks.nothing_is_stored_twice, twice, "stored twice"),
+        (checks.nothing_done_is_seen_again, seen_again, "after its acknowledgement"),
+        (checks.nothing_done_is_seen_again, there_again, "is there, and was acknowledged"),
+        (checks.nothing_done_is_seen_again, cancelled, "was cancelled"),
+        (checks.nobody_has_it_besides, in_two_hands, "two workers had"),
+        (checks.nobody_has_it_besides, after_a_kill, "two workers had"),
+        (checks.nothing_comes_too_early, early, "before it was due"),
+        (checks.nothing_comes_too_late, late, "after its time to live"),
+        (checks.no_call_hangs, hangs, "99.0 s"),
+        (checks.results_are_stored, another_result, "is another one"),
+        (checks.results_are_stored, told_another_result, "told another result"),
+        (checks.effects_are_those_of_done_jobs, no_effect, "its effect is not there"),
+        (checks.effects_are_those_of_done_jobs, an_effect_of_nothing, "not done"),
+        (checks.effects_are_those_of_done_jobs, two_effects, "twice"),
+    ],
+)
+def test_a_check_fails(
+    check: Callable[[Story], None], tell: Callable[[Told], None], says: str
+) -> None:
+    told = Told()
+    check(told.story)
+    tell(told)
+    with pytest.raises(AssertionError, match=re.escape(says)):
+        check(told.story)
+
+
+def test_limits() -> None:
+    assert checks.most_at_once([(0, 5), (5, 9), (6, 9), (7, 8)]) == 3
+    assert checks.most_in_a_second([(0, 1), (90, 95), (100, 102)], 100 + checks.SLACK_NS) == 2
+
+
+def ticked(told: Told, *ticks: int, fetch_at: float | None = None) -> None:
+    """The seconds of `ticks` were made; a worker fetched at another time."""
+    told.call("p", "schedule", ["one", 1.0])
+    told.call("p", "schedule", ["all", 1.0])
+    for name in ("one", "all"):
+        for number, tick in enumerate(ticks):
+            headers = {"schedule": name, "tick": f"1970-01-01T00:00:{tick:02}+00:00"}
+            told.take(queue="ticks", id=f"{number}-{tick}", headers=headers)
+        told.story.left.ticks[name] = len(set(ticks))
+    for call in told.story.of("take"):
+        call.begin, call.end = 100 * S, 101 * S
+    if fetch_at is not None:
+        made = told.call("w", "take", None, queue="ticks", worker="w")
+        made.begin, made.end = int(fetch_at * S), int((fetch_at + 0.1) * S)
+
+
+ALL, ONE = PLANS[:2]
+
+
+def test_ticks() -> None:
+    told = Told()
+    ticked(told, 1, 2, 3)
+    checks.ticks_are_made_once(told.story, ALL, 0)
+    checks.ticks_are_made_once(told.story, ONE, 0)
+    told = Told()
+    ticked(told, 1, 2, 4)
+    checks.ticks_are_made_once(told.story, ONE, 0)
+    with pytest.raises(AssertionError, match="tick 3000 of all is missing"):
+        checks.ticks_are_made_once(told.story, ALL, 0)
+    told = Told()
+    ticked(told, 1, 2, 4, fetch_at=3.5)
+    with pytest.raises(AssertionError, match="no worker made tick 3000 of one"):
+        checks.ticks_are_made_once(told.story, ONE, 0)
+    told = Told()
+    ticked(told, 1, 2, 2, 3)
+    with pytest.raises(AssertionError, match="made twice"):
+        checks.ticks_are_made_once(told.story, ALL, 0)

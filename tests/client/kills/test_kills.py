@@ -1,0 +1,62 @@
+"""kill -9 of the owner, of putters and of workers of shared queues, with delays, schedules, results and limits.
+
+`make test` kills some, `make test-slow` more than 300 over the three policies.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.client.kills.checks import check_all, limits_are_reached
+from tests.client.kills.crowd import Crowd, strays
+from tests.client.owners import ended_owner, owners
+from tests.rounds import slow_and_soak
+
+from tidelog.aof.layout import SHARED
+
+
+def test_some_processes_are_killed(tmp_path: Path) -> None:
+    rounds(tmp_path, random.choice(POLICIES), 10)
+
+
+POLICIES = ("always", "everysec", "no")
+LIMITS_ARE_REACHED = 100  # kills after which the workers have met each limit
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kills", slow_and_soak(105, 400))
+def test_many_processes_are_killed(tmp_path: Path, policy: str, kills: int) -> None:
+    rounds(tmp_path, policy, kills)
+
+
+def rounds(tmp_path: Path, policy: str, kills: int) -> None:
+    """Kill so many processes that share a store, and check all that they and the store tell."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed, policy)
+    root = tmp_path / "store"
+    begun = time.monotonic()
+    with ended_owner(root):
+        crowd = Crowd(root, policy, seed)
+        try:
+            crowd.first_steps()
+            while crowd.kills < kills:
+                crowd.act()
+        finally:
+            crowd.end()
+        story = crowd.tell()
+        assert "Traceback" not in crowd.errors(), crowd.errors()
+    check_all(story, time.time_ns() - time.monotonic_ns())
+    if kills >= LIMITS_ARE_REACHED:
+        limits_are_reached(story)
+    assert not owners(root) and not strays(root)
+    assert not (root / SHARED).exists()
+    made = Counter(call.what for call in story.calls)
+    took = time.monotonic() - begun
+    print(
+        f"{crowd.kills} kills, {len(story.owners_killed)} of them of owners, in {took:.0f} s; {dict(made)}"
+    )
