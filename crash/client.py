@@ -1,6 +1,6 @@
 """A client of a server under test: it sends pipelines of commands, and knows by the replies what it was promised.
 
-It uses keys of its own and IDs of its choice. So its commands are known units of the model (crash/oracle.py) before
+It uses keys of its own and IDs of its choice. So its commands are known units of the model (crash/model.py) before
 they are sent, whatever other clients do meanwhile.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidelog.crash.errors import BenchError
-from tidelog.crash.oracle import Contents, Model
+from tidelog.crash.model import Contents, Model
 from tidelog.crash.trace import Unit
 
 GROUP: Final = b"g"

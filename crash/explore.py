@@ -21,7 +21,7 @@ from tidelog.crash.damage import Damage
 from tidelog.crash.injector import Trouble
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.served import Stage, contents_of, open_on, serve
+from tidelog.crash.served import Stage, Still, contents_of, open_on, serve
 from tidelog.crash.states import Cut, State, cut_at, cuts, fingerprint, joined
 from tidelog.crash.trace import SyncBegin, Trace, Tree, Unit, pack, versions
 
@@ -257,10 +257,10 @@ def record_recovery(
     fault = None
     try:
         with commits_noted():
-            with open_on(disk, root, "always") as db:
+            with open_on(disk, root, "always", Still()) as db:
                 first = contents_of(db)
                 disk.promise(count, count, count)
-            with open_on(disk, root, "always") as db:
+            with open_on(disk, root, "always", Still()) as db:
                 second = contents_of(db)
                 if first != second:
                     fault = Fault(Kind.WRONG, "a second recovery showed other contents")

@@ -1,6 +1,6 @@
 """Jobs: what a queue must contain, by a plain model of its documentation. It imports nothing of the engine.
 
-Operations of queues in a unit (crash/oracle.py); a job is called by its ID, and IDs are chosen by the store:
+Operations of queues in a unit (crash/model.py); a job is called by its ID, and IDs are chosen by the store:
 
     ["put", queue, id, value, dedup ID or b""]    ["release", queue, id]
     ["take", queue, worker, id]                   ["extend", queue, id]

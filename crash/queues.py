@@ -11,14 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.asking import PAD
 from tidelog.crash.errors import BenchError
 from tidelog.crash.jobs import DELIVERIES_MAX, Jobs, Queued, number
 from tidelog.crash.lives import Step, recorded
-from tidelog.crash.oracle import Contents, Served
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Served
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import Stage, Still, content_of, keys_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit
-from tidelog.crash.workloads import PAD, Life
+from tidelog.crash.workloads import Life
 from tidelog.store.faces.sync import Store
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.job import Job

@@ -18,8 +18,9 @@ from tidelog.crash.damage import CHECKPOINT_DIRECTORY, Damage, Damages, damaged_
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.forked import Died, Forked
-from tidelog.crash.oracle import Contents, Fault, Kind, Oracle, difference
-from tidelog.crash.served import STORE, content_of, keys_of, open_on
+from tidelog.crash.model import DATABASES, Contents, place
+from tidelog.crash.oracle import Fault, Kind, Oracle, difference
+from tidelog.crash.served import STORE, Still, content_of, keys_of, open_on
 from tidelog.crash.states import cut_at, fingerprint
 from tidelog.crash.trace import Promised, Trace, Tree, lay, pack, tree_of
 from tidelog.disk import recipe
@@ -106,13 +107,16 @@ def examine(disk: Disk, root: Path, question: Question) -> Answers:
             disk.mkdir(root / RESTORED)
             restore(disk, root / SNAPSHOTS / question.snapshot, root / RESTORED / STORE)
             root = root / RESTORED
-        with open_on(disk, root, "no") as db:
+        with open_on(disk, root, "no", Still()) as db:
             opened = True
-            for key in keys_of(db):
-                try:
-                    contents[key] = content_of(db, key)
-                except Exception as error:
-                    say(key, error)
+            for number in range(DATABASES):
+                view = db.db(number)
+                for key in keys_of(view):
+                    name = place(number, key)
+                    try:
+                        contents[name] = content_of(view, key)
+                    except Exception as error:
+                        say(name, error)
     except Exception as error:
         say(None, error)
     deleted = ""

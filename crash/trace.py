@@ -153,7 +153,7 @@ NUMBERS: Final[dict[int, Callable[..., Operation]]] = {
 }
 _NUMBER_OF: Final = {kind: number for number, kind in NUMBERS.items()}
 
-Unit = list[list[Any]]  # model operations; see crash/oracle.py
+Unit = list[list[Any]]  # model operations; see crash/model.py
 
 
 class Trace(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.crash.errors import WrongId
 from tidelog.crash.jobs import DELIVERIES_MAX, Jobs
-from tidelog.crash.oracle import Model
+from tidelog.crash.model import Model
 
 A, B, C = b"5-0", b"5-1", b"5-2"
 

@@ -15,7 +15,8 @@ from tidelog.crash.damage import KINDS, PROOF, Damage, Damages, damaged_in
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.forked import Died
 from tidelog.crash.lives import Step
-from tidelog.crash.oracle import Contents, Fault, Kind, Oracle
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Fault, Kind, Oracle
 from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, deletion, judge
 from tidelog.crash.served import Files
 from tidelog.crash.shrink import shrink, tried_again

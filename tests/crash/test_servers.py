@@ -10,7 +10,8 @@ import pytest
 from tidelog.crash import servers
 from tidelog.crash.client import BadReply, Client, parsed
 from tidelog.crash.hooked import HookedFile
-from tidelog.crash.oracle import Kind, Model
+from tidelog.crash.model import Model
+from tidelog.crash.oracle import Kind
 from tidelog.crash.servers import SERVERS, kill_servers
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
