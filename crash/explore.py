@@ -113,11 +113,15 @@ DOUBLE: Final = "double"
 
 @dataclass
 class Report:
-    """Counts of each layer, what was found, and why a layer could not run."""
+    """Counts of each layer, what was found, and why a layer could not run.
+
+    small    for each policy the workloads of crash/small.py
+    """
 
     counts: dict[str, Counts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
+    small: dict[str, set[int]] = field(default_factory=dict)
 
     def of(self, layer: str) -> Counts:
         return self.counts.setdefault(layer, Counts())
@@ -127,6 +131,8 @@ class Report:
             self.of(layer).add(counts)
         self.findings += other.findings
         self.not_run |= other.not_run
+        for policy, numbers in other.small.items():
+            self.small.setdefault(policy, set()).update(numbers)
 
 
 class Explorer:
@@ -154,9 +160,9 @@ class Explorer:
         self._layer = layer
         self._stopping = stopping
 
-    def explore(self, trace: Trace) -> None:
-        """Try the states of a trace, and those of some recoveries."""
-        self._explore(trace, self._layer, self._effort.drawn, self._effort.exhaustive)
+    def explore(self, trace: Trace, after: int = 0) -> None:
+        """Try the states of a trace behind its first `after` operations, and those of some recoveries."""
+        self._explore(trace, self._layer, self._effort.drawn, self._effort.exhaustive, after)
 
     def _explore(
         self, trace: Trace, layer: str, drawn: int, exhaustive: int, after: int = 0

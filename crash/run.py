@@ -31,6 +31,7 @@ from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.servers import SERVERS, kill_servers
+from tidelog.crash.small import SMALL, explore_small
 from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.crash.workloads import jumping, long, record, small
 from tidelog.disk import recipe
@@ -41,7 +42,7 @@ STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
 # The layers in which power is lost.
-POWER: Final = (LOG, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
+POWER: Final = (LOG, SMALL, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
 FILES: Final = (ROT, ERRORS, KILL, SERVERS)  # the layers that may work on the disk of the user
 LAYERS: Final = (*POWER, *FILES)
 
@@ -59,8 +60,8 @@ class Task(NamedTuple):
 
     layer   any but DOUBLE
     seed    everything random of the task comes from it
-    number  even: a long workload, and in every second one the clock jumps; odd: the small workload of this number.
-            Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files
+    number  even: a long workload, and in every second one the clock jumps; odd: a small one.
+            Of SMALL: that chunk of all small workloads. Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files
     double  recoveries lose power too
     """
 
@@ -102,6 +103,8 @@ def _do(task: Task, scratch: Path, stopping: Callable[[], bool]) -> Report:
         return _kill(task, scratch, rng, stopping)
     if task.layer == SERVERS:
         return kill_servers(task.policy, task.seed, scratch, rng, stopping=stopping)
+    if task.layer == SMALL:
+        return explore_small(task.number, task.policy, task.seed, rng, stopping)
     if task.layer == REPLIES:
         return _replies(task, rng, stopping)
     if task.layer == LOG:
@@ -225,7 +228,7 @@ def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[
             if task.number % 4 == 2:
                 steps = jumping(random.Random(f"{task.seed}/{about['life']}/clock"), steps)
         else:
-            steps = next(small(rng, checkpoints=checkpoints))
+            steps = small(rng, checkpoints=checkpoints)
         return record(stage, task.policy, steps, about, base, before)
 
     lives = rng.randint(1, LIVES_MAX) if whole else 1

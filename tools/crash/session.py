@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from tidelog.crash import report as reports
+from tidelog.crash import small
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.served import be_quiet
@@ -185,8 +186,14 @@ def show(
         }
         for layer in layers
     }
-    shown = reports.HEAD, reports.rows(report, layers), {"layers": found}
+    data: dict[str, Any] = {"layers": found}
+    if as_json:
+        data["small"] = small.told(report)
+    shown = reports.HEAD, reports.rows(report, layers), data
     show_table(shown, seed, seconds, kept, as_json, ordered)
+    if not as_json:
+        for line in small.told(report):
+            click.echo(line)
 
 
 def show_table(
