@@ -5,6 +5,9 @@ watcher knows at which keys the streams are that hold the entry, and looks at th
 stream keeps its story through RENAME, MOVE and SWAPDB; a COPY has the story of its source up to the copy.
 
 Streams that never held the entry cost one lookup per effect.
+
+For a job of a queue, the queue's other streams and the strings of its results tell more. A delayed job gets another ID
+when it is due: the watcher goes on with that one, and its life goes on.
 """
 
 from __future__ import annotations
@@ -20,11 +23,25 @@ from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.effects.as_commands import added
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.groups.group import Group
-from tidelog.engine.ids import SEQ_MAX
+from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.state import State
+from tidelog.engine.streams import reading
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
+from tidelog.store.queue.rows import fields_of
+from tidelog.store.queue.rules import SCHEDULES
 from tidelog.tools.aof.fields import entries_of, names_id
+from tidelog.tools.queue_streams import (
+    DUE,
+    QueueStreams,
+    delayed_origin,
+    due_text,
+    is_job,
+    job_text,
+    may_be_delayed,
+    origin_of,
+)
 from tidelog.tools.text import argument, time_text
 
 Place = tuple[int, bytes]  # database, key
@@ -47,11 +64,16 @@ _AT_A_KEY: Final = frozenset(
     )
 )
 
+_ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 
-HOLDS: Final = b":holds"
-FAILURES: Final = b":failures"
-DEAD: Final = b":dead"
+
+class WasDelayed(Exception):
+    """The watched job has another ID as a delayed job. Its life begins with that one."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(id_text(first).decode())
+        self.first = first
 
 
 class Event(NamedTuple):
@@ -95,9 +117,10 @@ class Life:
 
 
 class Watch:
-    """Watches the entry `entry_id` in every stream. `key` names the queue whose helper streams tell about it.
+    """Watches the entry `entry_id` in every stream. `key` is that of the queue whose streams tell about it.
 
     `run` applies effects to the state. `lives` are all streams that held the entry, in the order of their beginning.
+    `id` is another one from the time on when a delayed job is due; `first` is the one that was asked for.
     """
 
     def __init__(self, state: State, entry_id: int, key: bytes) -> None:
@@ -107,18 +130,21 @@ class Watch:
         self.notes: list[Event] = []  # by the helper streams of the queue
         self.lsn = 0
         self.now = 0
-        self._text = id_text(entry_id)
-        self._packed_ms: bytes = msgpack.packb(entry_id >> 64)
         self._here: dict[Place, Life] = {}
-        self._notes = {key + HOLDS, key + FAILURES, key + DEAD}
-        self._helpers = {key, *self._notes}
-        self._key = key
-        # of the queue: the IDs under which the job is dead; whether it was redriven; and of the unit under way the jobs
-        # that were put (LSN, ID, whether they go back to this one), and the dead ones that were deleted
+        self.queue = QueueStreams(key)
+        # of the queue: the key of the result, and whether it is there; the IDs under which
+        # the job is dead; whether it was redriven
+        self.first = id_text(entry_id)
+        self._result = self.queue.result(self.first)
+        self._has_result = False
         self._dead: set[int] = set()
         self._redriven = False
-        self._put_again: list[tuple[int, str, bool]] = []
+        # of the unit under way: the records that put jobs, with their LSNs; the dead jobs that were deleted; and the
+        # LSN at which the delayed job left `NAME:later`
+        self._put_now: list[tuple[int, Effect]] = []
         self._dead_gone: list[int] = []
+        self._left: int | None = None
+        self._watch_for(entry_id)
         # fmt: off
         self._on: dict[int, Callable[[Effect], None]] = {
             e.XADD_MANY:          self._batch,
@@ -142,6 +168,15 @@ class Watch:
         }
         # fmt: on
 
+    def _watch_for(self, entry_id: int) -> None:
+        self.id = entry_id
+        self._text = id_text(entry_id)
+        self._packed_ms: bytes = msgpack.packb(entry_id >> 64)
+
+    def follow(self, job: int) -> None:
+        """Go on with the ID that the delayed job has now."""
+        self._watch_for(job)
+
     def begin(
         self, name: str, lsn: int, now: int, *, alone: bool = False, before: bool = False
     ) -> None:
@@ -151,6 +186,8 @@ class Watch:
         before   what the log has of the time before is told too
         """
         self.lsn, self.now = lsn, now
+        if self._text == self.first and may_be_delayed(self.id) and self.id >> 64 <= now:
+            self._find_due()
         more = "" if before else "; what happened before is not kept"
         if alone:
             more = "; the log behind it is gone"
@@ -167,9 +204,28 @@ class Watch:
                 if there or held:
                     life = self._born((number, key))
                     at = "is there" if there else "is no longer in the stream, and still pending,"
+                    row = value.get(self.id) if there and key in self.queue.jobs else None
+                    if row is not None:
+                        self._know(row)
+                        at += f" as {self._text.decode()}" if self._text != self.first else ""
                     self._note(life, "present" if there else "absent", f"{at} in {name}{more}")
                     for group in held:
-                        self._note(life, "pending", f"is {_holder(group, self.id)}")
+                        at = _holder(group, self.id)
+                        if key == self.queue.later and group.name == DUE:
+                            at = f"delayed until {due_text(_held(group, self.id)[0])}"
+                        self._note(life, "pending", f"is {at}")
+
+    def _find_due(self) -> None:
+        """Go on with the job's present ID if the state has it after its delay was over."""
+        for database in self.state.databases:
+            for key in self.queue.jobs:
+                stream = database.keys.get(key)
+                if not isinstance(stream, Stream):
+                    continue
+                for entry_id, row in reading.between(stream, self.id, MAX):
+                    if row is not None and origin_of(row) == self.first:
+                        self.follow(entry_id)
+                        return
 
     def may_concern(self, body: bytes) -> bool:
         """Whether the bytes of a frame may hold a record that names the entry, or a key at which it is."""
@@ -183,7 +239,8 @@ class Watch:
 
     def concerned(self, effects: list[Effect]) -> bool:
         """Whether one of the effects may be about the entry, as things stand before the first of them."""
-        wanted, here, helpers, notes = self.id, self._here, self._helpers, self._notes
+        wanted, here, queue = self.id, self._here, self.queue
+        helpers, notes, jobs = queue.all, queue.notes, queue.jobs
         ms, seq = wanted >> 64, wanted & SEQ_MAX
         for effect in effects:
             opcode = effect[0] & OPCODE
@@ -193,10 +250,14 @@ class Watch:
                 ):
                     return True
             elif opcode == e.XADD_MANY:
-                # A fetch adds the failures and the dead jobs of its unit as batches.
+                # A fetch adds the failures and the dead jobs of its unit as batches, and the delayed jobs that are due.
                 if names_id(effect, wanted, wanted) or effect[2] in notes:
                     return True
-            elif opcode == e.XDEL and self._dead and effect[2] == self._key + DEAD:
+                if effect[2] in jobs and (effect[1], queue.later) in here:
+                    return True
+            elif opcode == e.XDEL and self._dead and effect[2] == queue.dead:
+                return True
+            elif opcode == e.SET and effect[2] == self._result:
                 return True
             elif here and (opcode not in _AT_A_KEY or (effect[1], effect[2]) in here):
                 return True
@@ -204,7 +265,8 @@ class Watch:
 
     def run(self, effects: list[Effect], lsn: int, now: int) -> None:
         """Apply the records of a frame that begins with `lsn`."""
-        state, on, wanted, helpers = self.state, self._on, self.id, self._helpers
+        state, on, wanted, queue = self.state, self._on, self.id, self.queue
+        helpers, jobs = queue.all, queue.jobs
         self.now = now
         for at, effect in enumerate(effects, lsn):
             opcode = effect[0] & OPCODE
@@ -216,20 +278,19 @@ class Watch:
                         self.lsn = at
                         self._added(effect)
                     # A helper stream's own entry may have the ID of the job, if both were added in one millisecond.
-                    if effect[2] in helpers and not (ours and effect[2] == self._key):
+                    if effect[2] in helpers and not (ours and effect[2] in jobs):
                         self.lsn = at
                         self._told(effect)
-                if effect[0] & END:
-                    self._unit_ended()
-                continue
-            watch = on.get(opcode)
-            if watch is None:
-                APPLY[effect[0]](state, effect)
             else:
-                self.lsn = at
-                watch(effect)
-            if effect[0] & END and (self._put_again or self._dead_gone):
+                watch = on.get(opcode)
+                if watch is None:
+                    APPLY[effect[0]](state, effect)
+                else:
+                    self.lsn = at
+                    watch(effect)
+            if effect[0] & END and (self._put_now or self._dead_gone or self._left):
                 self._unit_ended()
+                wanted = self.id
 
     def told(self) -> int:
         """The number of events so far."""
@@ -242,58 +303,109 @@ class Watch:
 
     def _added(self, effect: Effect) -> None:
         life = self._born((effect[1], effect[2]))
-        what = "put" if _is_job(effect[5]) else "added"
+        row = effect[5]
+        self._know(row, effect)
         by = "XADD"
         if effect[0] & OPCODE == e.XADD_IDMP:
             by = f"XADD, idempotent for producer {argument(effect[7])}, ID {argument(effect[8])}"
-        origin = dict(zip(effect[5][::2], effect[5][1::2], strict=False)).get(b"origin")
-        redriven = (
-            f", redriven from the dead job {origin.decode()}" if origin and what == "put" else ""
-        )
-        self._note(life, "added", f"{what} by {by}{redriven}")
+        origin = origin_of(row)
+        redriven = "" if origin is None else f", redriven from the dead job {origin.decode()}"
+        what = "put" if is_job(row) else "added"
+        self._note(life, "added", f"{what} by {by}{redriven}{job_text(row)}")
 
     def _batch(self, effect: Effect) -> None:
         self._apply(effect)
-        if effect[2] in self._notes:
-            self._told(effect)
+        key = effect[2]
         if names_id(effect, self.id, self.id):
-            count = entries_of(effect)
-            place = self.id - (effect[3] << 64 | effect[4]) + 1
-            self._note(
-                self._born((effect[1], effect[2])),
-                "added",
-                f"added as entry {place:,} of a batch of {count:,}",
-            )
+            life = self._born((effect[1], key))
+            text = f"added as entry {self._place_in(effect):,} of a batch of {entries_of(effect):,}"
+            if key in self.queue.jobs or key == self.queue.later:
+                row = self._row(effect)
+                self._know(row, effect)
+                text += job_text(row)
+            self._note(life, "added", text)
+        if key in self.queue.notes or key in self.queue.jobs:
+            self._told(effect)
+
+    def _place_in(self, effect: Effect) -> int:
+        """Which entry of a batch is the watched one, from 1."""
+        first: int = effect[3] << 64 | effect[4]
+        return self.id - first + 1
+
+    def _row(self, effect: Effect) -> EntryRow:
+        """The row of the watched entry in a record that adds it."""
+        return next(row for entry_id, row in added(effect) if entry_id == self.id)
+
+    def _know(self, row: EntryRow, effect: Effect | None = None) -> None:
+        """Take from the row of the job which ID `put` returned. Raises WasDelayed if `effect` ends the job's delay."""
+        origin = origin_of(row)
+        if origin is None or self._text != self.first:
+            return
+        if effect is not None and effect[2] not in self.queue.jobs:
+            return  # an entry of another stream may have the ID of the job
+        self._result = self.queue.result(origin)
+        delayed = delayed_origin(row)
+        if effect is not None and delayed is not None:
+            # The unit puts the job before it removes the delayed one. A redriven job has the same origin.
+            later = self.state.databases[effect[1]].keys.get(self.queue.later)
+            if isinstance(later, Stream) and later.contains(delayed):
+                raise WasDelayed(delayed)
 
     def told_by(self, effect: Effect, lsn: int, now: int) -> list[Event]:
         """The events that a record of one of the queue's streams tells, without any state."""
         self.lsn, self.now = lsn, now
         begun = len(self.notes)
-        batch = effect[0] & OPCODE == e.XADD_MANY
-        if effect[2] in (self._notes if batch else self._helpers):
+        opcode = effect[0] & OPCODE
+        if opcode in _ADDS and effect[2] in self.queue.all:
             self._told(effect)
+        elif opcode == e.XACKDEL and self._leaves(effect):
+            self._left = lsn
+        elif opcode == e.XACKDEL and effect[2] == self.queue.later:
+            self._no_longer_delayed(effect)
+        elif opcode == e.SET:
+            self._result_stored(effect)
         if effect[0] & END:
             self._unit_ended()
         return self.notes[begun:]
 
+    def _no_longer_delayed(self, effect: Effect) -> None:
+        """Delayed jobs leave their stream. Raises WasDelayed if their unit puts the watched job for one of them."""
+        for _, put in self._put_now:
+            if names_id(put, self.id, self.id):
+                first = delayed_origin(self._row(put))
+                if first is not None and names_id(effect, first, first):
+                    raise WasDelayed(first)
+
+    def _result_stored(self, effect: Effect) -> None:
+        if effect[2] == self._result:
+            until = f", kept until {time_text(effect[4])}" if effect[4] >= 0 else ""
+            self._has_result = True
+            self._tell("result", f"result stored, {len(effect[3]):,} bytes{until}")
+
+    def _leaves(self, effect: Effect) -> bool:
+        """Whether a record takes the watched job out of the delayed ones."""
+        later = effect[2] == self.queue.later and effect[3] == DUE
+        return later and names_id(effect, self.id, self.id)
+
     def _told(self, effect: Effect) -> None:
         """A record of the queue that adds entries to one of its streams."""
-        for entry_id, row in added(effect):
-            self._told_by_row(effect[2], entry_id, row)
+        if effect[2] in self.queue.jobs:
+            self._put_now.append((self.lsn, effect))
+        elif effect[2] in self.queue.notes:
+            for entry_id, row in added(effect):
+                self._told_by_row(effect[2], entry_id, row)
 
-    def _told_by_row(self, key: bytes, entry_id: int, row: tuple[bytes, ...]) -> None:
-        fields = dict(zip(row[::2], row[1::2], strict=False))
+    def _told_by_row(self, key: bytes, entry_id: int, row: EntryRow) -> None:
+        fields = fields_of(row)
         new = id_text(entry_id).decode()
-        if key == self._key:
-            self._put_again.append((self.lsn, new, fields.get(b"origin") == self._text))
-            return
-        if fields.get(b"id" if key.endswith(DEAD) else b"job") != self._text:
+        dead = key == self.queue.dead
+        if fields.get(b"id" if dead else b"job") != self._text:
             return
         group = argument(fields.get(b"group", b""))
-        if key.endswith(FAILURES):
+        if key == self.queue.failures:
             worker, error = (argument(fields.get(name, b"")) for name in (b"worker", b"error"))
             self._tell("failed", f"failed in group {group} at worker {worker}: {error}")
-        elif key.endswith(HOLDS):
+        elif not dead:
             until = fields.get(b"until", b"")
             shown = time_text(int(until)) if until.isdigit() else argument(until)
             self._tell("paused", f"paused in group {group} until {shown}")
@@ -303,22 +415,56 @@ class Watch:
             self._tell("dead", f"dead in group {group} as {new}: {reason}")
 
     def _unit_ended(self) -> None:
-        """Tell of a redrive of the job, or of one that goes back to it. Its unit puts jobs and deletes dead ones.
+        """Tell of the end of a delay, of a redrive of the job, or of one that goes back to it."""
+        put, gone = self._put_now, self._dead_gone
+        if self._left is not None:
+            self._delay_ended(self._left)
+        elif put or gone:
+            self._redrives()
+        put.clear()
+        gone.clear()
+        self._left = None
+
+    def _delay_ended(self, lsn: int) -> None:
+        """The delayed job left its stream: its unit puts it, or it was cancelled."""
+        for _, effect in self._put_now:
+            for entry_id, row in added(effect):
+                if origin_of(row) != self._text:
+                    continue
+                db = effect[1]
+                life = self._here.pop((db, self.queue.later), None)
+                self.lsn = lsn
+                self._tell("due", f"due: became job {id_text(entry_id).decode()}")
+                self.follow(entry_id)
+                if life is not None:
+                    self._here[db, effect[2]] = life
+                    life.places.append((db, effect[2]))
+                return
+        self.lsn = lsn
+        self._tell("cancelled", "cancelled: it was no longer to be done")
+
+    def _redrives(self) -> None:
+        """The unit puts jobs and deletes dead ones.
 
         A redriven job names the very first one as its origin. So only the deleted dead jobs, which are in the order of
         the put ones, tell which of them this one was.
         """
-        put, gone = self._put_again, self._dead_gone
+        gone = self._dead_gone
+        put = [
+            (lsn, effect[3] << 64 | effect[4], effect[5])
+            for lsn, effect in self._put_now
+            if effect[0] & OPCODE != e.XADD_MANY
+        ]
         own = next((at for at, dead in enumerate(gone) if dead in self._dead), None)
         if own is not None and len(put) != len(gone):
             self._tell("purged", "the dead job was deleted")
-        for at, (lsn, new, ours) in enumerate(put):
+        for at, (lsn, new, row) in enumerate(put):
+            ours = origin_of(row) == self.first and new != self.id
             if ours or (at == own and len(put) == len(gone)):
                 again = "once more " if self._redriven else ""
-                self.notes.append(Event("redriven", f"redriven {again}as {new}", lsn, self.now))
+                text = f"redriven {again}as {id_text(new).decode()}"
+                self.notes.append(Event("redriven", text, lsn, self.now))
                 self._redriven = True
-        put.clear()
-        gone.clear()
 
     def _idempotent(self, effect: Effect) -> None:
         self._apply(effect)
@@ -329,7 +475,7 @@ class Watch:
 
     def _removed(self, effect: Effect) -> None:
         """XTRIM and XDEL."""
-        if self._dead and effect[0] & OPCODE == e.XDEL and effect[2] == self._key + DEAD:
+        if self._dead and effect[0] & OPCODE == e.XDEL and effect[2] == self.queue.dead:
             self._dead_gone += idlist.unpack(effect[3])
         life = self._here.get((effect[1], effect[2]))
         before = life is not None and self._is_there(effect)
@@ -344,6 +490,10 @@ class Watch:
             )
 
     def _acked_and_deleted(self, effect: Effect) -> None:
+        if self._leaves(effect):
+            self._left = self.lsn
+            self._apply(effect)
+            return
         life, group = self._at(effect)
         hit = life is not None and names_id(effect, self.id, self.id)
         held = hit and group is not None and group.pending.contains(self.id)
@@ -368,6 +518,15 @@ class Watch:
         at = idlist.unpack(ids).index(self.id)
         count = counts[at] if isinstance(counts, (tuple, list)) else counts
         self._apply(effect)
+        time = effect[6]
+        if group.name == DUE and effect[2] == self.queue.later:
+            # A put moves the position of the group, a move does not.
+            known = ("delayed", "delayed until") if position else ("rescheduled", "moved: due at")
+            self._note(life, known[0], f"{known[1]} {due_text(time)}")
+            return
+        if group.name == DUE and effect[2] == SCHEDULES:
+            self._note(life, "scheduled", f"next tick at {due_text(time)}, {count:,} made so far")
+            return
         to = f"to {argument(consumer)} of {in_group(effect)}, delivery {count}"
         if before is None:
             self._note(life, "delivered", f"delivered {to}")
@@ -414,10 +573,14 @@ class Watch:
 
     def _key_gone(self, effect: Effect) -> None:
         for key in effect[2]:
+            if key == self._result and self._has_result:
+                self._has_result = False
+                self._tell("result", "the result is gone: it expired, or its key was deleted")
             self._end((effect[1], key), "the key was deleted, or it expired")
         self._apply(effect)
 
     def _overwritten(self, effect: Effect) -> None:
+        self._result_stored(effect)
         self._end((effect[1], effect[2]), "the key was overwritten by SET")
         self._apply(effect)
 
@@ -516,21 +679,22 @@ class Watch:
         self.notes.append(Event(kind, text, self.lsn, self.now))
 
 
-def _is_job(row: tuple[bytes, ...]) -> bool:
-    return bool(row) and row[0] == b"value"
-
-
 def in_group(effect: Effect) -> str:
     return f"group {argument(effect[3])}"
 
 
 def _holder(group: Group, entry_id: int) -> str:
-    held = group.pending.get(entry_id)
-    assert held is not None
-    time, owner, count = held
+    time, owner, count = _held(group, entry_id)
     who = f"with {argument(group.owner_name(owner))}" if owner else "with nobody"
     at = f" since {time_text(time)}" if owner else ""
     return f"pending in group {argument(group.name)}, {who}{at}, delivery {count}"
+
+
+def _held(group: Group, entry_id: int) -> tuple[int, int, int]:
+    """(time of delivery, owner, delivery count) of a pending entry."""
+    held = group.pending.get(entry_id)
+    assert held is not None
+    return held
 
 
 def _place(place: Place) -> str:

@@ -1,13 +1,15 @@
 """`tidelog why`: the life of one entry, from the log: added, delivered, claimed, acknowledged, trimmed, deleted.
 
 The log is replayed in memory from the oldest base that it continues, since a trim does not name what it removes: only
-a state knows. For a job of a queue the records of the queue's helper streams are told in the queue's own words.
+a state knows. For a job of a queue the records of the queue's helper streams are told in the queue's own words. Either
+ID of a delayed job leads to its whole life; the second one is only known when the replay comes to it, so for that one
+the replay begins a second time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,10 +29,10 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.tools import console, exits, names
 from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
-from tidelog.tools.life import Event, Life, Watch
+from tidelog.tools.life import Event, Life, WasDelayed, Watch
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import first_lsn
-from tidelog.tools.named import named, witnessed
+from tidelog.tools.named import Names, witnessed
 from tidelog.tools.text import argument, command_line, examples, time_text
 
 VERSION: Final = 1
@@ -116,6 +118,13 @@ def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> F
 
     Raises Unknown without a base; Damage, CorruptBlock, OSError.
     """
+    try:
+        return _story(files, key, wanted, quiet)
+    except WasDelayed as delayed:
+        return _story(files, key, delayed.first, quiet)
+
+
+def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:
     first = first_lsn(files)
     found = bases(files)
     usable = [base for base in found if base.start.lsn + 1 >= first]
@@ -125,12 +134,16 @@ def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> F
     units: dict[int, Unit] = {}
     notes = list(witnessed(files, found[: len(found) - len(usable)], key, wanted))
     with state_of(files, base) as (state, start):
-        if first <= start.lsn and files.snapshot is None:
-            notes += named(files, key, wanted, first, start.lsn)
         watch = Watch(state, wanted, key)
+        family = {key, watch.queue.later, *watch.queue.jobs}
+        if first <= start.lsn and files.snapshot is None:
+            names = Names(files, key, wanted)
+            notes += names.told(first, start.lsn)
+            if names.id != wanted:
+                watch.follow(names.id)
         if base.folder is not None:
             watch.begin(base.name, start.lsn, start.now, before=first <= start.lsn)
-            if notes and not any(life.place[1] == key for life in watch.lives):
+            if notes and not _lives_at(watch, family):
                 gone = f"is not there in {base.name}: trimmed, deleted or moved before"
                 notes.append(Event("gone", gone, start.lsn, start.now))
         if files.snapshot is None:
@@ -139,10 +152,15 @@ def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> F
                 for scan, at in _scans(files, start):
                     replayed.run(scan)
                     advance(scan.size - at)
-        lives = [life for life in watch.lives if any(place[1] == key for place in life.places)]
+        lives = _lives_at(watch, {key}) or _lives_at(watch, family)
         if notes and not lives:
             lives = [Life((0, key))]
         return Found(base, lives, [*notes, *watch.notes], units, nearest(state, key, wanted))
+
+
+def _lives_at(watch: Watch, keys: Collection[bytes]) -> list[Life]:
+    """The lives of streams that were at one of the keys."""
+    return [life for life in watch.lives if any(place[1] in keys for place in life.places)]
 
 
 def _scans(files: LogFiles, start: Start) -> Iterator[tuple[Scan, int]]:
