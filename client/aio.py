@@ -7,26 +7,31 @@ the end of its lease.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
+from tidelog.client.apipeline import AsyncSharedPipeline
+from tidelog.client.dead import FIRST
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.missing import answers_missing
 from tidelog.client.queue import SharedConsumer, SharedQueue
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import FSYNCED, SharedStore
+from tidelog.client.threaded import threaded
+from tidelog.store.commit.tasks import this_task
 from tidelog.store.durations import Duration
-from tidelog.store.errors import TidelogError
+from tidelog.store.errors import TidelogError, WatchError
 from tidelog.store.faces import shapes
 from tidelog.store.faces.async_methods import AsyncMethods
 from tidelog.store.faces.encode import encode
 from tidelog.store.faces.idrange import IdRange
 from tidelog.store.faces.pipeline import call_words
 from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, Text
+from tidelog.store.faces.types import KeyT, PatternT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue.base import Stats
 from tidelog.store.queue.dead import Ids, Jobs, Where
@@ -37,7 +42,6 @@ from tidelog.store.queue.running.tasks import run_tasks
 from tidelog.store.queue.schedules import Schedule
 from tidelog.store.queue.typed import T as V
 from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
-from tidelog.store.threads import in_thread
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
@@ -45,10 +49,6 @@ if TYPE_CHECKING:
     from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")
-
-
-def _threaded(work: Callable[[], T]) -> asyncio.Future[T]:
-    return in_thread(work, "call a shared store", "tidelog-client")
 
 
 @answers_missing
@@ -60,15 +60,19 @@ class AsyncSharedStore(AsyncMethods):
 
     def __init__(self, store: SharedStore) -> None:
         self._store = store
+        self._opened_here = False
 
     def __repr__(self) -> str:
         return repr(self._store)
 
+    def __reduce__(self) -> Any:
+        return self._store.__reduce__()  # raises
+
     async def _call(self, shape: Shape[T], words: list[Any]) -> T:
-        return await _threaded(partial(self._store._call, shape, words))
+        return await threaded(partial(self._store._call, shape, words))
 
     async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
-        return await _threaded(partial(self._store._add, name, fields))
+        return await threaded(partial(self._store._add, name, fields))
 
     def db(self, number: int) -> Self:
         """The same store, another database. As `SharedStore.db`.
@@ -78,13 +82,21 @@ class AsyncSharedStore(AsyncMethods):
         """
         return type(self)(self._store.db(number))
 
-    def at(self, level: str, **options: Any) -> Self:
+    def at(
+        self,
+        level: str,
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> Self:
         """The same store, with replies at another durability level. As `SharedStore.at`.
 
         Raises:
             DataError: The level is unknown, or a number is invalid.
         """
-        return type(self)(self._store.at(level, **options))
+        at = self._store.at
+        return type(self)(at(level, replicas=replicas, fsynced=fsynced, timeout=timeout))
 
     @property
     def closed(self) -> bool:
@@ -98,19 +110,80 @@ class AsyncSharedStore(AsyncMethods):
 
     async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
         """Append many entries to a stream as one unit. As `SharedStore.xadd_many`."""
-        return await _threaded(partial(self._store.xadd_many, key, rows))
+        return await threaded(partial(self._store.xadd_many, key, rows))
+
+    async def scan_iter(
+        self,
+        match: PatternT | None = None,
+        count: int | None = None,
+        _type: str | None = None,
+    ) -> AsyncIterator[Text]:
+        """Iterate over the names of all keys with `async for`. As `SharedStore.scan_iter`."""
+        cursor = -1
+        while cursor:
+            cursor, names = await self.scan(max(cursor, 0), match, count, _type)
+            for name in names:
+                yield name
 
     async def ping(self) -> bool:
         """True while a server of the store answers."""
-        return await _threaded(self._store.ping)
+        return await threaded(self._store.ping)
+
+    async def time(self) -> tuple[int, int]:
+        """The store's clock: `(Unix seconds, microseconds of the second)`."""
+        return await threaded(self._store.time)
+
+    # --- pipelines and transactions
+
+    def pipeline(
+        self, transaction: bool = True, shard_hint: str | None = None
+    ) -> AsyncSharedPipeline:
+        """A pipeline; it queues commands, and `execute` is awaited. As `SharedStore.pipeline`."""
+        return AsyncSharedPipeline(self._store.pipeline(transaction, shard_hint))
+
+    async def transaction(
+        self,
+        func: Callable[[AsyncSharedPipeline], Any],
+        *watches: KeyT,
+        shard_hint: str | None = None,
+        value_from_callable: bool = False,
+        watch_delay: float | None = None,
+    ) -> Any:
+        """Run a transaction that depends on what it reads. As `SharedStore.transaction`.
+
+        `func` may be a coroutine function.
+        """
+        async with self.pipeline(True) as pipe:
+            while True:
+                try:
+                    if watches:
+                        await pipe.watch(*watches)
+                    value = func(pipe)
+                    if inspect.isawaitable(value):
+                        value = await value
+                    results = await pipe.execute()
+                    return value if value_from_callable else results
+                except WatchError:
+                    if watch_delay:
+                        await asyncio.sleep(watch_delay)
+
+    # --- the store itself
 
     async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
         """The figures of INFO. As `SharedStore.info`."""
-        return await _threaded(partial(self._store.info, section, *args))
+        return await threaded(partial(self._store.info, section, *args))
 
-    async def checkpoint(self) -> None:
+    async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
+        """The options of the server that match a glob pattern. As `SharedStore.config_get`."""
+        return await threaded(partial(self._store.config_get, pattern, *args))
+
+    async def config_set(self, name: str, value: Any, *args: Any) -> bool:
+        """Change options of the server until it ends. As `SharedStore.config_set`."""
+        return await threaded(partial(self._store.config_set, name, value, *args))
+
+    async def checkpoint(self) -> int:
         """Fold the log into the checkpoint now. As `SharedStore.checkpoint`."""
-        await _threaded(self._store.checkpoint)
+        return await threaded(self._store.checkpoint)
 
     async def barrier(
         self,
@@ -121,21 +194,21 @@ class AsyncSharedStore(AsyncMethods):
         timeout: Duration | None = None,
     ) -> None:
         """Wait until everything written so far has reached a level. As `SharedStore.barrier`."""
-        await _threaded(
+        await threaded(
             partial(self._store.barrier, level, replicas=replicas, fsynced=fsynced, timeout=timeout)
         )
 
     async def snapshot(self) -> Snapshot:
         """Publish a portable copy of the store's current state. As `SharedStore.snapshot`."""
-        return await _threaded(self._store.snapshot)
+        return await threaded(self._store.snapshot)
 
     async def promote(self) -> None:
         """Make a follower a leader. As `SharedStore.promote`."""
-        await _threaded(self._store.promote)
+        await threaded(self._store.promote)
 
     async def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
         """Wait until the server has applied a write that was made elsewhere. As `SharedStore.wait_for`."""
-        await _threaded(partial(self._store.wait_for, token, timeout))
+        await threaded(partial(self._store.wait_for, token, timeout))
 
     @overload
     def queue(
@@ -194,7 +267,8 @@ class AsyncSharedStore(AsyncMethods):
                 max_failures=max_failures,
                 concurrency=concurrency,
                 rate=rate,
-            )
+            ),
+            self,
         )
 
     async def schedule(
@@ -211,16 +285,22 @@ class AsyncSharedStore(AsyncMethods):
     ) -> Schedule:
         """Put a job into a queue again and again. As `SharedStore.schedule`."""
         make = partial(self._store.schedule, name, cron, queue=queue, every=every, value=value)
-        return await _threaded(partial(make, tz=tz, catch_up=catch_up, codec=codec))
+        return await threaded(partial(make, tz=tz, catch_up=catch_up, codec=codec))
 
     @property
     def schedules(self) -> AsyncSharedSchedules:
         """The schedules of this database. As `SharedStore.schedules`, awaited."""
         return AsyncSharedSchedules(self._store.schedules)
 
-    async def aclose(self, drain: Duration | None = 0) -> int:
-        """Disconnect. As `SharedStore.close`."""
-        return await _threaded(partial(self._store.close, drain))
+    async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
+        """Disconnect. As `SharedStore.close`, for the jobs of other tasks and threads. `close` is another name."""
+        try:
+            return await threaded(partial(self._store._close, drain, this_task()))
+        except asyncio.CancelledError:  # it ends the wait, not the closing
+            self._store._keeper.hurry()
+            raise
+
+    close = aclose
 
     async def __aenter__(self) -> Self:
         return self
@@ -231,7 +311,8 @@ class AsyncSharedStore(AsyncMethods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        if self._opened_here:
+            await self.aclose()
 
 
 class AsyncSharedSchedules:
@@ -242,19 +323,19 @@ class AsyncSharedSchedules:
 
     async def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        return await _threaded(self._schedules.list)
+        return await threaded(self._schedules.list)
 
     async def pause(self, name: str) -> bool:
         """Stop the ticks of a schedule. As `SharedSchedules.pause`."""
-        return await _threaded(partial(self._schedules.pause, name))
+        return await threaded(partial(self._schedules.pause, name))
 
     async def resume(self, name: str) -> bool:
         """End a pause. As `SharedSchedules.resume`."""
-        return await _threaded(partial(self._schedules.resume, name))
+        return await threaded(partial(self._schedules.resume, name))
 
     async def remove(self, name: str) -> bool:
         """Delete a schedule. As `SharedSchedules.remove`."""
-        return await _threaded(partial(self._schedules.remove, name))
+        return await threaded(partial(self._schedules.remove, name))
 
 
 class AsyncSharedQueue(Generic[V]):
@@ -263,11 +344,17 @@ class AsyncSharedQueue(Generic[V]):
     It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
     """
 
-    def __init__(self, queue: SharedQueue[V]) -> None:
+    _opened_here = False
+
+    def __init__(self, queue: SharedQueue[V], store: AsyncSharedStore) -> None:
         self._queue = queue
+        self._store = store
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
+
+    def __reduce__(self) -> Any:
+        return self._queue.__reduce__()  # raises
 
     @property
     def name(self) -> str:
@@ -278,6 +365,11 @@ class AsyncSharedQueue(Generic[V]):
     def group(self) -> str:
         """Name of the group."""
         return self._queue.group
+
+    @property
+    def store(self) -> AsyncSharedStore:
+        """The shared store that holds the queue."""
+        return self._store
 
     @property
     def dead(self) -> AsyncSharedDead:
@@ -311,7 +403,7 @@ class AsyncSharedQueue(Generic[V]):
     ) -> AsyncHandle:
         """Put one job. As `SharedQueue.put`."""
         put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
-        return AsyncHandle.of(self, await _threaded(partial(put, delay=delay, at=at, ttl=ttl)))
+        return AsyncHandle.of(self, await threaded(partial(put, delay=delay, at=at, ttl=ttl)))
 
     async def put_many(
         self,
@@ -324,21 +416,21 @@ class AsyncSharedQueue(Generic[V]):
     ) -> int:
         """Put many jobs. As `SharedQueue.put_many`."""
         put = partial(self._queue.put_many, values, timeout=timeout)
-        return await _threaded(partial(put, delay=delay, at=at, ttl=ttl))
+        return await threaded(partial(put, delay=delay, at=at, ttl=ttl))
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """Wait for the result of a job. As `SharedQueue.result`."""
-        return await _threaded(partial(self._queue.result, job_id, timeout))
+        return await threaded(partial(self._queue.result, job_id, timeout))
 
     async def cancel(self, job_id: str) -> bool:
         """Delete a delayed job. As `SharedQueue.cancel`."""
-        return await _threaded(partial(self._queue.cancel, job_id))
+        return await threaded(partial(self._queue.cancel, job_id))
 
     async def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
     ) -> bool:
         """Make a delayed job due at another time. As `SharedQueue.move`."""
-        return await _threaded(partial(self._queue.move, job_id, delay=delay, at=at))
+        return await threaded(partial(self._queue.move, job_id, delay=delay, at=at))
 
     def consume(
         self,
@@ -363,7 +455,7 @@ class AsyncSharedQueue(Generic[V]):
 
     async def subscribe(self) -> None:
         """Create the group now if it is missing. As `SharedQueue.subscribe`."""
-        await _threaded(self._queue.subscribe)
+        await threaded(self._queue.subscribe)
 
     async def arun(
         self,
@@ -393,23 +485,25 @@ class AsyncSharedQueue(Generic[V]):
 
     async def stats(self) -> Stats:
         """Figures about the queue now."""
-        return await _threaded(self._queue.stats)
+        return await threaded(self._queue.stats)
 
     async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, retries first. As `SharedQueue.peek`."""
-        return await _threaded(partial(self._queue.peek, count, scheduled=scheduled))
+        return await threaded(partial(self._queue.peek, count, scheduled=scheduled))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first. As `SharedQueue.failures`."""
-        return await _threaded(partial(self._queue.failures, job_id, count))
+        return await threaded(partial(self._queue.failures, job_id, count))
 
     async def purge(self) -> int:
         """Delete every job that is not in flight. As `SharedQueue.purge`."""
-        return await _threaded(self._queue.purge)
+        return await threaded(self._queue.purge)
 
-    async def aclose(self, drain: Duration | None = 0) -> int:
-        """Disconnect, if `tidelog.aqueue` connected for this queue. As `SharedQueue.close`."""
-        return await _threaded(partial(self._queue.close, drain))
+    async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
+        """Disconnect, if `tidelog.aqueue` connected for this queue; `close` is another name. As `SharedQueue.close`."""
+        return await self._store.aclose(drain) if self._opened_here else 0
+
+    close = aclose
 
     async def __aenter__(self) -> Self:
         return self
@@ -434,7 +528,7 @@ class AsyncSharedConsumer(Generic[V]):
         return self
 
     async def __anext__(self) -> AsyncSharedJob[V]:
-        future = _threaded(self._consumer.following)
+        future = threaded(partial(self._consumer.following, this_task()))
         try:
             job = await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -447,7 +541,9 @@ class AsyncSharedConsumer(Generic[V]):
 
     async def aclose(self) -> None:
         """Stop the iteration. As `SharedConsumer.close`."""
-        await _threaded(self._consumer.close)
+        await threaded(self._consumer.close)
+
+    close = aclose
 
     async def __aenter__(self) -> Self:
         return self
@@ -467,7 +563,7 @@ def _give_back(future: asyncio.Future[SharedJob | None]) -> None:
         return
     job = future.result()
     if job is not None:
-        _threaded(partial(_released, job))
+        threaded(partial(_released, job))
 
 
 def _released(job: SharedJob) -> None:
@@ -494,6 +590,9 @@ class AsyncSharedJob(Generic[V]):
     def __repr__(self) -> str:
         return repr(self._job)
 
+    def __reduce__(self) -> Any:
+        return self._job.__reduce__()  # raises
+
     @property
     def headers(self) -> dict[str, str]:
         """The headers that were put with it."""
@@ -501,7 +600,7 @@ class AsyncSharedJob(Generic[V]):
 
     @property
     def origin(self) -> str | None:
-        """For a redriven job the ID that it had before it died; None for any other."""
+        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
         return self._job.origin
 
     @property
@@ -516,29 +615,30 @@ class AsyncSharedJob(Generic[V]):
 
     async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
         """Mark the job as done. As `SharedJob.ack`."""
-        return await _threaded(partial(self._job.ack, result, ttl=ttl))
+        return await threaded(partial(self._job.ack, result, ttl=ttl))
 
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. As `SharedJob.nack`."""
-        return await _threaded(partial(self._job.nack, reason, delay))
+        return await threaded(partial(self._job.nack, reason, delay))
 
     async def fail(self, reason: str | BaseException = "") -> bool:
         """Give the job up at once: it becomes a dead job. As `SharedJob.fail`."""
-        return await _threaded(partial(self._job.fail, reason))
+        return await threaded(partial(self._job.fail, reason))
 
     async def release(self) -> bool:
         """Give the job back as if it had not been delivered. As `SharedJob.release`."""
-        return await _threaded(self._job.release)
+        return await threaded(self._job.release)
 
     async def extend(self, seconds: Duration) -> bool:
         """Keep the job from other workers for a while. As `SharedJob.extend`."""
-        return await _threaded(partial(self._job.extend, seconds))
+        return await threaded(partial(self._job.extend, seconds))
 
     async def done_and(self, *puts: SharedPut) -> bool:
         """Mark the job as done and put other jobs, in one unit. As `SharedJob.done_and`."""
-        return await _threaded(partial(self._job.done_and, *puts))
+        return await threaded(partial(self._job.done_and, *puts))
 
     async def __aenter__(self) -> Self:
+        self._job._enter(this_task())
         return self
 
     async def __aexit__(
@@ -547,35 +647,45 @@ class AsyncSharedJob(Generic[V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        return await _threaded(partial(self._job.__exit__, kind, error, traceback))
+        return await threaded(partial(self._job.__exit__, kind, error, traceback))
 
 
 class AsyncSharedDead:
-    """The dead jobs of a shared queue, for asyncio. It has the methods of `SharedDead`, awaited."""
+    """The dead jobs of a shared queue, for asyncio. Iterate over them with `async for`, oldest first.
+
+    It has the methods of `SharedDead`, awaited.
+    """
 
     def __init__(self, queue: SharedQueue) -> None:
         self._dead = queue.dead
 
+    async def __aiter__(self) -> AsyncIterator[DeadJob]:
+        start: bytes | None = FIRST
+        while start is not None:
+            page, start = await threaded(partial(self._dead._following, start))
+            for job in page:
+                yield job
+
     async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first dead jobs, oldest first. As `SharedDead.list`."""
-        return await _threaded(partial(self._dead.list, count, where))
+        return await threaded(partial(self._dead.list, count, where))
 
     async def count(self) -> int:
         """Number of dead jobs."""
-        return await _threaded(self._dead.count)
+        return await threaded(self._dead.count)
 
     async def get(self, id: str) -> DeadJob | None:
         """Look up one dead job. As `SharedDead.get`."""
-        return await _threaded(partial(self._dead.get, id))
+        return await threaded(partial(self._dead.get, id))
 
     async def redrive(
         self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
     ) -> int:
         """Put dead jobs back into the queue. As `SharedDead.redrive`."""
-        return await _threaded(partial(self._dead.redrive, ids, where=where, dry_run=dry_run))
+        return await threaded(partial(self._dead.redrive, ids, where=where, dry_run=dry_run))
 
     async def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
         """Delete dead jobs. As `SharedDead.purge`."""
-        return await _threaded(partial(self._dead.purge, ids, where=where, older_than=older_than))
+        return await threaded(partial(self._dead.purge, ids, where=where, older_than=older_than))

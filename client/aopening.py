@@ -39,9 +39,11 @@ def aconnect(
     from tidelog.client.aio import AsyncSharedStore
 
     def opened() -> AsyncSharedStore:
-        return AsyncSharedStore(
+        store = AsyncSharedStore(
             connect(where, fsync=fsync, decode_responses=decode_responses, timeout=timeout)
         )
+        store._opened_here = True
+        return store
 
     return Opening(opened)
 
@@ -169,9 +171,12 @@ def aopen_queue(
     if not shared:
         return aopen_embedded(path, name, group, **options)
     # here: programs with a store of their own do not load the client
-    from tidelog.client.aio import AsyncSharedQueue
+    from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
 
     def opened() -> AsyncSharedQueue:
-        return AsyncSharedQueue(open_queue(path, name, group, shared=True, **options))
+        inner = open_queue(path, name, group, shared=True, **options)
+        queue = AsyncSharedQueue(inner, AsyncSharedStore(inner.store))
+        queue._opened_here = True
+        return queue
 
     return Opening(opened)

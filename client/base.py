@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from threading import get_ident
+
 from tidelog.client.keeper import Keeper
 from tidelog.client.link import Link
+from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration, patience
+from tidelog.store.lifetime import DRAIN_SECONDS
 
 
 class Base:
@@ -20,25 +24,31 @@ class Base:
         """Whether it was closed."""
         return self._link.closed
 
-    def close(self, drain: Duration | None = 0) -> int:
+    def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Disconnect. Closing twice is allowed.
 
-        The store stays open in the process that serves it. Jobs that this process still holds are given up: a worker of
+        The store stays open in the process that serves it. The queues stop handing out jobs; then the call waits for
+        the jobs that other living threads and tasks of this process hold. Jobs that are left are given up: a worker of
         the same name gets them at once, others when the lease is over.
 
         Args:
-            drain: Take no more jobs, and wait so long (seconds or a timedelta) until this process holds none, the
-                caller's own included. None = for ever, 0 = not at all.
+            drain: Seconds or a timedelta to wait for those jobs; None = for ever, 0 = not at all.
 
         Returns:
-            How many jobs were given up.
+            How many of those jobs were left. They are delivered again, and so are the caller's own.
 
         Raises:
             DataError: `drain` is not a duration.
         """
+        return self._close(drain, get_ident())
+
+    def _close(self, drain: Duration | None, me: Holder) -> int:
         limit = patience("drain", drain)
-        if limit != 0 and not self.closed:
-            self._keeper.drain(limit)
-        left = self._keeper.close()
-        self._link.close()
+        left = 0
+        try:
+            if not self.closed:
+                left = self._keeper.drain(limit, me)
+        finally:  # an interrupt ends the wait, not the closing
+            self._keeper.close()
+            self._link.close()
         return left

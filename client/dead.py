@@ -23,6 +23,7 @@ from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.units import in_units
 
 _LIST: Final = b"LIST"
+FIRST: Final = b"-"  # where the first page starts
 Texts = list[str]  # an alias, because `list` is a method below
 
 
@@ -46,10 +47,15 @@ class SharedDead:
         return [DeadJob(ids.parse(id), tuple(row), codec) for id, row in found]
 
     def __iter__(self) -> Iterator[DeadJob]:
-        start = b"-"
-        while page := self._page(start, PAGE):
+        start: bytes | None = FIRST
+        while start is not None:
+            page, start = self._following(start)
             yield from page
-            start = _after(page[-1])
+
+    def _following(self, start: bytes) -> tuple[Jobs, bytes | None]:
+        """A page of dead jobs, and where the next one starts; None at the end."""
+        page = self._page(start, PAGE)
+        return page, _after(page[-1]) if page else None
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first dead jobs, oldest first. As `Dead.list`.
@@ -150,7 +156,7 @@ class SharedDead:
             yield from (jobs[at : at + PAGE] for at in range(0, len(jobs), PAGE))
             return
         left = self.count()  # jobs that die meanwhile are not met
-        start = b"-"
+        start = FIRST
         while left > 0 and (page := self._page(start, min(PAGE, left))):
             left -= len(page)
             start = _after(page[-1])

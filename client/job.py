@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self
 
 from tidelog.client.keeper import Queued
 from tidelog.client.link import Safe
 from tidelog.engine.api import EntryRow
+from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, OutcomeUnknown, TidelogError
 from tidelog.store.queue import rows
@@ -75,7 +77,7 @@ class SharedJob(Generic[T]):
 
     @property
     def origin(self) -> str | None:
-        """For a redriven job the ID that it had before it died; None for any other."""
+        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
         found = rows.fields_of(self._row).get(rows.ORIGIN)
         return None if found is None else rows.shown(found)
 
@@ -220,7 +222,12 @@ class SharedJob(Generic[T]):
     # --- the with block
 
     def __enter__(self) -> Self:
+        self._enter(get_ident())
         return self
+
+    def _enter(self, holder: Holder) -> None:
+        if self._state is OPEN:
+            self._queue._keeper.enter(self._worked, self._id, holder)
 
     def __exit__(
         self,

@@ -20,10 +20,10 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.client.link import Link, Safe
-from tidelog.store.commit.callers import Bell
+from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.queue.options import Options
 
@@ -68,6 +68,17 @@ class Closable(Protocol):
 Worked = tuple[Queued, bytes]  # a queue and a worker
 
 
+class Held(NamedTuple):
+    """A job that this process holds.
+
+    deliveries   the number of its delivery, as a text
+    holder       the thread or task that took it, or that entered its `with` block last
+    """
+
+    deliveries: bytes
+    holder: Holder
+
+
 class Keeper:
     """The jobs that this process holds of one shared store."""
 
@@ -88,12 +99,12 @@ class Keeper:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._held: dict[Worked, dict[bytes, bytes]] = {}  # job -> deliveries, as texts
+        self._held: dict[Worked, dict[bytes, Held]] = {}
         self._finished: dict[Worked, dict[bytes, bytes]] = {}
         self._dropped: deque[tuple[Worked, bytes, bytes]] = deque()
         self._thread: threading.Thread | None = None
         self._consumers: weakref.WeakSet[Closable] = weakref.WeakSet()
-        self._draining = False
+        self._draining = self._hurried = False
         # monotonic seconds of the last RENEW, or of the first TAKE
         self._renewed: dict[Worked, float] = {}
         self._troubled = self.closed = False
@@ -107,16 +118,39 @@ class Keeper:
                 raise StoreClosed("the shared store is being closed and delivers no more jobs")
             self._consumers.add(consumer)
 
-    def drain(self, limit: float | None) -> None:
-        """Close all consumers, and wait so many seconds at most until no job is held."""
+    def drain(self, limit: float | None, me: Holder) -> int:
+        """Close all consumers, and wait so many seconds at most until no other living thread or task holds a job.
+
+        Returns how many they still hold. `me` cannot settle its own jobs meanwhile, so it does not wait for them.
+        """
         with self._mine():
             self._draining = True
             consumers = list(self._consumers)
         for consumer in consumers:
-            consumer.close()
+            try:
+                consumer.close()
+            except TidelogError as error:
+                log.warning(
+                    "jobs of a shared store could not be given back; they are delivered again when their leases end: "
+                    "%s",
+                    error,
+                )
         until = None if limit is None else time.monotonic() + limit
-        while self._held and (until is None or time.monotonic() < until):
+        while (left := self._others(me)) and not self._hurried:
+            if until is not None and time.monotonic() >= until:
+                break
             time.sleep(LOOK_S)
+        return left
+
+    def hurry(self) -> None:
+        """End the wait of a drain, from another thread."""
+        self._hurried = True
+
+    def _others(self, me: Holder) -> int:
+        """How many jobs other living threads and tasks hold."""
+        with self._lock:
+            holders = [held.holder for jobs in self._held.values() for held in jobs.values()]
+        return sum(is_other(holder, me) for holder in holders)
 
     def _mine(self) -> threading.Lock:
         """The lock. In a child of a fork it may be taken for ever, and the jobs are the parent's."""
@@ -128,7 +162,7 @@ class Keeper:
 
     # --- for queues and jobs
 
-    def hold(self, worked: Worked, jobs: Iterable[tuple[bytes, bytes]]) -> None:
+    def hold(self, worked: Worked, jobs: Iterable[tuple[bytes, Held]]) -> None:
         """These jobs were taken."""
         with self._mine():
             held = self._held.get(worked)
@@ -143,6 +177,16 @@ class Keeper:
                 self._start()
                 return
         self._bell.ring()
+
+    def enter(self, worked: Worked, job: bytes, holder: Holder) -> None:
+        """A thread or task entered the `with` block of a job, perhaps another one than took it."""
+        held = self._held.get(worked, {}).get(job)
+        if held is None or held.holder == holder:
+            return  # nearly always: without the lock
+        with self._mine():
+            jobs = self._held.get(worked)
+            if jobs is not None and job in jobs:
+                jobs[job] = Held(held.deliveries, holder)
 
     def let_go(self, worked: Worked, job: bytes) -> None:
         """A job was settled, or lost."""
@@ -189,18 +233,16 @@ class Keeper:
                 self._finished.setdefault(worked, {}).update(jobs)
             raise
 
-    def close(self) -> int:
-        """Write what is finished and end the thread. Returns how many jobs are still held."""
+    def close(self) -> None:
+        """Write what is finished and end the thread."""
         if self._pid != os.getpid() or self.closed:
-            return 0
+            return
         self.flush()
         self.closed = True
         self._bell.ring()
         with self._lock:
-            left = sum(map(len, self._held.values()))
             self._held.clear()
             self._renewed.clear()
-        return left
 
     def flush(self) -> None:
         """Write the finished jobs, if that can be done."""
@@ -265,7 +307,7 @@ class Keeper:
                 self.write(worked, jobs)
         with self._lock:
             held = [
-                (worked, dict(jobs))
+                (worked, {job: held.deliveries for job, held in jobs.items()})
                 for worked, jobs in self._held.items()
                 if at_once or now - self._renewed[worked] >= worked[0].renew_s
             ]

@@ -1,4 +1,13 @@
-"""Missing: the errors for methods of an opened store that a shared one does not have."""
+"""Missing: the methods of an opened store that a shared one cannot have, and the errors for them.
+
+    verify, digest   read all files, or the whole state, in the process that has the store open
+    receipts         a receipt asks the log of its store for the level of a write, again and again
+    role             the reply of ROLE has less than `tidelog.Role`
+    refresh          is for stores that are opened read-only
+    fsync            of the asyncio face alone: a property cannot be awaited
+
+docs/guides/web-app-and-workers.md has this list for users. A test compares the faces, and finds every other difference.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +16,24 @@ from typing import Final, TypeVar
 from tidelog.store.faces.missing import answers
 
 T = TypeVar("T")
-_EMBEDDED: Final = "call it in a program that has opened the store with tidelog.open"
+PAGE: Final = "docs/guides/web-app-and-workers.md"
 _SERVED: Final = "use a Redis client with the server"
-INSTEAD: Final = {
+LACKING: Final = {
     "verify": "run `tidelog verify PATH` on the machine of the store",
     "digest": "run `tidelog digest PATH` on the machine of the store",
     "receipts": "use at('fsynced') or at('replicated'), whose replies wait",
-    "refresh": "its replies come from the process that serves the store, so it is never behind",
     "role": "use execute_command('ROLE')",
-    "fsync": "use execute_command('CONFIG', 'GET', 'appendfsync')",
-    "schedule": _EMBEDDED,
-    "schedules": _EMBEDDED,
-    "keyspace_notifications": _SERVED,
+    "refresh": "its replies come from the process that serves the store, so it is never behind",
+    "fsync": "use config_get('appendfsync') and config_set('appendfsync', policy)",
+}
+_REDIS: Final = {
     **dict.fromkeys(("pubsub", "publish", "subscribe", "psubscribe", "monitor"), _SERVED),
+    "keyspace_notifications": _SERVED,
     "from_url": "use tidelog.connect(url)",
+}
+INSTEAD: Final = {
+    **_REDIS,
+    **{name: f"{advice}; {PAGE} says why" for name, advice in LACKING.items()},
 }
 
 

@@ -72,7 +72,9 @@ def connect(
     except BaseException:
         link.close()
         raise
-    return SharedStore(link, decode=decode_responses, db=addresses[0].db)
+    store = SharedStore(link, decode=decode_responses, db=addresses[0].db)
+    store._opened_here = True
+    return store
 
 
 @overload

@@ -45,6 +45,11 @@ class SharedPipeline(PipelineMethods):
     def __bool__(self) -> bool:
         return True
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a pipeline cannot be pickled: it belongs to its connection; create a new pipeline in the other process"
+        )
+
     @property
     def watching(self) -> bool:
         """Whether a key is watched."""
@@ -64,10 +69,13 @@ class SharedPipeline(PipelineMethods):
         return shape(as_engine(args, reply), store._decode)
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Any:
+        return self._call(*self._adding(name, fields))
+
+    def _adding(self, name: KeyT, fields: Mapping[Any, Any]) -> tuple[Shape[Any], list[Any]]:
         words: list[Any] = [b"XADD", name, b"*"]
         for pair in fields.items():
             words += pair
-        return self._call(shapes.text, words)
+        return shapes.text, words
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Queue any command, given as words. As `Pipeline.execute_command`.
@@ -78,12 +86,17 @@ class SharedPipeline(PipelineMethods):
         Raises:
             DataError: There are no words, or the command is MULTI, EXEC, DISCARD or WATCH.
         """
-        words = command_words(args)
+        return self._call(*self._given(args, options))
+
+    def _given(
+        self, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[Shape[Any], list[Any]]:
+        words: list[Any] = command_words(args)
         if not words or words[0].upper() in _SESSION:
             raise DataError(
                 "a pipeline takes commands; call its methods multi(), execute() and watch()"
             )
-        return self._call(shapes.shape_of(encode(args[0]), options), words)
+        return shapes.shape_of(encode(args[0]), options), words
 
     def watch(self, *names: KeyT) -> bool:
         """Watch keys: `execute` raises WatchError if one of them has changed since. As `Pipeline.watch`.

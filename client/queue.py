@@ -9,16 +9,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import count, islice
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, Self
 
 from tidelog.client.base import Base
 from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
-from tidelog.client.keeper import BEAT_S, RENEW_S
+from tidelog.client.keeper import BEAT_S, RENEW_S, Held
 from tidelog.client.link import Lane, Safe
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
+from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration, patience, seconds
 from tidelog.store.errors import (
     DataError,
@@ -518,14 +520,14 @@ class SharedQueue(Generic[T]):
             total += dropped
         return total
 
-    def close(self, drain: Duration | None = 0) -> int:
+    def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Disconnect, as `SharedStore.close`, if `tidelog.queue` connected for this queue. Otherwise do nothing.
 
         Args:
             drain: As in `SharedStore.close`.
 
         Returns:
-            How many jobs were given up.
+            How many jobs were left in the hands of other threads and tasks.
 
         Raises:
             DataError: `drain` is not a duration.
@@ -592,13 +594,14 @@ class SharedConsumer(Generic[T]):
             raise StopIteration
         return job
 
-    def following(self) -> SharedJob[T] | None:
-        """The next job; None at the end of the iteration."""
+    def following(self, holder: Holder | None = None) -> SharedJob[T] | None:
+        """The next job; None at the end of the iteration. `holder`: the task that gets it; None = this thread."""
+        me = get_ident() if holder is None else holder
         while True:
             try:
                 entry = self._unseen.popleft()
             except IndexError:
-                if self._closed or not self._fetch():
+                if self._closed or not self._fetch(me):
                     self.close()
                     return None
                 continue
@@ -626,7 +629,7 @@ class SharedConsumer(Generic[T]):
         made.fail(broken)
         return None
 
-    def _fetch(self) -> bool:
+    def _fetch(self, me: Holder) -> bool:
         """Get the next jobs. Returns False if none came in time, or the consumer was closed."""
         queue = self._queue
         link, keeper = queue._link, queue._keeper
@@ -656,7 +659,7 @@ class SharedConsumer(Generic[T]):
                 self._lanes.discard(lane)
                 link.give_back(lane)
             if found is not None:
-                self._took([(job, number, tuple(row)) for job, number, row in found])
+                self._took([(job, number, tuple(row)) for job, number, row in found], me)
                 return True
             if self._history:
                 self._end_history()
@@ -664,9 +667,9 @@ class SharedConsumer(Generic[T]):
                 return False
         return False
 
-    def _took(self, entries: list[Entry]) -> None:
+    def _took(self, entries: list[Entry], me: Holder) -> None:
         self._queue._keeper.hold(
-            self._worked, [(job, b"%d" % number) for job, number, _ in entries]
+            self._worked, [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
         )
         if self._history and all(number == 1 for _, number, _ in entries):
             self._end_history()

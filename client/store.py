@@ -64,7 +64,8 @@ def safety(words: Sequence[bytes]) -> Safe:
 class SharedStore(Base, Methods):
     """A store that another process serves. `tidelog.connect` makes it; many threads may use it at once.
 
-    It has the methods of `tidelog.Store`, with the same replies. If the process that serves the store ends, the next
+    It has the methods of `tidelog.Store`, with the same replies. Leaving `with tidelog.connect(...)` disconnects;
+    leaving the context of a view (`db`, `at`) does not. If the process that serves the store ends, the next
     call finds or starts another one. A call that was under way then is repeated, unless that could do it twice; then it
     raises OutcomeUnknown.
 
@@ -76,6 +77,7 @@ class SharedStore(Base, Methods):
         self, link: Link, *, decode: bool, db: int = 0, keeper: Keeper | None = None
     ) -> None:
         super().__init__(link, keeper or Keeper(link), decode, db)
+        self._opened_here = False
         self._level = ""  # FSYNCED or REPLICATED: wait for it after each call
         self._replicas: tuple[int, bool, float] = (0, False, 0.0)
 
@@ -501,13 +503,17 @@ class SharedStore(Base, Methods):
         """
         return self._call(shapes.ok, [b"CONFIG", b"SET", name, value, *args])
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> int:
         """Fold the log into the checkpoint now. Other calls go on meanwhile.
+
+        Returns:
+            The last LSN that the checkpoint covers. If another one was made right after it, that one's.
 
         Raises:
             ResponseError: The checkpoint could not be made; nothing has changed.
         """
         self._link.call((b"SAVE",), Safe.READ, self._db, block=3600.0)
+        return int(self.info("tidelog")["checkpoint_lsn"])
 
     def snapshot(self) -> Snapshot:
         """Publish a portable copy of the store's current state in its folder snapshots/. As `Store.snapshot`.
@@ -571,7 +577,8 @@ class SharedStore(Base, Methods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if self._opened_here:
+            self.close()
 
 
 def _block_ms(args: list[bytes]) -> tuple[int, int] | None:

@@ -22,6 +22,19 @@ Holder = int | tuple[int, Callable[[], Any]]
 WAIT_SECONDS_MAX = threading.TIMEOUT_MAX  # about 292 years; what a lock can take
 
 
+def is_other(holder: Holder, me: Holder) -> bool:
+    """Whether a job is in the hands of another living thread or task, which may still settle it while `me` waits."""
+    if isinstance(holder, int):
+        mine = me if isinstance(me, int) else me[0]
+        return holder != mine and any(holder == thread.ident for thread in threading.enumerate())
+    thread, reference = holder
+    task = reference()
+    if task is None or task.done():
+        return False
+    # While this thread sleeps, none of its tasks can run. While one task sleeps, the other tasks of its loop can.
+    return thread != me if isinstance(me, int) else task is not me[1]()
+
+
 class Caller:
     """One blocked call.
 

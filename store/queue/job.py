@@ -77,7 +77,7 @@ class JobBase(Generic[T]):
 
     @property
     def origin(self) -> str | None:
-        """For a redriven job the ID that it had before it died; None for any other."""
+        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
         found = rows.fields_of(self._row).get(rows.ORIGIN)
         return None if found is None else rows.shown(found)
 

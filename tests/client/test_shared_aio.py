@@ -36,6 +36,112 @@ def test_the_store(bench: Bench) -> None:
     run(work())
 
 
+def test_pipelines_and_transactions(bench: Bench) -> None:
+    async def work() -> None:
+        async with tidelog.aconnect(bench.root, decode_responses=True) as db:
+            async with db.pipeline() as pipe:
+                assert pipe.set("n", 1).incr("n").xadd("s", {"a": "b"}, id="1-1") is pipe
+                pipe.execute_command("XLEN", "s")
+                assert len(pipe) == 4 and await pipe.execute() == [True, 2, "1-1", 1]
+            async with db.pipeline() as pipe:
+                await pipe.watch("n")
+                assert pipe.watching and await pipe.get("n") == "2"
+                assert await pipe.xadd("s", {"c": "d"}, id="2-0") == "2-0"
+                pipe.multi()
+                pipe.incr("n")
+                await db.set("n", 7)
+                with pytest.raises(tidelog.WatchError):
+                    await pipe.execute()
+
+            async def double(pipe: Any) -> None:
+                value = int(await pipe.get("n"))
+                pipe.multi()
+                pipe.set("n", 2 * value)
+
+            assert await db.transaction(double, "n") == [True]
+            assert sorted([name async for name in db.scan_iter("?")]) == ["n", "s"]
+            assert await db.config_set("appendfsync", "no")
+            assert await db.config_get("appendfsync") == {"appendfsync": "no"}
+            seconds, _ = await db.time()
+            assert seconds == bench.db.time()[0]
+            assert await db.checkpoint() == bench.db.info()["checkpoint_lsn"]
+            assert await db.close() == 0 and db.closed
+
+    run(work())
+
+
+def test_views_do_not_disconnect(bench: Bench) -> None:
+    async def work() -> None:
+        async with tidelog.aconnect(bench.root) as db:
+            async with db.db(1) as other:
+                assert await other.ping()
+            queue = db.queue("q")
+            assert queue.store is db and await queue.close() == 0
+            assert await db.ping()
+        assert db.closed
+
+    run(work())
+
+
+def test_closing_waits_for_the_jobs_of_other_tasks_alone(bench: Bench) -> None:
+    async def work() -> None:
+        db = await tidelog.aconnect(bench.root)
+        queue = db.queue("q")
+        await queue.put_many([1, 2])
+        mine = await queue.get(block=0)
+        assert mine is not None  # in the hands of the task that closes
+        entered, go = asyncio.Event(), asyncio.Event()
+
+        async def other() -> None:
+            job = await queue.get(block=0)
+            assert job is not None
+            async with job:
+                entered.set()
+                await go.wait()
+
+        task = asyncio.create_task(other())
+        await entered.wait()
+
+        async def end() -> None:
+            await asyncio.to_thread(until, lambda: db._store._keeper._draining, "it does not drain")
+            assert not db.closed
+            go.set()
+
+        ending = asyncio.create_task(end())
+        assert await db.aclose(drain=None) == 0 and db.closed
+        await asyncio.gather(task, ending)
+        assert (await asyncio.to_thread(bench.db.queue("q").stats)).depth == 1
+
+    run(work())
+
+
+def test_a_cancelled_close_closes_at_once(bench: Bench) -> None:
+    async def work() -> None:
+        db = await tidelog.aconnect(bench.root)
+        queue = db.queue("q")
+        await queue.put(1)
+        job = await asyncio.create_task(queue.get(block=0))
+        assert job is not None
+
+        async def hold() -> None:
+            async with job:
+                await asyncio.Event().wait()
+
+        holder = asyncio.create_task(hold())
+        await asyncio.sleep(0)  # it enters
+        closing = asyncio.create_task(db.aclose(drain=None))
+        await asyncio.to_thread(until, lambda: db._store._keeper._draining, "it does not drain")
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await asyncio.to_thread(until, lambda: db.closed, "it was not closed")
+        holder.cancel()
+        with pytest.raises((asyncio.CancelledError, tidelog.StoreClosed)):
+            await holder
+
+    run(work())
+
+
 def test_the_queue(bench: Bench) -> None:
     async def work() -> None:
         async with tidelog.aqueue(bench.root, "q", shared=True, max_deliveries=1) as queue:
@@ -59,6 +165,7 @@ def test_the_queue(bench: Bench) -> None:
             assert [f.error for f in await queue.failures()] == ["boom"]
             assert (await queue.stats()).dead == await queue.dead.count() == 1
             (dead,) = await queue.dead.list()
+            assert [job.id async for job in queue.dead] == [dead.id]
             same = await queue.dead.get(dead.id)
             assert same is not None and same.value == 5 and same.original_id != id
             assert await queue.dead.redrive() == 1

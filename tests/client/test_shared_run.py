@@ -14,7 +14,7 @@ from tests.client.owners import ended_owner, kill
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.aio import AsyncSharedJob, AsyncSharedQueue
+from tidelog.client.aio import AsyncSharedJob
 from tidelog.client.job import SharedJob
 
 
@@ -58,8 +58,9 @@ def test_a_handler_that_does_not_return_loses_its_job_after_the_drain(bench: Ben
 
 
 def test_tasks(bench: Bench) -> None:
-    queue = bench.connect().queue("mails")
-    queue.put_many(range(20))
+    store = tidelog.AsyncSharedStore(bench.connect())
+    queue = store.queue("mails")
+    bench.db.queue("mails").put_many(range(20))
     done: list[int] = []
 
     async def handle(job: AsyncSharedJob) -> None:
@@ -67,8 +68,8 @@ def test_tasks(bench: Bench) -> None:
         if len(done) == 20:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    assert asyncio.run(AsyncSharedQueue(queue).arun(handle, workers=3)) == 0
-    assert sorted(done) == list(range(20)) and len(queue) == 0
+    assert asyncio.run(queue.arun(handle, workers=3)) == 0
+    assert sorted(done) == list(range(20)) and len(bench.db.queue("mails")) == 0
 
 
 def test_closing_with_a_drain_waits_for_the_jobs_in_hand(bench: Bench) -> None:
@@ -117,8 +118,30 @@ def test_a_drain_has_an_end(bench: Bench) -> None:
     assert job is not None
     with pytest.raises(tidelog.DataError):
         db.close(drain=-1)
-    assert db.close(drain=0.01) == 1
+    left: list[int] = []
+    other = threading.Thread(target=lambda: left.append(db.close(drain=0.01)))
+    other.start()
+    other.join(PATIENCE_S)
+    assert left == [1]
     assert db.close(drain=1) == 0
+
+
+def test_closing_does_not_wait_for_the_callers_own_job(bench: Bench) -> None:
+    db = bench.connect()
+    db.queue("mails").put(0)
+    with db.queue("mails").consume(block=0) as jobs:
+        assert next(jobs).value == 0
+        assert db.close(drain=None) == 0
+
+
+def test_closing_does_not_wait_for_a_thread_that_has_ended(bench: Bench) -> None:
+    db = bench.connect()
+    db.queue("mails").put(0)
+    jobs: list[SharedJob | None] = []
+    thread = threading.Thread(target=lambda: jobs.append(db.queue("mails").get(block=0)))
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert jobs[0] is not None and db.close(drain=None) == 0
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.client.conftest import Bench, bench  # noqa: F401  # a fixture
 
 import tidelog
-from tidelog.client.aio import AsyncSharedJob, AsyncSharedQueue
+from tidelog.client.aio import AsyncSharedJob
 from tidelog.integrations.opentelemetry import instrument, job_span, traced
 
 
@@ -141,7 +141,7 @@ def test_asyncio(tmp_path: Path, tracing: Tracing) -> None:
 
 
 def test_asyncio_and_a_shared_queue(bench: Bench, tracing: Tracing) -> None:  # noqa: F811
-    queue = AsyncSharedQueue(bench.connect().queue("mails"))
+    queue = tidelog.AsyncSharedStore(bench.connect()).queue("mails")
 
     async def handle(job: AsyncSharedJob) -> None: ...
 

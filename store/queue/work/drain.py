@@ -15,11 +15,10 @@ stay pending, as after a crash: a worker of the same name gets them at once, oth
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Final, Protocol
 
 from tidelog.store.clock import SYSTEM
-from tidelog.store.commit.callers import Caller, Holder
+from tidelog.store.commit.callers import Caller, Holder, is_other
 from tidelog.store.commit.core import Core
 from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
@@ -113,19 +112,7 @@ class Drain:
         told = {*delivery.finished, *(job for job, _, _ in list(delivery.jobs))}
         hands, holder = delivery.hands, delivery.holder
         return sum(
-            self._is_other(hands.get(job, holder)) for job in list(delivery.open) if job not in told
+            is_other(hands.get(job, holder), self._me)
+            for job in list(delivery.open)
+            if job not in told
         )
-
-    def _is_other(self, holder: Holder) -> bool:
-        me = self._me
-        if isinstance(holder, int):
-            mine = me if isinstance(me, int) else me[0]
-            return holder != mine and any(
-                holder == thread.ident for thread in threading.enumerate()
-            )
-        thread, reference = holder
-        task = reference()
-        if task is None or task.done():
-            return False
-        # While this thread sleeps, none of its tasks can run. While one task sleeps, the other tasks of its loop can.
-        return thread != me if isinstance(me, int) else task is not me[1]()
