@@ -31,7 +31,7 @@ from tidelog.store.faces.encode import encode
 from tidelog.store.faces.idrange import IdRange
 from tidelog.store.faces.pipeline import call_words
 from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, PatternT, Text
+from tidelog.store.faces.types import KeyT, PatternT, TextT
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue.base import Stats
 from tidelog.store.queue.dead import Ids, Jobs, Where
@@ -52,13 +52,13 @@ T = TypeVar("T")
 
 
 @answers_missing
-class AsyncSharedStore(AsyncMethods):
+class AsyncSharedStore(AsyncMethods[TextT]):
     """A store that another process serves, for asyncio. `tidelog.aconnect` makes it.
 
     It has the methods of `SharedStore`, awaited. Any of them may raise the errors that `SharedStore` lists.
     """
 
-    def __init__(self, store: SharedStore) -> None:
+    def __init__(self, store: SharedStore[TextT]) -> None:
         self._store = store
         self._opened_here = False
 
@@ -71,7 +71,7 @@ class AsyncSharedStore(AsyncMethods):
     async def _call(self, shape: Shape[T], words: list[Any]) -> T:
         return await threaded(partial(self._store._call, shape, words))
 
-    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         return await threaded(partial(self._store._add, name, fields))
 
     def db(self, number: int) -> Self:
@@ -108,7 +108,7 @@ class AsyncSharedStore(AsyncMethods):
         words = call_words(args)
         return await self._call(shapes.shape_of(encode(args[0]), options), words)
 
-    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:
         """Append many entries to a stream as one unit. As `SharedStore.xadd_many`."""
         return await threaded(partial(self._store.xadd_many, key, rows))
 
@@ -117,7 +117,7 @@ class AsyncSharedStore(AsyncMethods):
         match: PatternT | None = None,
         count: int | None = None,
         _type: str | None = None,
-    ) -> AsyncIterator[Text]:
+    ) -> AsyncIterator[TextT]:
         """Iterate over the names of all keys with `async for`. As `SharedStore.scan_iter`."""
         cursor = -1
         while cursor:

@@ -15,17 +15,39 @@ from tidelog.store.queue.aopening import aopen_queue as aopen_embedded
 
 if TYPE_CHECKING:
     from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
+    from tidelog.store.options import ConnectOptions
     from tidelog.store.queue.codecs import Codec
     from tidelog.store.queue.typed import OpenOptions, T, Typed
 
 
+@overload
+def aconnect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    decode_responses: Literal[False] = False,
+    **options: Unpack[ConnectOptions],
+) -> Opening[AsyncSharedStore[bytes]]: ...
+@overload
+def aconnect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    decode_responses: Literal[True],
+    **options: Unpack[ConnectOptions],
+) -> Opening[AsyncSharedStore[str]]: ...
+@overload
+def aconnect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    decode_responses: bool,
+    **options: Unpack[ConnectOptions],
+) -> Opening[AsyncSharedStore[bytes | str]]: ...
 def aconnect(
     where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
     *,
     fsync: str = "always",
     decode_responses: bool = False,
     timeout: Duration = TIMEOUT_S,
-) -> Opening[AsyncSharedStore]:
+) -> Opening[AsyncSharedStore[Any]]:
     """Connect to a store that several processes use, for asyncio. As `tidelog.connect`.
 
         db = await tidelog.aconnect("orders")          # close it with `await db.aclose()`

@@ -16,19 +16,41 @@ from tidelog.store.queue.opening import open_queue as open_embedded
 if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
     from tidelog.client.store import SharedStore
+    from tidelog.store.options import ConnectOptions
     from tidelog.store.queue.codecs import Codec
     from tidelog.store.queue.typed import OpenOptions, T, Typed
 
 TIMEOUT_S = 30.0
 
 
+@overload
+def connect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    decode_responses: Literal[False] = False,
+    **options: Unpack[ConnectOptions],
+) -> SharedStore[bytes]: ...
+@overload
+def connect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    decode_responses: Literal[True],
+    **options: Unpack[ConnectOptions],
+) -> SharedStore[str]: ...
+@overload
+def connect(
+    where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    decode_responses: bool,
+    **options: Unpack[ConnectOptions],
+) -> SharedStore[bytes | str]: ...
 def connect(
     where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
     *,
     fsync: str = "always",
     decode_responses: bool = False,
     timeout: Duration = TIMEOUT_S,
-) -> SharedStore:
+) -> SharedStore[bytes | str]:
     """Connect to a store that several processes use: by its path, or to a server elsewhere.
 
         db = tidelog.connect("orders")                       # in each process

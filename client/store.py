@@ -25,7 +25,7 @@ from tidelog.store.faces.methods import Methods
 from tidelog.store.faces.pipeline import call_words
 from tidelog.store.faces.receipts import followers, level_number
 from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, PatternT, Text
+from tidelog.store.faces.types import KeyT, PatternT, TextT
 
 if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
@@ -61,7 +61,7 @@ def safety(words: Sequence[bytes]) -> Safe:
 
 
 @answers_missing
-class SharedStore(Base, Methods):
+class SharedStore(Base, Methods[TextT]):
     """A store that another process serves. `tidelog.connect` makes it; many threads may use it at once.
 
     It has the methods of `tidelog.Store`, with the same replies. Leaving `with tidelog.connect(...)` disconnects;
@@ -199,11 +199,12 @@ class SharedStore(Base, Methods):
         else:
             self._link.confirm(lane, self._db, *self._replicas)
 
-    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         words: list[Any] = [b"XADD", name, b"*"]
         for pair in fields.items():
             words += pair
-        return self._call(shapes.text, words)
+        id: TextT = self._call(shapes.text, words)
+        return id
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Run any command, given as words. As `Store.execute_command`.
@@ -215,7 +216,7 @@ class SharedStore(Base, Methods):
         words = call_words(args)
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 
-    def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+    def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:
         """Append many entries to a stream as one unit: all are stored or none. As `Store.xadd_many`.
 
         Raises:
@@ -239,7 +240,7 @@ class SharedStore(Base, Methods):
         match: PatternT | None = None,
         count: int | None = None,
         _type: str | None = None,
-    ) -> Iterator[Text]:
+    ) -> Iterator[TextT]:
         """Iterate over the names of all keys. As `Store.scan_iter`.
 
         Raises:
@@ -261,7 +262,7 @@ class SharedStore(Base, Methods):
     def __contains__(self, name: KeyT) -> bool:
         return bool(self.exists(name))
 
-    def __getitem__(self, name: KeyT) -> Text:
+    def __getitem__(self, name: KeyT) -> TextT:
         value = self.get(name)
         if value is None:
             raise KeyError(name)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, Unpack, overload
 
 from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import SEGMENT_BYTES
@@ -15,7 +15,7 @@ from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.faces.aio import AsyncStore
 from tidelog.store.opening import AnyPath, open_core
-from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
+from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, StoreOptions, make_options
 
 
 class Closable(Protocol):
@@ -59,6 +59,27 @@ class Opening(Generic[Opened]):
         await self._found.aclose()
 
 
+@overload
+def aopen_store(
+    path: AnyPath,
+    *,
+    decode_responses: Literal[False] = False,
+    **options: Unpack[StoreOptions],
+) -> Opening[AsyncStore[bytes]]: ...
+@overload
+def aopen_store(
+    path: AnyPath,
+    *,
+    decode_responses: Literal[True],
+    **options: Unpack[StoreOptions],
+) -> Opening[AsyncStore[str]]: ...
+@overload
+def aopen_store(
+    path: AnyPath,
+    *,
+    decode_responses: bool,
+    **options: Unpack[StoreOptions],
+) -> Opening[AsyncStore[bytes | str]]: ...
 def aopen_store(
     path: AnyPath,
     *,
@@ -77,7 +98,7 @@ def aopen_store(
     lock_timeout: Duration = 0.0,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
-) -> Opening[AsyncStore]:
+) -> Opening[AsyncStore[Any]]:
     """Open the store in a directory, for asyncio. As `tidelog.open`.
 
         db = await tidelog.aopen("orders")          # close it with `await db.aclose()`

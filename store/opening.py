@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, layout, segment
@@ -51,7 +51,14 @@ from tidelog.store.errors import (
 )
 from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import Keeper, keep
-from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
+from tidelog.store.options import (
+    CHECKPOINT_BYTES,
+    RETAIN_BYTES,
+    SAVE,
+    Options,
+    StoreOptions,
+    make_options,
+)
 from tidelog.store.role import ALONE
 from tidelog.store.roles import Roles
 
@@ -73,6 +80,27 @@ ADVICE = {
 }
 
 
+@overload
+def open_store(
+    path: AnyPath,
+    *,
+    decode_responses: Literal[False] = False,
+    **options: Unpack[StoreOptions],
+) -> Store[bytes]: ...
+@overload
+def open_store(
+    path: AnyPath,
+    *,
+    decode_responses: Literal[True],
+    **options: Unpack[StoreOptions],
+) -> Store[str]: ...
+@overload
+def open_store(
+    path: AnyPath,
+    *,
+    decode_responses: bool,
+    **options: Unpack[StoreOptions],
+) -> Store[bytes | str]: ...
 def open_store(
     path: AnyPath,
     *,
@@ -91,7 +119,7 @@ def open_store(
     lock_timeout: Duration = 0.0,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
-) -> Store:
+) -> Store[bytes | str]:
     """Open the store in a directory. Creates it if the directory is empty or missing.
 
         with tidelog.open("orders") as db:
@@ -145,7 +173,7 @@ def open_store(
     )
     wait = seconds("lock_timeout", lock_timeout, zero=True)
     core = open_core(path, options, disk, clock, wait)
-    store = Store(core, decode=decode_responses)
+    store: Store[bytes | str] = Store(core, decode=decode_responses)
     store._opened_here = True
     return store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import POLICIES, SEGMENT_BYTES
@@ -18,6 +18,11 @@ CHECKPOINT_BYTES: Final = 64 << 20
 SAVE: Final = ((3600.0, 1), (300.0, 100), (60.0, 10_000))
 MEMORY_BUDGET_MIN: Final = 1 << 20
 RETAIN_BYTES: Final = 64 << 20
+
+if TYPE_CHECKING:
+    from tidelog.disk.interface import Disk
+    from tidelog.store.clock import Clock
+    from tidelog.store.durations import Duration
 
 Rules = tuple[tuple[float, int], ...]
 
@@ -42,6 +47,32 @@ class Options(NamedTuple):
     keep_snapshots: int = 0
     snapshot_every: float | None = None
     retain_bookmark_bytes: int = KEEP_BYTES
+
+
+class StoreOptions(TypedDict, total=False):
+    """The options of `tidelog.open` other than `decode_responses`, for overloads. `tidelog.open` describes them."""
+
+    fsync: str
+    read_only: bool
+    memory_budget: int | None
+    checkpoint_bytes: int
+    save: Iterable[tuple[float, int]]
+    snapshot_every: float | timedelta | None
+    keep_snapshots: int
+    retain_bytes: int
+    retain_seconds: float | timedelta | None
+    retain_bookmark_bytes: int
+    segment_bytes: int
+    lock_timeout: Duration
+    disk: Disk | None
+    clock: Clock
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The options of `tidelog.connect` other than `decode_responses`, for overloads."""
+
+    fsync: str
+    timeout: Duration
 
 
 def make_options(**given: Any) -> Options:

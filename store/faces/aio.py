@@ -38,7 +38,7 @@ from tidelog.store.faces.missing import answers_missing
 from tidelog.store.faces.pipeline import AsyncPipeline, call_words
 from tidelog.store.faces.receipts import Receipt
 from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, PatternT, Text
+from tidelog.store.faces.types import KeyT, PatternT, TextT
 from tidelog.store.lifetime import DRAIN_SECONDS, end
 from tidelog.store.role import Role
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class AsyncStore(Face, AsyncMethods):
+class AsyncStore(Face, AsyncMethods[TextT]):
     """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it.
 
     It has the methods of `Store`, awaited. An fsync never blocks the event loop. A cancelled call has done either
@@ -79,7 +79,7 @@ class AsyncStore(Face, AsyncMethods):
             raise from_command(reply)
         return reply
 
-    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         core = self._core
         try:
             effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
@@ -88,7 +88,7 @@ class AsyncStore(Face, AsyncMethods):
             raise from_command(error) from None
         await self._hold((log, lsn, True))
         text = b"%d-%d" % (effect[3], effect[4])
-        return text.decode() if self._decode else text
+        return text.decode() if self._decode else text  # type: ignore[return-value]
 
     async def _hold(self, promise: Promise) -> None:
         core, level, asked = self._core, self._level, self._replicated
@@ -127,7 +127,7 @@ class AsyncStore(Face, AsyncMethods):
         words = call_words(args)
         return await self._call(shapes.shape_of(encode(args[0]), options), words)
 
-    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:
         """Append many entries to a stream as one unit and one record. As `Store.xadd_many`."""
         try:
             reply, promise = self._many(key, rows)
@@ -142,7 +142,7 @@ class AsyncStore(Face, AsyncMethods):
         match: PatternT | None = None,
         count: int | None = None,
         _type: str | None = None,
-    ) -> AsyncIterator[Text]:
+    ) -> AsyncIterator[TextT]:
         """Iterate over the names of all keys with `async for`. As `Store.scan_iter`."""
         cursor = -1
         while cursor:

@@ -6,7 +6,7 @@ Generated from methods.py by tools/dev/make_faces.py: change that file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from tidelog.engine.api import DURATION_MAX_S, MAXSIZE_MAX
 from tidelog.store.errors import DataError
@@ -39,17 +39,18 @@ from tidelog.store.faces.types import (
     StreamEntries,
     StreamIdT,
     Text,
+    TextT,
 )
 
 
-class AsyncMethods:
+class AsyncMethods(Generic[TextT]):
     """Streams, keys and strings, one method per command."""
 
     async def _call(self, shape: Shape[T], words: list[Any]) -> T:
         """Run one command and shape its reply. Raises ResponseError, and the store errors that DURABILITY.md lists."""
         raise NotImplementedError
 
-    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         """XADD without options."""
         raise NotImplementedError
 
@@ -68,7 +69,7 @@ class AsyncMethods:
         ref_policy: RefPolicy | None = None,
         idmpauto: str | None = None,
         idmp: tuple[str, bytes] | None = None,
-    ) -> Text | None:
+    ) -> TextT | None:
         """Append one entry to a stream (spec 5.1).
 
         Args:
@@ -198,7 +199,7 @@ class AsyncMethods:
 
     async def xcfgset(
         self, name: KeyT, idmp_duration: int | None = None, idmp_maxsize: int | None = None
-    ) -> Text:
+    ) -> TextT:
         """Set what a stream remembers to recognise duplicates of `xadd` with `idmp` (spec 5.7). Since Redis 8.6.
 
         A changed setting clears all that the stream remembers.
@@ -760,7 +761,7 @@ class AsyncMethods:
         """
         return await self._call(shapes.integer, [b"TOUCH", *args])
 
-    async def type(self, name: KeyT) -> Text:
+    async def type(self, name: KeyT) -> TextT:
         """Type of a key: `stream`, `string` or `none` (spec 14)."""
         return await self._call(shapes.text, [b"TYPE", name])
 
@@ -971,7 +972,7 @@ class AsyncMethods:
         """
         return await self._call(shapes.boolean, [b"PERSIST", name])
 
-    async def keys(self, pattern: PatternT = "*") -> list[Text]:
+    async def keys(self, pattern: PatternT = "*") -> list[TextT]:
         """The names of all keys that match a glob pattern, in no order (spec 14). `scan_iter` needs less memory."""
         return await self._call(shapes.texts, [b"KEYS", pattern])
 
@@ -981,7 +982,7 @@ class AsyncMethods:
         match: PatternT | None = None,
         count: int | None = None,
         _type: str | None = None,
-    ) -> tuple[int, list[Text]]:
+    ) -> tuple[int, list[TextT]]:
         """One step of an iteration over the names of keys (spec 14). `scan_iter` makes all steps.
 
         Args:
@@ -1002,7 +1003,7 @@ class AsyncMethods:
                 words += (word, value)
         return await self._call(shapes.cursor, words)
 
-    async def randomkey(self) -> Text | None:
+    async def randomkey(self) -> TextT | None:
         """The name of a random key; None if there is none (spec 14)."""
         return await self._call(shapes.optional_text, [b"RANDOMKEY"])
 
@@ -1053,7 +1054,7 @@ class AsyncMethods:
 
     # --- strings
 
-    async def get(self, name: KeyT) -> Text | None:
+    async def get(self, name: KeyT) -> TextT | None:
         """The value of a string; None if the key does not exist.
 
         Raises:
@@ -1169,7 +1170,7 @@ class AsyncMethods:
         """
         return await self._call(shapes.ok, [b"PSETEX", name, milliseconds(time_ms), value])
 
-    async def getset(self, name: KeyT, value: EncodableT) -> Text | None:
+    async def getset(self, name: KeyT, value: EncodableT) -> TextT | None:
         """Set a string, without expiry.
 
         Returns:
@@ -1188,7 +1189,7 @@ class AsyncMethods:
         exat: AbsExpiryT | None = None,
         pxat: AbsExpiryT | None = None,
         persist: bool = False,
-    ) -> Text | None:
+    ) -> TextT | None:
         """The value of a string, and set its expiry.
 
         Args:
@@ -1223,7 +1224,7 @@ class AsyncMethods:
             words.append(b"PERSIST")
         return await self._call(shapes.optional_text, words)
 
-    async def getdel(self, name: KeyT) -> Text | None:
+    async def getdel(self, name: KeyT) -> TextT | None:
         """Delete a string.
 
         Returns:
@@ -1234,7 +1235,7 @@ class AsyncMethods:
         """
         return await self._call(shapes.optional_text, [b"GETDEL", name])
 
-    async def mget(self, keys: KeyT | Iterable[KeyT], *args: EncodableT) -> list[Text | None]:
+    async def mget(self, keys: KeyT | Iterable[KeyT], *args: EncodableT) -> list[TextT | None]:
         """The values of several strings.
 
         Returns:
@@ -1336,6 +1337,6 @@ class AsyncMethods:
         """
         return await self._call(shapes.integer, [b"STRLEN", name])
 
-    async def echo(self, value: EncodableT) -> Text:
+    async def echo(self, value: EncodableT) -> TextT:
         """The value itself, as bytes or str (spec 16.1)."""
         return await self._call(shapes.text, [b"ECHO", value])

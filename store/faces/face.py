@@ -178,7 +178,7 @@ class Face:
 
         return self._core.decided(self._db, work)
 
-    def _ids(self, reply: Reply) -> IdRange:
+    def _ids(self, reply: Reply) -> IdRange[Any]:
         ms, seq, count = reply
         return IdRange(ms, seq, count, self._decode)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Generic, overload
 
-from tidelog.store.faces.types import Text
+from tidelog.store.faces.types import TextT
 
 
-class IdRange(Sequence[Text]):
+class IdRange(Sequence[TextT], Generic[TextT]):
     """The IDs of entries that `xadd_many` added: a sequence that formats an ID only when it is asked for.
 
     It holds `ms-seq`, `ms-(seq+1)` and so on, and is equal to a list of the same IDs.
@@ -28,11 +28,11 @@ class IdRange(Sequence[Text]):
         return self.length
 
     @overload
-    def __getitem__(self, index: int) -> Text: ...
+    def __getitem__(self, index: int) -> TextT: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Text]: ...
+    def __getitem__(self, index: slice) -> list[TextT]: ...
 
-    def __getitem__(self, index: int | slice) -> Text | list[Text]:
+    def __getitem__(self, index: int | slice) -> TextT | list[TextT]:
         if isinstance(index, slice):
             return [self._text(at) for at in range(*index.indices(self.length))]
         at = index + self.length if index < 0 else index
@@ -40,7 +40,7 @@ class IdRange(Sequence[Text]):
             raise IndexError(index)
         return self._text(at)
 
-    def __iter__(self) -> Iterator[Text]:
+    def __iter__(self) -> Iterator[TextT]:
         return map(self._text, range(self.length))
 
     def __eq__(self, other: object) -> bool:
@@ -56,6 +56,6 @@ class IdRange(Sequence[Text]):
             return "IdRange()"
         return f"IdRange({self.ms}-{self.seq} .. {self.ms}-{self.seq + self.length - 1})"
 
-    def _text(self, at: int) -> Text:
+    def _text(self, at: int) -> TextT:
         text = b"%d-%d" % (self.ms, self.seq + at)
-        return text.decode() if self._decode else text
+        return text.decode() if self._decode else text  # type: ignore[return-value]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from tidelog.engine.api import DURATION_MAX_S, MAXSIZE_MAX
 from tidelog.store.errors import DataError
@@ -26,6 +26,7 @@ from tidelog.store.faces.types import (
     StreamEntries,
     StreamIdT,
     Text,
+    TextT,
 )
 
 T = TypeVar("T")
@@ -135,14 +136,14 @@ def trimming(
     return words
 
 
-class Methods:
+class Methods(Generic[TextT]):
     """Streams, keys and strings, one method per command."""
 
     def _call(self, shape: Shape[T], words: list[Any]) -> T:
         """Run one command and shape its reply. Raises ResponseError, and the store errors that DURABILITY.md lists."""
         raise NotImplementedError
 
-    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         """XADD without options."""
         raise NotImplementedError
 
@@ -161,7 +162,7 @@ class Methods:
         ref_policy: RefPolicy | None = None,
         idmpauto: str | None = None,
         idmp: tuple[str, bytes] | None = None,
-    ) -> Text | None:
+    ) -> TextT | None:
         """Append one entry to a stream (spec 5.1).
 
         Args:
@@ -287,7 +288,7 @@ class Methods:
 
     def xcfgset(
         self, name: KeyT, idmp_duration: int | None = None, idmp_maxsize: int | None = None
-    ) -> Text:
+    ) -> TextT:
         """Set what a stream remembers to recognise duplicates of `xadd` with `idmp` (spec 5.7). Since Redis 8.6.
 
         A changed setting clears all that the stream remembers.
@@ -843,7 +844,7 @@ class Methods:
         """
         return self._call(shapes.integer, [b"TOUCH", *args])
 
-    def type(self, name: KeyT) -> Text:
+    def type(self, name: KeyT) -> TextT:
         """Type of a key: `stream`, `string` or `none` (spec 14)."""
         return self._call(shapes.text, [b"TYPE", name])
 
@@ -1054,7 +1055,7 @@ class Methods:
         """
         return self._call(shapes.boolean, [b"PERSIST", name])
 
-    def keys(self, pattern: PatternT = "*") -> list[Text]:
+    def keys(self, pattern: PatternT = "*") -> list[TextT]:
         """The names of all keys that match a glob pattern, in no order (spec 14). `scan_iter` needs less memory."""
         return self._call(shapes.texts, [b"KEYS", pattern])
 
@@ -1064,7 +1065,7 @@ class Methods:
         match: PatternT | None = None,
         count: int | None = None,
         _type: str | None = None,
-    ) -> tuple[int, list[Text]]:
+    ) -> tuple[int, list[TextT]]:
         """One step of an iteration over the names of keys (spec 14). `scan_iter` makes all steps.
 
         Args:
@@ -1085,7 +1086,7 @@ class Methods:
                 words += (word, value)
         return self._call(shapes.cursor, words)
 
-    def randomkey(self) -> Text | None:
+    def randomkey(self) -> TextT | None:
         """The name of a random key; None if there is none (spec 14)."""
         return self._call(shapes.optional_text, [b"RANDOMKEY"])
 
@@ -1136,7 +1137,7 @@ class Methods:
 
     # --- strings
 
-    def get(self, name: KeyT) -> Text | None:
+    def get(self, name: KeyT) -> TextT | None:
         """The value of a string; None if the key does not exist.
 
         Raises:
@@ -1252,7 +1253,7 @@ class Methods:
         """
         return self._call(shapes.ok, [b"PSETEX", name, milliseconds(time_ms), value])
 
-    def getset(self, name: KeyT, value: EncodableT) -> Text | None:
+    def getset(self, name: KeyT, value: EncodableT) -> TextT | None:
         """Set a string, without expiry.
 
         Returns:
@@ -1271,7 +1272,7 @@ class Methods:
         exat: AbsExpiryT | None = None,
         pxat: AbsExpiryT | None = None,
         persist: bool = False,
-    ) -> Text | None:
+    ) -> TextT | None:
         """The value of a string, and set its expiry.
 
         Args:
@@ -1306,7 +1307,7 @@ class Methods:
             words.append(b"PERSIST")
         return self._call(shapes.optional_text, words)
 
-    def getdel(self, name: KeyT) -> Text | None:
+    def getdel(self, name: KeyT) -> TextT | None:
         """Delete a string.
 
         Returns:
@@ -1317,7 +1318,7 @@ class Methods:
         """
         return self._call(shapes.optional_text, [b"GETDEL", name])
 
-    def mget(self, keys: KeyT | Iterable[KeyT], *args: EncodableT) -> list[Text | None]:
+    def mget(self, keys: KeyT | Iterable[KeyT], *args: EncodableT) -> list[TextT | None]:
         """The values of several strings.
 
         Returns:
@@ -1419,6 +1420,6 @@ class Methods:
         """
         return self._call(shapes.integer, [b"STRLEN", name])
 
-    def echo(self, value: EncodableT) -> Text:
+    def echo(self, value: EncodableT) -> TextT:
         """The value itself, as bytes or str (spec 16.1)."""
         return self._call(shapes.text, [b"ECHO", value])

@@ -3,6 +3,8 @@
 A shape is a function `(reply, decode) -> value`; `decode` is the store's `decode_responses`. A method names its shape.
 `execute_command` finds it in `SHAPES` by the command's name, and the options that redis-py knows. Error replies are not
 shaped, except inside the list of a transaction.
+
+The type of a text is Any here: the method that names the shape declares it, as the type parameter of the store.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.store.errors import from_command
-from tidelog.store.faces.types import StreamEntries, Text
+from tidelog.store.faces.types import StreamEntries
 
 T = TypeVar("T")
 Shape = Callable[[Reply, bool], T]
@@ -49,21 +51,21 @@ def optional_integer(reply: Reply, decode: bool) -> int | None:
     return reply  # type: ignore[no-any-return]
 
 
-def text(reply: Reply, decode: bool) -> Text:
+def text(reply: Reply, decode: bool) -> Any:
     return reply.decode() if decode else bytes(reply)
 
 
-def optional_text(reply: Reply, decode: bool) -> Text | None:
+def optional_text(reply: Reply, decode: bool) -> Any:
     if reply is None:
         return None
     return reply.decode() if decode else bytes(reply)
 
 
-def texts(reply: Reply, decode: bool) -> list[Text]:
+def texts(reply: Reply, decode: bool) -> list[Any]:
     return [r.decode() for r in reply] if decode else reply
 
 
-def optional_texts(reply: Reply, decode: bool) -> list[Text | None]:
+def optional_texts(reply: Reply, decode: bool) -> list[Any]:
     if not decode:
         return reply  # type: ignore[no-any-return]
     return [None if r is None else r.decode() for r in reply]
@@ -89,7 +91,7 @@ def clock(reply: Reply, decode: bool) -> tuple[int, int]:
     return int(reply[0]), int(reply[1])
 
 
-def cursor(reply: Reply, decode: bool) -> tuple[int, list[Text]]:
+def cursor(reply: Reply, decode: bool) -> tuple[int, list[Any]]:
     return int(reply[0]), texts(reply[1], decode)
 
 

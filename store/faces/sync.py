@@ -26,7 +26,7 @@ from tidelog.store.faces.missing import answers_missing
 from tidelog.store.faces.pipeline import Pipeline, call_words
 from tidelog.store.faces.receipts import Receipt
 from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, PatternT, Text
+from tidelog.store.faces.types import KeyT, PatternT, TextT
 from tidelog.store.lifetime import DRAIN_SECONDS, close
 from tidelog.store.role import Role
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class Store(Face, Methods):
+class Store(Face, Methods[TextT]):
     """An open store. `tidelog.open` makes it; many threads may use it at once.
 
     Its commands have the names, parameters and replies of redis-py's `Redis`. Texts in replies are bytes, or str if the
@@ -82,7 +82,7 @@ class Store(Face, Methods):
             raise from_command(reply)
         return reply
 
-    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         core = self._core
         key = name.encode() if name.__class__ is str else encode(name)
         row: list[bytes] = []  # inlined encode_row, saves a call
@@ -98,7 +98,8 @@ class Store(Face, Methods):
         if self._holds_each or lsn > core.durability.through(log, self._level):
             self._hold((log, lsn, True))
         ms, seq = effect[3], effect[4]
-        return f"{ms}-{seq}" if self._decode else b"%d-%d" % (ms, seq)
+        id = f"{ms}-{seq}" if self._decode else b"%d-%d" % (ms, seq)
+        return id  # type: ignore[return-value]
 
     def _hold(self, promise: Promise) -> None:
         core, asked = self._core, self._replicated
@@ -143,7 +144,7 @@ class Store(Face, Methods):
         words = call_words(args)
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 
-    def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+    def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:
         """Append many entries to a stream as one unit and one record: all are stored or none.
 
         Args:
@@ -170,7 +171,7 @@ class Store(Face, Methods):
         match: PatternT | None = None,
         count: int | None = None,
         _type: str | None = None,
-    ) -> Iterator[Text]:
+    ) -> Iterator[TextT]:
         """Iterate over the names of all keys with `scan`, a few at a time.
 
         A key that exists during the whole iteration is found; a name may come twice if keys change meanwhile.
@@ -199,7 +200,7 @@ class Store(Face, Methods):
     def __contains__(self, name: KeyT) -> bool:
         return bool(self.exists(name))
 
-    def __getitem__(self, name: KeyT) -> Text:
+    def __getitem__(self, name: KeyT) -> TextT:
         value = self.get(name)
         if value is None:
             raise KeyError(name)

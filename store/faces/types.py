@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 KeyT = bytes | str | memoryview
 """The name of a key. A str is its UTF-8."""
@@ -23,9 +23,18 @@ AbsExpiryT = int | datetime
 """A Unix time, in the unit that the method names."""
 
 Text = bytes | str
-"""Text in a reply: bytes, or str with `decode_responses=True`."""
-StreamEntry = tuple[Text, dict[Text, Text]]
-"""An entry: `(id, {field: value})`."""
+"""A text: bytes, or str."""
+if TYPE_CHECKING:
+    # A checker knows typing_extensions without its being installed. With the default, `Store` alone means
+    # `Store[bytes | str]`, which both `Store[bytes]` and `Store[str]` are.
+    from typing_extensions import TypeVar
+
+    TextT = TypeVar("TextT", bound=Text, covariant=True, default=Text)
+else:
+    from typing import TypeVar
+
+    TextT = TypeVar("TextT", covariant=True)
+"""Text in the replies of a store: bytes, or str with `decode_responses=True`."""
 # an item may also be (None, None) or a longer tuple; the methods' docstrings say when
 StreamEntries = list[Any]
-"""Entries, as the method describes them."""
+"""Entries `(id, {field: value})`, as the method describes them."""

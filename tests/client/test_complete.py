@@ -66,7 +66,7 @@ def public(kind: type) -> dict[str, Any]:
 
 
 def signature(name: str, value: Any) -> str:
-    """What a caller and a type checker see. The names of types that differ by face are made alike."""
+    """The signature for callers and type checkers. The names of types that differ by face are made alike."""
     if isinstance(value, property):
         assert value.fget is not None
         returned = None if name in RETURNS else inspect.signature(value.fget).return_annotation

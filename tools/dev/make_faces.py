@@ -25,6 +25,7 @@ Generated from methods.py by tools/dev/make_faces.py: change that file.
 '''
 ASYNC = "The methods of an asyncio store"
 PIPELINE = "The methods of a pipeline, sync and asyncio"
+CLASS = "class Methods(Generic[TextT]):"
 _CALL = re.compile(r"return self\._(call|add)\(")
 _RESULT = re.compile(r"\) -> [^\n]*:\n(?=        )")
 _DOCUMENTED = re.compile(r'    def (\w+)\((?:(?!    def ).)*?"""(.*?)"""', re.DOTALL)
@@ -34,12 +35,12 @@ _DATA_ERROR = re.compile(r" {12}DataError: .*(?:\n {16}.*)*")
 def split(source: str) -> tuple[str, str]:
     """(imports, class) of methods.py; the helpers between them stay there and are imported."""
     imports = source[source.index("from __future__") : source.index("T = TypeVar")]
-    return imports, source[source.index("class Methods:") :]
+    return imports, source[source.index(CLASS) :]
 
 
 def helpers(source: str) -> list[str]:
     """Names that the methods use from methods.py itself."""
-    between = source[source.index("T = TypeVar") : source.index("class Methods:")]
+    between = source[source.index("T = TypeVar") : source.index(CLASS)]
     body = split(source)[1]
     defined = re.findall(r"^(?:def )?(\w+)(?:\(| = )", between, re.MULTILINE)
     return [name for name in defined if re.search(rf"\b{name}\b", body)]
@@ -69,7 +70,8 @@ def queued(method: re.Match[str]) -> str:
 def face(source: str, what: str, name: str) -> str:
     """One generated module, before formatting."""
     imports, body = split(source)
-    body = body.replace("class Methods:", f"class {name}:", 1)
+    parameter = "(Generic[TextT])" if name == "AsyncMethods" else ""  # a pipeline returns itself
+    body = body.replace(CLASS, f"class {name}{parameter}:", 1)
     if name == "AsyncMethods":
         body = body.replace("    def ", "    async def ")
         body = _CALL.sub(r"return await self._\1(", body)

@@ -15,14 +15,14 @@ from tidelog.store.faces.pipeline import Pipeline
 
 def test_sync(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s") as db:
-        assert_type(db, tidelog.Store)
+        assert_type(db, tidelog.Store[bytes])
         assert_type(db.xgroup_create("orders", "packers", id="0", mkstream=True), bool)
         fields: dict[str, str] = {"item": "tea"}  # a dict of any one type is a dict of fields
-        assert_type(db.xadd("orders", fields), bytes | str | None)  # None with nomkstream alone
+        assert_type(db.xadd("orders", fields), bytes | None)  # None with nomkstream alone
         db.xadd("orders", {"item": "rice", "amount": 2, b"raw": b"\xff", "weight": 0.5})
         ids = db.xadd_many("orders", ({"n": n} for n in range(3)))
-        assert_type(ids, tidelog.IdRange)
-        assert_type(ids[0], bytes | str)
+        assert_type(ids, tidelog.IdRange[bytes])
+        assert_type(ids[0], bytes)
         streams: dict[str, str] = {"orders": ">"}
         for key, entries in db.xreadgroup("packers", "anna", streams, count=2, block=10):
             for id, read in entries:
@@ -31,8 +31,8 @@ def test_sync(tmp_path: Path) -> None:
         assert_type(db.xlen("orders"), int)
         assert_type(db.xpending("orders", "packers"), dict[str, Any])
         assert_type(db.xpending_range("orders", "packers", "-", "+", 10), list[dict[str, Any]])
-        assert_type(db.get("missing"), bytes | str | None)
-        assert_type(db.at("fsynced").db(1), tidelog.Store)
+        assert_type(db.get("missing"), bytes | None)
+        assert_type(db.at("fsynced").db(1), tidelog.Store[bytes])
         assert_type(db.barrier(), tidelog.Receipt)
         assert_type(db.digest(), str)
         with db.pipeline(transaction=True) as pipe:
@@ -45,21 +45,76 @@ def test_sync(tmp_path: Path) -> None:
 def test_asyncio(tmp_path: Path) -> None:
     async def main() -> int:
         async with tidelog.aopen(tmp_path / "s") as db:
-            assert_type(db, tidelog.AsyncStore)
-            assert_type(await db.xadd("orders", {"item": "tea"}), bytes | str | None)
+            assert_type(db, tidelog.AsyncStore[bytes])
+            assert_type(await db.xadd("orders", {"item": "tea"}), bytes | None)
             for _, entries in await db.xread({"orders": 0}, block=10):
                 assert len(entries) == 1
             async with db.pipeline() as pipe:
                 pipe.xlen("orders")
                 assert_type(await pipe.execute(), list[Any])
         other = await tidelog.aopen(tmp_path / "s", read_only=True)
-        assert_type(other, tidelog.AsyncStore)
+        assert_type(other, tidelog.AsyncStore[bytes])
         assert_type(await other.xlen("orders"), int)
         length = await other.xlen("orders")
         await other.aclose()
         return length
 
     assert asyncio.run(main()) == 1
+
+
+def test_texts_are_str_with_decode_responses(tmp_path: Path) -> None:
+    def use(db: tidelog.Store) -> None:  # without a parameter, also with mypy --strict: either kind
+        assert_type(db.get("k"), bytes | str | None)
+
+    with tidelog.open(tmp_path / "s", decode_responses=True, fsync="no") as db:
+        assert_type(db, tidelog.Store[str])
+        assert_type(db.xadd("orders", {"item": "tea"}), str | None)
+        assert_type(db.keys(), list[str])
+        assert_type(db.scan(), tuple[int, list[str]])
+        assert_type(db.mget("a", "b"), list[str | None])
+        assert_type(db.at("written").db(0)["k"] if "k" in db else "", str)
+        assert_type([*db.xadd_many("orders", [{"n": 1}])], list[str])
+        use(db)
+        plain: tidelog.Store = db
+        assert plain is db
+    for decode in (False, True):
+        with tidelog.open(tmp_path / "s", decode_responses=decode, fsync="no") as either:
+            assert_type(either, tidelog.Store[bytes | str])
+            use(either)
+
+
+def test_texts_of_shared_stores(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with tidelog.aconnect(tmp_path / "s") as db:
+            assert_type(db, tidelog.AsyncSharedStore[bytes])
+            assert_type(await db.get("k"), bytes | None)
+        async with tidelog.aconnect(tmp_path / "s", decode_responses=True) as other:
+            assert_type(other, tidelog.AsyncSharedStore[str])
+            assert_type(await other.getdel("k"), str | None)
+            assert_type([name async for name in other.scan_iter()], list[str])
+            async with other.pipeline() as pipe:
+                pipe.xlen("orders")
+                assert_type(await pipe.execute(), list[Any])
+
+    with tidelog.open(tmp_path / "s", fsync="no") as db, tidelog.serve(db, port=0):
+        with tidelog.connect(tmp_path / "s", decode_responses=True) as shared:
+            assert_type(shared, tidelog.SharedStore[str])
+            assert_type(shared.get("k"), str | None)
+        with tidelog.connect(tmp_path / "s") as raw:
+            assert_type(raw, tidelog.SharedStore[bytes])
+            assert_type(list(raw.scan_iter()), list[bytes])
+            assert_type(raw.db(1), tidelog.SharedStore[bytes])
+        asyncio.run(main())
+
+
+def test_texts_of_asyncio(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with tidelog.aopen(tmp_path / "s", decode_responses=True, fsync="no") as db:
+            assert_type(db, tidelog.AsyncStore[str])
+            assert_type(await db.randomkey(), str | None)
+            assert_type(await db.xadd_many("s", [{"a": 1}]), tidelog.IdRange[str])
+
+    asyncio.run(main())
 
 
 class Mail(BaseModel):

@@ -171,7 +171,7 @@ def test_paths_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(tidelog.DataError, match="cannot be the path"):
             tidelog.open(path)
     with pytest.raises(TypeError):
-        tidelog.open(None)  # type: ignore[arg-type]
+        tidelog.open(None)  # type: ignore[call-overload]
     with pytest.raises(tidelog.CannotOpen, match="no/such: .*create the parent directory"):
         tidelog.open(tmp_path / "no" / "such")
     (tmp_path / "file").write_text("x")
@@ -189,7 +189,7 @@ def test_paths_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(tidelog.DataError, match="segment_bytes"):
         tidelog.open(tmp_path / "s", segment_bytes=1 << 70)
     with pytest.raises(tidelog.DataError, match="segment_bytes"):
-        tidelog.open(tmp_path / "s", segment_bytes="1M")  # type: ignore[arg-type]
+        tidelog.open(tmp_path / "s", segment_bytes="1M")  # type: ignore[call-overload]
 
 
 def test_odd_names_and_links(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_odd_names_and_links(tmp_path: Path) -> None:
         db.xadd("a\0b\nc", {"x\0\n": "y"})
         with pytest.raises(tidelog.StoreLocked, match=f"process {os.getpid()}"):
             tidelog.open(path)
-    with tidelog.open(os.fsencode(path)) as db:  # type: ignore[arg-type]
+    with tidelog.open(os.fsencode(path)) as db:  # type: ignore[call-overload]
         assert db.xlen(b"a\0b\nc") == 1
     flip(segment(path, 0), 90)
     with pytest.raises(tidelog.StoreDamaged) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from tests import inside
 
@@ -38,11 +39,9 @@ def following(db: tidelog.Store) -> Following:
     return found
 
 
-def follower(
-    path: Path, leader: tidelog.Store, disk: Disk = REAL, **options: object
-) -> tidelog.Store:
+def follower(path: Path, leader: tidelog.Store, disk: Disk = REAL, **options: Any) -> tidelog.Store:
     """An empty store that follows the leader."""
-    db = tidelog.open(path, disk=disk, **{"fsync": "no", **options})  # type: ignore[arg-type]
+    db = tidelog.open(path, disk=disk, **{"fsync": "no", **options})
     roles(db).follow("leader", 1)
     roles(db).adopt(roles(leader).uuid)
     return db
