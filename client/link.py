@@ -28,6 +28,7 @@ from tidelog.aof.layout import SHARED
 from tidelog.client.address import Address
 from tidelog.client.starting import Starting
 from tidelog.client.wire import Broken, Wire, checked
+from tidelog.disk.turn import Turn, take_turn
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.errors import (
@@ -54,6 +55,7 @@ from tidelog.store.version import __version__
 CONNECT_S: Final = 5.0  # for one attempt to connect
 FIRST_PAUSE_S: Final = 0.005  # between two attempts; it doubles
 LAST_PAUSE_S: Final = 0.25
+TURN_S: Final = 2.0  # for which a call leaves it to another one to start the owner
 KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
@@ -313,6 +315,8 @@ class Link:
     def _connect(self, until: float) -> Wire:
         """A connection to the server that leads. Starts an owner if there is none. Raises TidelogError."""
         starting: Starting | None = None
+        turn: Turn | None = None
+        alone = time.monotonic() + TURN_S
         pause = FIRST_PAUSE_S
         killed = 0
         why: Exception | None = None
@@ -339,7 +343,12 @@ class Link:
                 if root is None:
                     time.sleep(min(pause, left))
                 else:
-                    if starting is None:
+                    # All threads of all clients miss a killed owner at once. One of them starts another.
+                    if turn is None:
+                        turn = take_turn(root)
+                        if turn is not None:
+                            continue  # the one before it may have started an owner
+                    if starting is None and (turn is not None or time.monotonic() >= alone):
                         starting = self._start(why)
                     if starting is None:
                         time.sleep(min(pause, left))
@@ -357,6 +366,8 @@ class Link:
         finally:
             if starting is not None:
                 starting.close()
+            if turn is not None:
+                turn.close()
 
     def _greeted(self, address: Address, seconds: float) -> Wire | None:
         """A connection that is signed in; None if this server follows another one, or is an owner that ends."""

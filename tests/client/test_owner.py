@@ -25,6 +25,7 @@ from tidelog.aof.layout import SHARED, SHARED_LOG
 from tidelog.client import link
 from tidelog.client.address import addresses_of
 from tidelog.client.starting import READY, Starting
+from tidelog.disk.turn import take_turn
 
 
 @pytest.fixture
@@ -207,6 +208,40 @@ def test_owners_that_are_killed_again_and_again(
     with pytest.raises(tidelog.CannotOpen, match="could not start: it was killed"):
         tidelog.connect(root)
     assert time.monotonic() - begun < 5
+
+
+def test_many_that_miss_an_owner_start_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Path] = []
+
+    class Counted(Starting):
+        def __init__(self, root: Path, options: Mapping[str, str]) -> None:
+            started.append(root)
+            super().__init__(root, options)
+
+    clients = [tidelog.connect(root) for _ in range(8)]
+    kill(root)
+    monkeypatch.setattr(link, "Starting", Counted)
+    threads = [threading.Thread(target=client.incr, args=("n",)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert clients[0].get("n") == b"8"
+    assert len(started) == 1
+    for client in clients:
+        client.close()
+
+
+def test_nobody_waits_for_ever_for_a_turn(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a process that was to start the owner, and hangs."""
+    monkeypatch.setattr(link, "TURN_S", 0.1)
+    root.mkdir()
+    turn = take_turn(root)
+    assert turn is not None and take_turn(root) is None
+    with tidelog.connect(root) as db:
+        assert db.incr("n") == 1
+    turn.close()
+    turn.close()
 
 
 def test_an_owner_that_cannot_start(tmp_path: Path) -> None:

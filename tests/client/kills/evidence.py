@@ -178,12 +178,14 @@ class Story:
     killed          process -> when it was gone at the latest, ns
     owners_killed   when, ns
     frozen          (process, from, to), ns
+    slowness        how much slower than usual the machine was at its busiest, as far as it mattered
     """
 
     calls: list[Call]
     killed: dict[str, int] = field(default_factory=dict)
     owners_killed: list[int] = field(default_factory=list)
     frozen: list[tuple[str, int, int]] = field(default_factory=list)
+    slowness: float = 1.0
     left: Left = field(default_factory=Left)
 
     def of(self, *what: str) -> Iterator[Call]:

@@ -20,6 +20,8 @@ from tests.client.kills.evidence import UNKNOWN, Evidence
 from tests.client.kills.queues import EFFECTS, KINDS, PLANS, RETRY_AFTER_S, Kind
 
 import tidelog
+import tidelog.client.link  # the first call does not count the time of the import
+import tidelog.client.store
 
 PUT_TIMEOUT_S = 0.5
 RESULT_TIMEOUT_S = 0.5

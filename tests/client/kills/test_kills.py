@@ -58,5 +58,6 @@ def rounds(tmp_path: Path, policy: str, kills: int) -> None:
     made = Counter(call.what for call in story.calls)
     took = time.monotonic() - begun
     print(
-        f"{crowd.kills} kills, {len(story.owners_killed)} of them of owners, in {took:.0f} s; {dict(made)}"
+        f"{crowd.kills} kills, {len(story.owners_killed)} of them of owners, in {took:.0f} s, "
+        f"{story.slowness:.1f} times slow; {dict(made)}"
     )
