@@ -1,4 +1,4 @@
-"""Measures that the analyses share: IDs as numbers, times between, and quantiles."""
+"""Measures that the analyses share: IDs as numbers, times between, quantiles, and the fields of an entry."""
 
 from __future__ import annotations
 
@@ -42,3 +42,15 @@ def quantiles(value: Column, name: str) -> list[Column]:
         for label, at in QUANTILES.items()
     ]
     return [*found, F.max(value).alias(f"{name}_max")]
+
+
+def field(name: bytes) -> Column:
+    """The value of the first field with a name; null if there is none."""
+    return F.try_element_at(F.filter("fields", lambda each: each["name"] == F.lit(name)), F.lit(1))[
+        "value"
+    ]
+
+
+def text(raw: Column) -> Column:
+    """Bytes as text; invalid UTF-8 is replaced."""
+    return F.make_valid_utf8(raw.cast("string"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -267,7 +268,7 @@ def _queues(source: Source) -> list[Queue]:
     rows = source.table("groups", columns="db,stream,group,lag,pending").collect()
     keys = source.table("streams", columns="db,stream").collect()
     there = {(row["db"], bytes(row["stream"])) for row in keys}
-    found = []
+    found: Counter[Queue] = Counter()
     for row in rows:
         stream, group = bytes(row["stream"]), bytes(row["group"])
         name, group_name = _utf8(stream), _utf8(group)
@@ -275,9 +276,10 @@ def _queues(source: Source) -> list[Queue]:
             continue
         helped = any((row["db"], stream + suffix.encode()) in there for suffix in SUFFIXES)
         if helped or group == USUAL_GROUP:
-            found.append(((row["lag"] or 0) + row["pending"], Queue(row["db"], name, group_name)))
-    found.sort(key=lambda each: (-each[0], each[1]))
-    return [each for _, each in found[:QUEUES_MAX]]
+            # The jobs of a priority have a stream of their own.
+            asked = Queue(row["db"], queue.LANE.sub("", name), group_name)
+            found[asked] += (row["lag"] or 0) + row["pending"]
+    return sorted(found, key=lambda each: (-found[each], each))[:QUEUES_MAX]
 
 
 def _utf8(raw: bytes) -> str | None:

@@ -17,6 +17,7 @@ import tidelog
 from tidelog import testing
 from tidelog.spark.jobs import queue as analysis
 from tidelog.spark.jobs.queue import jobs, streams_of
+from tidelog.spark.jobs.schedules import STREAMS, schedules
 from tidelog.store.queue.base import Stats
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def agree(rows: list[Row], told: Live) -> None:
             "paused": stats.paused,
             "kept": stats.kept,
             "dead": stats.dead,
+            "scheduled": stats.scheduled,
         }.items()
         if number
     }
@@ -179,6 +181,90 @@ def test_bytes_pauses_that_are_over_and_jobs_that_are_kept(
     names = ("state", "waited_ms", "worked_ms", "deliveries", "last_error")
     assert {row["id"]: tuple(row[name] for name in names) for row in rows} == expected
     assert utc(by_id[held.id]["until"]) == until and by_id[failed.id]["until"] is None
+
+
+def test_delayed_jobs_and_the_lanes_of_priorities(spark: SparkSession, tmp_path: Path) -> None:
+    """A lane is filled as the queue fills it: IDs of its own, the same group, and the shared streams beside it."""
+    clock = testing.Clock()
+    with tidelog.open(tmp_path / "data", fsync="no", clock=clock) as db:
+        queue = db.queue("mails")
+        soon = queue.put("soon", delay=5, ttl=600)
+        later = queue.put("later", delay=50)
+        gone = queue.put("gone", delay=50)
+        now = queue.put("now")
+        assert queue.cancel(gone)
+        clock.advance(10)
+        ms = int(clock.now().timestamp() * 1000)
+        held, waits, dead = (f"{ms}-{(7 << 17) + n}" for n in range(3))
+        lane = "mails:priority:7"
+        db.xgroup_create(lane, "workers", id="0", mkstream=True)
+        for id in (held, waits):
+            db.xadd(lane, {"value": '"x"', "priority": "7", "key": "ann"}, id=id)
+        db.xreadgroup("workers", "w", {lane: ">"}, count=1)
+        db.xadd("mails:dead", {"value": "1", "priority": "7", "id": dead, "group": "workers"})
+        clock.advance(1)
+        at, path = clock.now(), db.snapshot().path
+    tables = Tables(spark, path)
+    entries = tables("entries", streams=streams_of("mails"))
+    found = jobs(entries, tables("groups"), tables("pending"), "mails", at=at)
+    rows = {row["id"]: row for row in found.collect()}
+    states = {id: (row["state"], row["priority"], row["key"]) for id, row in rows.items()}
+    assert states == {
+        soon: ("waiting", 0, None),
+        later: ("scheduled", 0, None),
+        now: ("waiting", 0, None),
+        held: ("in_flight", 7, "ann"),
+        waits: ("waiting", 7, "ann"),
+        dead: ("dead", 7, None),
+    }
+    put = utc(rows[later]["put_at"])
+    assert utc(rows[later]["due_at"]) - put == timedelta(seconds=50)
+    assert utc(rows[soon]["expires_at"]) - put == timedelta(seconds=605)
+    waited = {id: rows[id]["waited_ms"] for id in (soon, later, now, waits)}
+    assert waited == {soon: 6000, later: None, now: 11000, waits: 1000}
+    assert (rows[later]["worker"], rows[later]["deliveries"]) == (None, 0)
+
+
+def test_a_job_that_was_delayed_names_its_first_id(spark: SparkSession, tmp_path: Path) -> None:
+    clock = testing.Clock()
+    with tidelog.open(tmp_path / "data", fsync="no", clock=clock) as db:
+        queue = db.queue("mails")
+        first = queue.put("x", delay=5)
+        clock.advance(6)
+        job = queue.get("w", block=0)
+        assert job is not None
+        told = live(db, clock)
+        (row,) = frame_of(spark, told).collect()
+    agree([row], told)
+    assert (row["id"], row["origin"], row["due_at"]) == (job.id, first, None)
+
+
+def test_schedules(spark: SparkSession, tmp_path: Path) -> None:
+    clock = testing.Clock()
+    with tidelog.open(tmp_path / "data", fsync="no", clock=clock) as db:
+        db.schedule("often", every=60, queue="mails", value="report", catch_up="all")
+        db.schedule("nightly", "0 3 * * *", queue="mails", value=1, tz="Europe/Berlin")
+        db.schedule("off", every=60, queue="mails", value=1)
+        db.schedules.pause("off")
+        clock.advance(130)
+        assert db.queue("mails").get("w", block=0) is not None
+        clock.advance(65)
+        listed = {each.name: each for each in db.schedules.list()}
+        path = db.snapshot().path
+        at = clock.now()
+    tables = Tables(spark, path)
+    table = schedules(tables("entries", streams=STREAMS), tables("pending"), at=at)
+    rows = {row["name"]: row for row in table.collect()}
+    assert set(rows) == set(listed) == {"often", "nightly", "off"}
+    for name, row in rows.items():
+        live_one = listed[name]
+        every = None if live_one.every is None else live_one.every * 1000
+        assert (row["queue"], row["cron"], row["tz"]) == ("mails", live_one.cron, live_one.tz)
+        assert (row["every_ms"], row["catch_up"]) == (every, live_one.catch_up)
+        assert (bytes(row["value"]), row["ticks"]) == (live_one.raw, live_one.ticks)
+        assert (None if row["next_at"] is None else utc(row["next_at"])) == live_one.next_at
+    assert (rows["often"]["ticks"], rows["often"]["late_ms"]) == (2, 15_000)
+    assert (rows["nightly"]["late_ms"], rows["off"]["late_ms"]) == (0, None)
 
 
 def test_the_states_are_those_of_the_statistics() -> None:
