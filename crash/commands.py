@@ -56,11 +56,12 @@ COMMANDS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "flushall": (),
     "swapdb": (),
 }
+# the steps after which the passing of time changes a stream
 TIMED: Final = (
     "unless",
     "alike",
     "lapse",
-)  # the steps after which the passing of time changes a stream
+)
 # Each of these leaves little to be lost, so few are drawn.
 RARE: Final = ("flushdb", "flushall", "swapdb", "lapse", "ungroup")
 

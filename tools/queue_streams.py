@@ -79,7 +79,7 @@ def due_text(time: int) -> str:
 
 
 def job_text(row: Sequence[bytes]) -> str:
-    """What a job's row says about it beyond its value, in words; empty for most jobs."""
+    """The facts that a job's row has beyond its value, in words; empty for most jobs."""
     if not is_job(row):
         return ""
     fields = rows.fields_of(row)

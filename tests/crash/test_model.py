@@ -83,9 +83,8 @@ class _Beside(Life):
         for key, content in self._model.contents().items():
             timed = content[0] == "expires"
             plain = content[2] if timed else content
-            plain = (
-                plain[:5] if isinstance(plain, tuple) else plain
-            )  # without idempotent production
+            # without idempotent production
+            plain = plain[:5] if isinstance(plain, tuple) else plain
             expected[key] = (*content[:2], plain) if timed else plain
         if found != expected:
             self._wrong(f"{when}: {difference(found, expected)}")

@@ -1,4 +1,4 @@
-"""Checks of a story: what must hold whoever was killed. Each raises AssertionError, which names the job or the call."""
+"""Checks of a story: they hold in spite of all kills. Each raises AssertionError, which names the job or the call."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Delivery:
 
 @dataclass
 class Left:
-    """What was in the store at the end, by the name of the queue.
+    """Contents of the store at the end, by the name of the queue.
 
     taken       jobs that the test took and acknowledged: (ID, first ID, value, headers)
     dead        (ID, value, reason)
