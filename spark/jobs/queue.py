@@ -54,9 +54,8 @@ from tidelog.store.queue.work.later import SHIFT_MS
 Codec = Literal["json", "str", "bytes", "msgpack"]
 _TEXT: Final = ("json", "str")
 STATES: Final = ("waiting", "in_flight", "paused", "kept", "dead", "scheduled")
-LANE: Final = re.compile(
-    r":priority:([1-9])\Z"
-)  # the end of the name of a stream with the jobs of one priority
+# the end of the name of a stream with the jobs of one priority
+LANE: Final = re.compile(r":priority:([1-9])\Z")
 
 
 class _Streams(NamedTuple):

@@ -32,7 +32,7 @@ from tidelog.engine.commands.table import TABLE
 from tidelog.store.commit.core import Core
 
 STEPS = 1000
-# What only later releases have.
+# Commands that only later releases have.
 SINCE_8_2 = {"delex", "ackdel"}
 SINCE_8_8 = {"nack", "unless", "alike", "remember"}
 # Of no server: two threads on a recorded disk.

@@ -1,7 +1,7 @@
 """Cutting: cut the power of file systems of this machine, by turns, until it is enough.
 
 The layers are those of the table: a file system of each kind that is shut down (tools/crash/shutdowns.py), and the disk
-below one (tools/crash/blocks.py). What cannot run is noted with the reason, and never as passed.
+below one (tools/crash/blocks.py). A layer that cannot run is noted with the reason, and never as passed.
 """
 
 from __future__ import annotations
