@@ -63,7 +63,7 @@ def test_a_plain_run_names_the_layers_that_it_cannot_run(
 def test_a_layer_that_cannot_run_does_not_hide_the_others(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(layer: str, room: Path, mounts: object) -> Callable[[str, str], Report]:
+    def refused(layer: str, room: Path, *more: object) -> Callable[[str, str], Report]:
         if layer == BLOCKS:
             raise CannotMount("no FUSE")
         done = Report()

@@ -11,7 +11,7 @@ Where `machine` shows the one state that a shutdown leaves, this shows those of 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -153,10 +153,17 @@ class Mounted:
         self._disk.rmdir(self._place)
 
 
-def cut_blocks(policy: str, seed: str, scratch: Path, drawn: int) -> Report:
+def cut_blocks(
+    policy: str,
+    seed: str,
+    scratch: Path,
+    drawn: int,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Report:
     """Record a workload and cut the power of its disk `drawn` times. Ends with the first finding. Raises CannotMount.
 
-    scratch   an existing empty directory
+    scratch    an existing empty directory
+    stopping   called before each cut; true ends the work
     """
     rng = random.Random(f"{seed}/{BLOCKS}/{policy}")
     scene = scene_of(policy, seed, rng)
@@ -167,6 +174,8 @@ def cut_blocks(policy: str, seed: str, scratch: Path, drawn: int) -> Report:
     mounted = Mounted(scratch)
     try:
         for image, promised in recorded.cuts(rng, drawn):
+            if stopping():
+                break
             counts.tried += 1
             counts.distinct += 1
             fault = mounted.judge(image, recorded.units, promised)

@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Report
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
@@ -19,6 +20,7 @@ from tidelog.crash.servers import SERVERS
 from tidelog.crash.subjects.bench import Task
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
+from tidelog.store.errors import TidelogError
 from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import others
@@ -207,10 +209,30 @@ def command(
             work = tasks(set(here), list(policies or POLICIES), session.seed)
             try:
                 run(work, place, jobs, max(0.0, end - session.seconds), tell, files)
+            except (CrashError, TidelogError, OSError) as error:
+                _check_filled(directory, jobs, error)
+                raise
             finally:
                 if sys.stderr.isatty():
                     click.echo(err=True)
+            if session.report.findings:
+                _check_filled(directory, jobs)
     return session.code
+
+
+class Filled(OSError):
+    """The directory of the user has no room any more. The text says which."""
+
+
+def _check_filled(directory: Path | None, jobs: int, error: Exception | None = None) -> None:
+    """Raises Filled if others took the room of a directory: what was found there then means nothing.
+
+    The stores are removed by now, so as much as at the beginning should be free.
+    """
+    if directory is not None and (free := RealDisk().free(directory)) < jobs * ROOM_BYTES:
+        raise Filled(
+            f"{directory} filled up while the bench worked in it, and has {free:,} bytes free now, so nothing is proved"
+        ) from error
 
 
 def _check_room(directory: Path, jobs: int) -> None:

@@ -6,11 +6,13 @@ below one (tools/crash/blocks.py). A layer that cannot run is noted with the rea
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Event, current_thread, main_thread
 from typing import Final
 
 from tidelog.crash.explore import Report
@@ -36,7 +38,49 @@ def cut_machine(
 
     layers   of REAL
     place    an existing directory, which is left as it was
+
+    Raises KeyboardInterrupt when everything is unmounted.
     """
+    interrupted = False
+    with noted_interrupts() as stop:
+        _cut_machine(layers, policies, seed, place, report, stop, enough)
+        interrupted = stop.is_set()
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[Event]:
+    """Meanwhile the first Ctrl-C sets the event, and the second one interrupts, as ever.
+
+    An interrupt between a mount and the code that undoes it would leave the mount; in a fork, Python drops it.
+    """
+    stop = Event()
+    if current_thread() is not main_thread():
+        yield stop  # which gets no signal
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: object) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _cut_machine(
+    layers: Sequence[str],
+    policies: Sequence[str],
+    seed: str,
+    place: Path,
+    report: Report,
+    stop: Event,
+    enough: Callable[[], bool],
+) -> None:
     with ExitStack() as mounts:
         cuts: dict[str, Cut] = {}
         for layer in layers:
@@ -44,10 +88,12 @@ def cut_machine(
             RealDisk().mkdir(room)
             mounts.callback(RealDisk().rmdir, room)
             with Timed(report, layer):
-                cuts[layer] = _cut(layer, room, mounts)
+                cuts[layer] = _cut(layer, room, mounts, stop.is_set)
         for number in count():
             for layer in [each for each in cuts if each not in report.not_run]:
                 cut = cuts[layer]
+                if stop.is_set():
+                    return
                 with Timed(report, layer):
                     report.add(cut(policies[number % len(policies)], f"{seed}/{number}"))
             if set(cuts) <= set(report.not_run) or report.findings or enough():
@@ -71,9 +117,9 @@ class Timed:
         return True
 
 
-def _cut(layer: str, room: Path, mounts: ExitStack) -> Cut:
+def _cut(layer: str, room: Path, mounts: ExitStack, stopping: Callable[[], bool]) -> Cut:
     """How to cut the power of a layer: (policy, seed) -> report. Raises CannotMount."""
     if layer == BLOCKS:
-        return lambda policy, seed: cut_blocks(policy, seed, room, CUTS)
+        return lambda policy, seed: cut_blocks(policy, seed, room, CUTS, stopping)
     made = mounts.enter_context(file_system(room, layer))
-    return lambda policy, seed: cut_power(made, policy, seed, CUTS)
+    return lambda policy, seed: cut_power(made, policy, seed, CUTS, stopping)

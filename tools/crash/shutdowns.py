@@ -17,7 +17,7 @@ import random
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -184,8 +184,9 @@ def cut_power(
     policy: str,
     seed: str,
     drawn: int,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Cut the power of a workload `drawn` times. Ends with the first finding. Raises CannotMount."""
+    """Cut the power of a workload `drawn` times. Ends with the first finding, or `stopping()`. Raises CannotMount."""
     rng = random.Random(f"{seed}/{made.layer}/{policy}")
     scene = scene_of(policy, seed, rng)
     return kill(
@@ -193,6 +194,7 @@ def cut_power(
         made.place,
         rng,
         Effort(drawn),
+        stopping,
         runs_of=lambda scene, _: Cuts(scene, made),
         layer=made.layer,
     )
