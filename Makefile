@@ -43,7 +43,7 @@ check: $(READY)  ## lint, format, types, layers, docstrings and house rules
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_imports.py tests/test_house_rules.py tests/test_docstrings.py
+	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_imports.py tests/test_house_rules.py tests/test_docstrings.py tests/test_user_code.py
 
 docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
@@ -28,6 +28,9 @@ from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import close
 from tidelog.store.opening import is_new, open_core
 from tidelog.store.options import Options, make_options
+
+if TYPE_CHECKING:
+    from tidelog.store.faces.aio import AsyncStore
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -90,7 +93,7 @@ class Serving:
         self.close()
 
 
-def serve(db: Store, **options: Any) -> Serving:
+def serve(db: Store | AsyncStore, **options: Any) -> Serving:
     """Serve an open store to Redis clients, while the program goes on using it.
 
         with tidelog.open("orders") as db, tidelog.serve(db, port=0) as server:
