@@ -9,7 +9,7 @@ Operations of queues in a unit (crash/model.py); a job is called by its ID, and 
     ["retry", queue, id, error, at once]          ["purge", queue]
     ["fail", queue, id, error]                    ["later", queue, id, value]
     ["arrive", queue, [id, ...]]                  ["cancel", queue, id], ["hasten", queue, id]
-    ["stale", queue, id, value]                   ["expire", queue, id]
+    ["stale", queue, id, value]                   ["expired", queue, id]
     ["answer", queue, id, result]                 ["counted", queue, deliveries]
     ["plan", queue, name, value, next tick]       ["overdue", queue, name, tick]
     ["tick", queue, name, [[dedup ID, id], ...], next tick]
@@ -38,7 +38,7 @@ Queued = tuple[Any, ...]
 
 NAMES: Final = (
     "put", "take", "abandon", "done", "retry", "fail", "release", "extend", "redrive", "bury", "purge",
-    "later", "arrive", "cancel", "hasten", "stale", "expire", "answer", "counted", "plan", "overdue", "tick",
+    "later", "arrive", "cancel", "hasten", "stale", "expired", "answer", "counted", "plan", "overdue", "tick",
 )  # fmt: skip
 ABANDONED: Final = b"abandoned"
 DELIVERIES_MAX: Final = 3
@@ -155,7 +155,7 @@ class Jobs:
                     self._add(job_id, Job(self.delayed.pop(old)[0], old))
             case "stale", (job_id, value):
                 self._add(job_id, Job(value, stale=True))
-            case "expire", (job_id,):
+            case "expired", (job_id,):
                 self._delivered = max(self._delivered, number(job_id))
                 self._die(job_id)
             case "answer", (job_id, result):

@@ -162,7 +162,7 @@ class QueueLife(Life):
         units: list[Unit] = [
             [
                 *(["abandon", key, name, job_id] for job_id in each.doomed),
-                *(["expire", key, job_id] for job_id in each.stale),
+                *(["expired", key, job_id] for job_id in each.stale),
                 *(["take", key, name, job_id] for job_id in each.taken),
             ]
             for each in found

@@ -114,7 +114,7 @@ def test_a_job_that_is_too_old_is_dead_and_the_fetch_goes_on() -> None:
     queue.apply("put", C, b"new", b"")
     assert queue.following(b"ann", 2, set()) == [([], [], [A, B]), ([C], [], [])]
     assert queue.following(b"ann", 3, set()) == [([C], [], [A, B])]
-    queue.apply("expire", A)
+    queue.apply("expired", A)
     assert queue.contents()[2] == ((A, b"old", 0),)
 
 

@@ -15,7 +15,7 @@ from tidelog.crash.damage import KINDS, PROOF, Damage, Damages, damaged_in
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.forked import Died
 from tidelog.crash.lives import Step
-from tidelog.crash.model import Contents
+from tidelog.crash.model import NO_ID, REMEMBERS, Contents
 from tidelog.crash.oracle import Fault, Kind, Oracle
 from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, deletion, judge
 from tidelog.crash.served import Files
@@ -224,7 +224,7 @@ def test_nothing_is_deleted_but_what_lies_in_quarantine(
 ADDED = [["add", b"s", b"1-0", [b"f", b"v"]]]
 SET = [["set", b"k", b"1"]]
 UNITS = [ADDED, SET, [["set", b"k", b"2"]]]
-STREAM = (((b"1-0", (b"f", b"v")),), b"1-0", 1, ())
+STREAM = (((b"1-0", (b"f", b"v")),), b"1-0", 1, (), NO_ID, (*REMEMBERS, 0, 0, 0))
 PROMISED = Promised(2, 3, 3)
 
 
