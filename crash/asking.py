@@ -55,6 +55,7 @@ class Asking:
         self.units: list[Unit] = list(before or [])
         self.unknown: Unit | None = None
         self.fsynced = self.written = len(self.units)
+        self._under_way = 0  # so many units may have been given while several threads write
         self._predicts = predicts
         self._clock = clock
         self._model = Model()
@@ -64,7 +65,7 @@ class Asking:
     # --- promises
 
     def _promise(self, issued: int) -> None:
-        self.promise(self.fsynced, self.written, issued)
+        self.promise(self.fsynced, self.written, max(issued, self._under_way))
 
     def _begin(self, unit: Unit | None) -> None:
         """A call begins that is this unit, if it can be told in advance."""

@@ -17,8 +17,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidelog.crash.afterwards import PROBE
 from tidelog.crash.errors import BenchError
-from tidelog.crash.explore import PROBE, Counts, Finding, Report
+from tidelog.crash.explore import Counts, Finding, Report
 from tidelog.crash.forked import Died, Forked
 from tidelog.crash.hooked import HookedDisk
 from tidelog.crash.injector import CODES, ONCE, ONWARDS, SHORT, Injector, Trouble

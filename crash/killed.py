@@ -20,8 +20,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidelog.crash.afterwards import PROBE
 from tidelog.crash.errors import BenchError
-from tidelog.crash.explore import PROBE, Finding, Report
+from tidelog.crash.explore import Finding, Report
 from tidelog.crash.hooked import HookedDisk, commits_hooked
 from tidelog.crash.injected import Scene
 from tidelog.crash.injector import AFTER, BEFORE, INSIDE, KILLS, Trouble

@@ -44,6 +44,13 @@ class Oracle:
                 return count
         return None
 
+    def first_with(self, contents: Contents, least: int) -> int | None:
+        """After how many units, at least `least`, the contents are these first; None if after none."""
+        for count in range(least, len(self.units) + 1):
+            if self._after[count] == contents:
+                return count
+        return None
+
     def after(self, count: int) -> Contents:
         """The contents after so many units."""
         return self._after[count]

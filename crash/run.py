@@ -53,6 +53,9 @@ LOG_DRAWN: Final = 24  # states of each moment of a log
 INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
 LIVES_MAX: Final = 3
+AGAIN: Final = 0.125  # of the images, the share of which more than the contents is tried
+SNAPSHOTS: Final = 2  # of a life with some
+BUDGET: Final = 4096  # bytes in memory after a checkpoint: nearly all is evicted, and read again
 
 
 class Task(NamedTuple):
@@ -137,7 +140,7 @@ def _rot(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], b
 def _inject(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     """Fail the disk of a workload, by turns in memory and on files with checkpoints."""
     files = task.number % 2 == 1
-    steps = long(rng, INJECTED_STEPS, checkpoints=files)
+    steps = long(rng, INJECTED_STEPS, checkpoints=files, threads=False)
     first = rng.randrange(1, len(steps))
     scene = Scene(task.policy, (steps[:first], steps[first:]), task.seed)
     return inject(scene, files, scratch, rng, INJECTED, stopping)
@@ -218,13 +221,18 @@ def _followers(
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     checkpoints = task.layer == CHECKPOINTS
     stage: Stage = Files(scratch) if checkpoints else Memory()
-    effort = Effort() if task.double else Effort(double=0, killed=0)
+    effort = Effort(again=AGAIN) if task.double else Effort(double=0, killed=0, again=AGAIN)
     explorer = Explorer(stage, rng, effort, task.layer, stopping)
     whole = task.number % 2 == 0
 
     def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
         if whole:
             steps = long(rng, LONG_STEPS, checkpoints=checkpoints)
+            if checkpoints:
+                about["budget"] = BUDGET
+            if checkpoints and task.number % 4 == 0:
+                for _ in range(SNAPSHOTS):
+                    steps.insert(rng.randrange(len(steps)), ["snapshot"])
             if task.number % 4 == 2:
                 steps = jumping(random.Random(f"{task.seed}/{about['life']}/clock"), steps)
         else:

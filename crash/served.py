@@ -20,6 +20,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import NotPlain
 from tidelog.disk.real import RealDisk
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.faces.sync import Store
 from tidelog.store.opening import open_store
@@ -28,6 +29,7 @@ STORE: Final = "store"  # the directory of the store below that of a trace
 SEGMENT_BYTES: Final = 8192  # so that a short life has several segments
 # Of idempotent production.
 ONCE: Final = ("idmp-duration", "idmp-maxsize", "iids-added", "iids-duplicates", "iids-tracked")
+KEPT: Final = 2  # snapshots; a further one removes the oldest
 PENDING_MAX: Final = 1 << 30
 
 
@@ -114,18 +116,35 @@ class Jumping:
         """Do nothing: waiting goes by the monotonic clock."""
 
 
-def open_on(disk: Disk, root: Path, policy: str, clock: Clock = SYSTEM) -> Store:
-    """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment."""
-    return open_store(
+def open_on(
+    disk: Disk,
+    root: Path,
+    policy: str,
+    clock: Clock = SYSTEM,
+    *,
+    read_only: bool = False,
+    budget: int | None = None,
+) -> Store:
+    """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment.
+
+    budget  bytes of data in memory after a checkpoint, also fewer than an option allows; None for all
+    """
+    db = open_store(
         root / STORE,
         fsync=policy,
+        read_only=read_only,
         segment_bytes=SEGMENT_BYTES,
         checkpoint_bytes=0,
         save=(),
+        keep_snapshots=KEPT,
         retain_bytes=0,
         disk=disk,
         clock=clock,
     )
+    checkpoints = db._core.checkpoints
+    if budget is not None and isinstance(checkpoints, Checkpoints):
+        checkpoints.residence.budget = budget
+    return db
 
 
 def contents_of(db: Store) -> Contents:

@@ -20,9 +20,10 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.afterwards import PROBE
 from tidelog.crash.client import BadReply, Client
 from tidelog.crash.errors import BenchError
-from tidelog.crash.explore import PROBE, Finding, Report
+from tidelog.crash.explore import Finding, Report
 from tidelog.crash.hooked import HookedDisk, commits_hooked
 from tidelog.crash.injector import BEFORE, KILLS, Trouble
 from tidelog.crash.killed import Killer

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
 from tidelog.crash import injected, killed, logs, queues, rot, served, servers, workloads
+from tidelog.crash.afterwards import AFTERWARDS
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
 from tidelog.crash.injector import KILLS
@@ -85,6 +86,8 @@ def _fewer_steps(
     assert isinstance(first, Promised)
     before = trace.units[: first.issued]
 
+    effort = EFFORT._replace(again=float(finding.words.startswith(AFTERWARDS)))
+
     def fails(steps: list[object]) -> bool:
         nonlocal found
         others = {logs.LOG: logs.record, queues.QUEUES: queues.record}
@@ -101,7 +104,7 @@ def _fewer_steps(
         except CrashError:
             return False  # another fault, which needs no crash
         explorer = Explorer(
-            stage, random.Random(1), EFFORT, finding.layer, stopping, serve_for(finding)
+            stage, random.Random(1), effort, finding.layer, stopping, serve_for(finding)
         )
         explorer.explore(smaller)
         for each in explorer.report.findings:

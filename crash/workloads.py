@@ -26,6 +26,7 @@ from tidelog.crash.oracle import difference
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import Jumping, Stage, contents_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit
+from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.faces.sync import Store
 
 POLICIES: Final = ("always", "everysec", "no")
@@ -63,7 +64,7 @@ def small(rng: random.Random, *, checkpoints: bool) -> list[Step]:
     return [*PREPARED, *sequence[:at], sync, *sequence[at:]]
 
 
-def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
+def long(rng: random.Random, steps: int, *, checkpoints: bool, threads: bool = True) -> list[Step]:
     """A workload of random steps over all commands, on streams of two databases."""
     found: list[Step] = []
     for _ in range(steps):
@@ -73,7 +74,11 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
             found.append(["sync"])
         elif way < 0.20 and checkpoints:
             found.append(["checkpoint"])
-        elif way < 0.60:
+        elif way < 0.24:
+            found.append(["policy", rng.randrange(len(POLICIES))])
+        elif way < 0.28 and threads:
+            found.append(["threads", stream, rng.choice((2, 5))])
+        elif way < 0.62:
             found.append(drawn(rng.choice, stream))
         else:
             name, _, *rest = rng.choice(OPERATIONS)
@@ -287,14 +292,61 @@ class Life(Commands):
         self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
+    def _policy(self, number: int) -> None:
+        """Switch the policy. What was acknowledged before keeps its level."""
+        policy = POLICIES[number]
+        self.db.config_set("appendfsync", policy)
+        self.policy = policy
+
+    def _threads(self, stream: int, count: int) -> None:
+        """Two threads write to one stream. The order of its IDs is the order of their units in the log."""
+        at, fields = self._at(stream), self._fields(10)
+        self._under_way = len(self.units) + 2 * count
+        gate, noted = threading.Lock(), b"-"
+        failed: list[BaseException] = []
+
+        def write() -> None:
+            nonlocal noted
+            try:
+                for _ in range(count):
+                    entry_id = at.db.xadd(at.key, fields)
+                    assert isinstance(entry_id, bytes)
+                    with gate:
+                        # Those of the other thread with lesser IDs are in the log before this one, so they are as safe.
+                        for each, _ in at.db.at("written").xrange(at.key, noted, entry_id):
+                            self._done([["add", at.name, each, flat(fields)]])
+                            noted = b"(" + each
+            except BaseException as error:
+                failed.append(error)
+
+        last = self._model.streams[at.name].last if at.name in self._model.streams else None
+        noted = b"-" if last is None else b"(" + last
+        self._promise(self._under_way)
+        threads = [threading.Thread(target=write, name="tidelog-crash", daemon=True) for _ in "ab"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._under_way = 0
+        if failed:
+            raise failed[0]
+        self._promise(len(self.units))
+
     def _checkpoint(self) -> None:
         units = len(self.units)
         self.db.checkpoint()
+        core = self.db._core
+        if isinstance(core.checkpoints, Checkpoints):
+            # The store evicts now and then. Here it evicts at once, so that each run does the same.
+            core.checkpoints.residence.next_survey = 0.0
+            core.checkpoints.residence.relieve(core)
         self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
     def _snapshot(self) -> None:
-        """A snapshot. It is not among the random steps of `long`, since it takes a quarter of a second."""
+        """A snapshot, which takes a quarter of a second, so it is not among the random steps of `long`. The store keeps
+        two (crash/served.py).
+        """
         units = len(self.units)
         self.snapshots[self.db.snapshot().path.name] = units
         self.fsynced = max(self.fsynced, units)
@@ -313,7 +365,7 @@ def record(
 
     def begin(disk: RecordingDisk, root: Path, units: list[Unit]) -> Life:
         clock = Jumping()
-        db = open_on(disk, root, policy, clock)
+        db = open_on(disk, root, policy, clock, budget=about.get("budget"))
         return Life(db, policy, disk.promise, units, beside=disk, clock=clock)
 
     trace, life = recorded(stage, policy, steps, about, base, before, begin)

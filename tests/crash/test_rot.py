@@ -17,7 +17,8 @@ from tidelog.crash.forked import Died
 from tidelog.crash.lives import Step
 from tidelog.crash.model import NO_ID, REMEMBERS, Contents
 from tidelog.crash.oracle import Fault, Kind, Oracle
-from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, deletion, judge
+from tidelog.crash.removed import deletion
+from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, judge
 from tidelog.crash.served import Files
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.states import SECTOR, cut_at
@@ -219,6 +220,11 @@ def test_nothing_is_deleted_but_what_lies_in_quarantine(
 ) -> None:
     found = deletion(BEFORE, after, opened)
     assert found.startswith(words) and bool(found) == bool(words)
+
+
+def test_a_copy_of_an_open_that_lost_power_is_a_copy() -> None:
+    before: Tree = {**BEFORE, "store/quarantine/1": b" two"}
+    assert deletion(before, {**before, LOG: b"one"}, True) == ""
 
 
 ADDED = [["add", b"s", b"1-0", [b"f", b"v"]]]

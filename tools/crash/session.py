@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from tidelog.crash import report as reports
-from tidelog.crash import small
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Finding, Report
+from tidelog.crash.notes import notes
 from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
@@ -188,11 +188,11 @@ def show(
     }
     data: dict[str, Any] = {"layers": found}
     if as_json:
-        data["small"] = small.told(report)
+        data["notes"] = notes(report)
     shown = reports.HEAD, reports.rows(report, layers), data
     show_table(shown, seed, seconds, kept, as_json, ordered)
     if not as_json:
-        for line in small.told(report):
+        for line in notes(report):
             click.echo(line)
 
 
