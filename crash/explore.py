@@ -211,7 +211,7 @@ class Explorer:
     def _afterwards(
         self, counts: Counts, image: Tree, oracle: Oracle, served: Served
     ) -> Fault | None:
-        """Try more than the contents of an image. What starts a process is done for few."""
+        """Try more than the contents of an image. The checks that start a process are made for few."""
         if served.contents is None:
             return None  # a finding already
         counts.again += 1

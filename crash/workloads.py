@@ -293,7 +293,7 @@ class Life(Commands):
         self._promise(len(self.units))
 
     def _policy(self, number: int) -> None:
-        """Switch the policy. What was acknowledged before keeps its level."""
+        """Switch the policy. Earlier acknowledgements keep their level."""
         policy = POLICIES[number]
         self.db.config_set("appendfsync", policy)
         self.policy = policy

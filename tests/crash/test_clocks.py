@@ -52,7 +52,7 @@ def test_a_store_whose_clock_jumps_keeps_its_promises() -> None:
 
 
 def test_jumps_are_put_between_the_steps() -> None:
-    steps = long(random.Random(1), 120, checkpoints=False)
+    steps = long(random.Random(2), 120, checkpoints=False)
     found = jumping(random.Random(2), steps)
     assert any(step[0] in TIMED for step in steps)
     assert [step for step in found if step[0] != "jump"] == [
