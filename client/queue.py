@@ -420,6 +420,10 @@ class SharedQueue(Generic[T]):
         found["in_flight"] = {
             name.decode(): number for name, number in zip(held[::2], held[1::2], strict=True)
         }
+        ranks = found["by_priority"]
+        found["by_priority"] = {
+            int(rank): number for rank, number in zip(ranks[::2], ranks[1::2], strict=True)
+        }
         for name in ("name", "group"):
             found[name] = found[name].decode()
         for name in ("oldest_seconds", "put_per_second", "done_per_second"):

@@ -306,7 +306,7 @@ class Served(QueueBase):
         for job, count in fences:
             lent = self.desk.find(self, worker, job, count)
             if lent is not None:
-                self._shared.leftovers.append(Leftover(lent.delivery, {job: count}, [], []))
+                lent.delivery.shared.leftovers.append(Leftover(lent.delivery, {job: count}, [], []))
                 self.desk.settled(self, (job,))
                 dropped += 1
         if dropped:

@@ -43,7 +43,8 @@ from tidelog.store.queue.names import queue_names
 from tidelog.store.queue.rows import HEADER, VALUE, DeadJob, Failure
 from tidelog.store.queue.streams import among_held
 from tidelog.store.queue.units import in_units
-from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch, log_finished
+from tidelog.store.queue.work.ends import log_finished
+from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
 from tidelog.store.queue.work.later import Due, due_in, when
 from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.results import NONE, RESULT_SECONDS, Died, Found, Outcome
@@ -467,7 +468,7 @@ class _Taking(_Parked):
         self._request = Fetch(
             *(given.queue._shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
             None if block is None else parse_timeout(session, block[0]),
-            0 if b"HISTORY" in given.own else None,
+            {} if b"HISTORY" in given.own else None,
             self._limit,
         )
 
@@ -818,7 +819,7 @@ def _figure(value: Any) -> Reply:
     if isinstance(value, float):
         return Double(value)
     if isinstance(value, dict):
-        return Map(part for name, held in value.items() for part in (name.encode(), held))
+        return Map(part for name, held in value.items() for part in (str(name).encode(), held))
     return value
 
 

@@ -170,7 +170,8 @@ def _added(about: Any) -> int:
 
 def _queue(key: bytes, group: bytes, stats: dict[str, Any], added: int) -> dict[str, Any]:
     figures = {name: _number(item) for name, item in stats.items() if name not in ("name", "group")}
-    figures["in_flight"] = {shown.text(name): n for name, n in _twos(stats["in_flight"])}
+    for told in ("in_flight", "by_priority"):
+        figures[told] = {shown.text(name): n for name, n in _twos(stats[told])}
     return {
         "name": shown.text(key),
         "ref": shown.ref(key),

@@ -266,9 +266,12 @@ class AsyncStore(Face, AsyncMethods[TextT]):
         tz: str | None = None,
         catch_up: str = "one",
         codec: Any = "json",
+        priority: int = 0,
     ) -> Schedule:
         """Put a job into a queue again and again. As `Store.schedule`."""
-        return await self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec)
+        return await self.schedules._make(
+            *(name, cron, every, queue, value, tz, catch_up, codec, priority)
+        )
 
     @property
     def schedules(self) -> AsyncSchedules:

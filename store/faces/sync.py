@@ -355,6 +355,7 @@ class Store(Face, Methods[TextT]):
         tz: str | None = None,
         catch_up: str = "one",
         codec: Any = "json",
+        priority: int = 0,
     ) -> Schedule:
         """Put a job into a queue again and again.
 
@@ -376,6 +377,7 @@ class Store(Face, Methods[TextT]):
             catch_up: Of the ticks that were due while no worker fetched, put `one` job for the latest, `all`, or `none`
                 that is over a minute late.
             codec: Encodes the value, as in `queue`.
+            priority: The priority of the jobs, from 0 to 9.
 
         Returns:
             The schedule.
@@ -384,7 +386,9 @@ class Store(Face, Methods[TextT]):
             DataError: An argument is invalid, the time zone is unknown, or the expression never fires.
             EncodeError: The codec cannot encode the value.
         """
-        return self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec)
+        return self.schedules._make(
+            *(name, cron, every, queue, value, tz, catch_up, codec, priority)
+        )
 
     @property
     def schedules(self) -> Schedules:

@@ -5,6 +5,7 @@ queue `mails` with the group `workers`:
 
     mails             the jobs. Those after the group's last delivered ID wait; pending ones with an owner are in
                       flight; pending ones without (XNACK) are paused until their retry
+    mails:priority:3  the jobs of that priority; 1 to 9, each made by the first such job
     mails:later       delayed jobs; the pending entries of its group `due` tell when they are due
     mails:holds       one entry per job that is paused, or has an extended lease: until when
     mails:failures    recorded failures, capped: worker, exception, traceback
@@ -14,6 +15,7 @@ The modules, from the bottom:
 
     dedup             dedup IDs
     codecs, rows      values and entries as bytes        options      the options of a queue
+    lanes             the streams of the priorities
     streams           which jobs there are, and which worker holds which
     shared            the common knowledge of all workers of a queue in this process: which are alive, what is paused
     rules, schedules, ticks    schedules: when they tick, the calls that change them, and the jobs that they put

@@ -42,6 +42,7 @@ from tidelog.store.queue.dead import (
 )
 from tidelog.store.queue.handle import AsyncHandle
 from tidelog.store.queue.job import AsyncJob
+from tidelog.store.queue.options import ranked
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import make_plan
 from tidelog.store.queue.running.tasks import run_tasks
@@ -78,9 +79,10 @@ class AsyncQueue(QueueBase[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> AsyncHandle:
         """Put one job. As `Queue.put`."""
-        plain = delay is None and at is None and ttl is None
+        plain = delay is None and at is None and ttl is None and priority == 0
         if plain and dedup_id is None and timeout is None and not self._bounded:
             data = rows.encode_value(self._options, value)
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
@@ -91,12 +93,21 @@ class AsyncQueue(QueueBase[T]):
             await self._face._hold((log, lsn, True))
             return AsyncHandle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
-            delayed = self._delayed(value, headers, delay, at, ttl)
-            if delayed is not None:
-                id, promise = delayed
+            unbounded = timeout is None and not self._bounded
+            aside = self._put_aside(value, headers, delay, at, ttl, priority, unbounded)
+            if aside is not None:
+                id, promise = aside
                 await self._face._hold(promise)
                 return AsyncHandle.of(self, id)
-        put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        put = self.new(
+            value,
+            dedup_id=dedup_id,
+            headers=headers,
+            delay=delay,
+            at=at,
+            ttl=ttl,
+            priority=priority,
+        )
         return AsyncHandle.of(self, await self._put_slowly(put, timeout))
 
     async def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
@@ -118,16 +129,18 @@ class AsyncQueue(QueueBase[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         total = 0
         due, left = self._due_at(delay, at), lifetime(ttl)
+        ranked(priority)
         for batch, error in self._batches(values):
             while batch:
                 stored, promise, caller = self._put_values(
-                    batch, due, left, None if wait == 0 else TaskCaller
+                    batch, due, left, priority, None if wait == 0 else TaskCaller
                 )
                 if stored:
                     await self._face._hold(promise)

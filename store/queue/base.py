@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import count, islice
@@ -17,6 +17,7 @@ from tidelog.engine.api import (
     Alike,
     Context,
     EntryRow,
+    Group,
     State,
     Stream,
     Waiter,
@@ -47,12 +48,25 @@ from tidelog.store.errors import (
 from tidelog.store.faces.face import Face
 from tidelog.store.queue import rows
 from tidelog.store.queue.dedup import PRODUCER, remembering
-from tidelog.store.queue.options import Options, named
-from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
-from tidelog.store.queue.streams import depth, find, lost_of, stream_at, waiting
+from tidelog.store.queue.lanes import (
+    HIGHEST_FIRST,
+    Lane,
+    create_group,
+    depth_of,
+    lanes_in,
+    log_into_lane,
+    missing_groups,
+    next_in_lane,
+    open_lane,
+    totals,
+)
+from tidelog.store.queue.options import Options, named, ranked
+from tidelog.store.queue.rows import PRIORITY, VALUE, Failure, WaitingJob
+from tidelog.store.queue.streams import lost_of, stream_at, waiting
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import UNIT_BYTES, in_units
-from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
+from tidelog.store.queue.work.ends import log_all_leftovers
+from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch
 from tidelog.store.queue.work.later import (
     AT,
     CONSUMER,
@@ -68,9 +82,10 @@ from tidelog.store.queue.work.later import (
     time_of,
 )
 from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.look import History
 from tidelog.store.queue.work.results import NONE, Died, Found, Outcome
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
-from tidelog.store.queue.work.shared import Delivery, Leftover
+from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
 
 # put_many puts at most this many jobs, and about UNIT_BYTES of values, in one unit.
 BATCH_JOBS: Final = 1_000
@@ -93,6 +108,7 @@ class Stats:
         group: Name of the group that the figures are about.
         depth: Jobs that are not done: waiting, in flight or paused.
         waiting: Jobs that are due: new, given back, or their pause is over.
+        by_priority: How many of these have which priority. Delayed jobs that are due count once a fetch has seen them.
         in_flight: Number of jobs of each worker, also of dead workers whose jobs were not taken over yet.
         paused: Failed jobs that wait for their retry.
         scheduled: Delayed jobs that are not due yet. They are not part of `depth`.
@@ -117,6 +133,7 @@ class Stats:
     oldest_seconds: float | None
     put_per_second: float | None
     done_per_second: float | None
+    by_priority: dict[int, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as a dict, for JSON."""
@@ -127,7 +144,7 @@ class Prepared:
     """Commands that the puts before have added to the unit that is being planned.
 
     keys      keys of streams that were created and set up
-    last      key of delayed jobs -> the last ID that was given there
+    last      key of delayed jobs, or of a lane -> the last ID that was given there
     once      (key of the queue, dedup ID) of the jobs that are put
     """
 
@@ -144,9 +161,11 @@ class Put:
 
     due     when it is due; None = at once
     ttl     ms after which it is not delivered any more, counted from when it is due; None = for ever
+
+    Its row says its priority, too.
     """
 
-    __slots__ = ("queue", "row", "dedup_id", "due", "ttl")
+    __slots__ = ("queue", "row", "dedup_id", "due", "ttl", "priority")
 
     def __init__(
         self,
@@ -155,16 +174,20 @@ class Put:
         dedup_id: bytes | None,
         due: Due | None = None,
         ttl: int | None = None,
+        priority: int = 0,
     ) -> None:
         self.queue, self.row, self.dedup_id = queue, row, dedup_id
-        self.due, self.ttl = due, ttl
+        self.due, self.ttl, self.priority = due, ttl, priority
 
     def known(self, ctx: Context) -> int | None:
         """The ID of the job that was put with the same `dedup_id`, at once or delayed; None if there is none."""
         if self.dedup_id is None:
             return None
         options = self.queue._options
-        for stream in (ctx.stream(options.key), stream_at(ctx, options.later_key)):
+        lanes = [options.lane(priority).key for priority in self.queue._used(ctx)]
+        ctx.stream(options.key)  # raises CommandError for another type
+        for key in (options.key, options.later_key, *lanes):
+            stream = stream_at(ctx, key)
             if stream is not None and stream.idmp is not None:
                 found = stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now)
                 if found is not None:
@@ -184,13 +207,15 @@ class Put:
             row = (*row, rows.EXPIRES, b"%d" % (due_ms + self.ttl))
         if self.due is not None:
             return self._later_words(ctx, prepared, row, due_ms, self.due.kind)
+        if self.priority:
+            return self._lane_words(ctx, prepared, row)
         stream = ctx.stream(key)
         if self.dedup_id is None:
             return [[b"XADD", key, b"*", *row]]
         words: list[list[bytes]] = []
         if key not in prepared.keys:
             if stream is None:
-                words.append(_create_group(options))
+                words.append(create_group(key, options.group_key))
             words += remembering(stream, key)
             prepared.keys.add(key)
         return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
@@ -215,10 +240,28 @@ class Put:
         self.queue._shared.later.hear(self.queue._core, due_ms, ctx.now)
         return words
 
+    def _lane_words(self, ctx: Context, prepared: Prepared, row: EntryRow) -> list[list[bytes]]:
+        queue, words = self.queue, list[list[bytes]]()
+        key = queue._options.lane(self.priority).key
+        stream = stream_at(ctx, key)
+        last = prepared.last.get(key, 0 if stream is None else stream.last_id)
+        if key not in prepared.last:
+            words += missing_groups(ctx, queue._key, key)
+        job = prepared.last[key] = next_in_lane(last, ctx.now, self.priority)
+        words.append([b"XADD", key, ids.text(job), *row])
+        if self.dedup_id is not None:
+            if key not in prepared.keys:
+                words += remembering(stream, key)
+                prepared.keys.add(key)
+            words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
+        queue._shared.later.hear_lane(queue._core, self.priority)
+        return words
 
-def _create_group(options: Options) -> list[bytes]:
-    """The command that creates a queue's group, and its stream if that is missing."""
-    return [b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]
+    def made(self, prepared: Prepared) -> int | None:
+        """The ID that `words` has just given to the job; None if XADD gives it."""
+        options = self.queue._options
+        key = options.later_key if self.due is not None else options.lane(self.priority).key
+        return prepared.last.get(key)
 
 
 def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> list[EntryRow] | Alike:
@@ -312,6 +355,7 @@ class QueueBase(Generic[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> Put:
         """A job for `Job.done_and` to put.
 
@@ -322,14 +366,15 @@ class QueueBase(Generic[T]):
             delay: As in `Queue.put`.
             at: As in `Queue.put`.
             ttl: As in `Queue.put`.
+            priority: As in `Queue.put`.
 
         Raises:
             EncodeError: The codec cannot encode the value.
             DataError: Another argument is invalid.
         """
-        row = rows.job_row(rows.encode_value(self._options, value), headers)
+        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority))
         once = None if dedup_id is None else named("dedup_id", dedup_id)
-        return Put(self, row, once, self._due_at(delay, at), lifetime(ttl))
+        return Put(self, row, once, self._due_at(delay, at), lifetime(ttl), priority)
 
     def _due_at(self, delay: Duration | None, at: datetime | None) -> Due | None:
         core = self._core
@@ -350,7 +395,7 @@ class QueueBase(Generic[T]):
                 return None
             prepared = Prepared()
             words = put.words(ctx, prepared)
-            known = prepared.last.get(self._options.later_key)
+            known = put.made(prepared)
             return words
 
         reply, promise = self._ask(run_unit, self._core, self._db, plan)
@@ -360,20 +405,38 @@ class QueueBase(Generic[T]):
             return None, waiting_caller
         return (rows.shown(reply[-1]), promise), None
 
-    def _delayed(
+    def _put_aside(
         self,
         value: T,
         headers: Mapping[str, str] | None,
         delay: Duration | None,
         at: datetime | None,
         ttl: Duration | None,
+        priority: int,
+        unbounded: bool,
     ) -> tuple[Any, Any] | None:
-        """Put one delayed job without a dedup ID: (ID, promise). None if the job is due at once; nothing was put."""
+        """Put one job without a dedup ID that is delayed or, if `unbounded`, has a priority: (ID, promise). None if it
+        is neither; nothing was put.
+        """
         due = self._due_at(delay, at)
-        if due is None:
+        if due is None and not (unbounded and priority):
             return None
-        row = rows.job_row(rows.encode_value(self._options, value), headers)
-        return self._put_delayed(due, [row], lifetime(ttl))
+        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority))
+        if due is not None:
+            return self._put_delayed(due, [row], lifetime(ttl))
+        work = partial(self._log_into_lane, priority=priority, given=[row], ttl=lifetime(ttl))
+        first, promise = self._ask(self._core.decided, self._db, work)
+        return rows.text(first), promise
+
+    def _log_into_lane(
+        self, ctx: Context, priority: int, given: list[EntryRow], ttl: int | None
+    ) -> int:
+        """[lock] Log that jobs are put into the lane of a priority. Returns the first ID."""
+        core, options = self._core, self._options
+        open_lane(core, ctx, options, priority)
+        first = log_into_lane(ctx, options, priority, expiring(given, ctx.now, ttl))
+        self._shared.later.hear_lane(core, priority)
+        return first
 
     def _put_delayed(
         self, due: Due, given: list[EntryRow] | Alike, ttl: int | None
@@ -420,9 +483,12 @@ class QueueBase(Generic[T]):
         if self._options.max_depth is None:
             return wanted
         ctx.stream(self._key)  # raises for a key of another type
-        return min(
-            wanted, self._options.max_depth - depth(*find(ctx.state, self._db, self._options))
-        )
+        there = depth_of(ctx.state, self._db, self._options, self._used(ctx))
+        return min(wanted, self._options.max_depth - there)
+
+    def _used(self, ctx: Context) -> tuple[int, ...]:
+        """[lock] The priorities above 0 that have a lane."""
+        return self._shared.later.lanes(self._core, ctx, self._options)
 
     def _queue_up(self, caller: Callable[[], Caller] | None) -> Caller | None:
         if caller is None:
@@ -452,13 +518,18 @@ class QueueBase(Generic[T]):
         batch: list[bytes],
         due: Due | None,
         ttl: int | None,
+        priority: int,
         caller: Callable[[], Caller] | None,
     ) -> tuple[int, Any, Caller | None]:
         """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
         caller).
         """
+        ranks: list[EntryRow] = []
+        if priority:
+            rank = b"%d" % priority
+            ranks = [(VALUE, value, PRIORITY, rank) for value in batch]
         if due is not None:
-            _, promise = self._put_delayed(due, Alike(VALUE, batch), ttl)
+            _, promise = self._put_delayed(due, ranks or Alike(VALUE, batch), ttl)
             return len(batch), promise, None
         waiting_caller = None
 
@@ -468,6 +539,9 @@ class QueueBase(Generic[T]):
             if room <= 0:
                 waiting_caller = self._queue_up(caller)
                 return 0
+            if ranks:
+                self._log_into_lane(ctx, priority, ranks[:room], ttl)
+                return room
             some = Alike(VALUE, batch if room == len(batch) else batch[:room])
             decide_xadd_many(ctx, self._key, expiring(some, ctx.now, ttl))
             return room
@@ -529,30 +603,43 @@ class QueueBase(Generic[T]):
         return name
 
     def _subscribe(self) -> Any:
-        """Create the stream and the group if they are missing. Returns a promise."""
+        """Create the stream and the group if they are missing, the group in all lanes. Returns a promise."""
         options = self._options
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
-            stream = ctx.stream(options.key)
-            if stream is not None and options.group_key in stream.groups:
-                return None
-            return [_create_group(options)]
+            keys = [options.key]
+            for priority in HIGHEST_FIRST:
+                key = options.lane(priority).key
+                if key in ctx.database.keys:
+                    keys.append(key)
+            ctx.stream(options.key)  # raises CommandError for another type
+            words = []
+            for key in keys:
+                stream = stream_at(ctx, key)
+                if stream is None or options.group_key not in stream.groups:
+                    words.append(create_group(key, options.group_key))
+            return words or None
 
         _, promise = self._ask(run_unit, self._core, self._db, plan)
         return promise
 
-    def _acknowledged(self, jobs: int) -> None:
-        """Count jobs that are done. Retention sweeps after every SWEEP_JOBS of them."""
+    def _acknowledged(self, shared: Shared, jobs: int) -> None:
+        """Count jobs of a lane that are done. Retention sweeps after every SWEEP_JOBS of them."""
         if self._options.keeps:
-            self._shared.unswept += jobs
+            shared.unswept += jobs
             self._sweep(SWEEP_JOBS)
 
     def _sweep(self, least: int) -> None:
-        """Delete jobs that `keep` no longer covers, if at least `least` jobs were done since the last sweep."""
-        shared = self._shared
-        if self._options.keeps and shared.unswept >= least:
+        """Delete jobs that `keep` no longer covers, in the lanes in which at least `least` jobs were done since the
+        last sweep.
+        """
+        if not self._options.keeps:
+            return
+        for shared in self._shared.all_lanes():
+            if shared.unswept < least:
+                continue
             try:
-                sweep(self._core, shared, self._options)
+                sweep(self._core, shared, self._options.lane(shared.priority))
             except (TidelogError, CommandError) as error:
                 # Do not raise: the call itself succeeded, and the next sweep tries again.
                 log.warning(
@@ -567,28 +654,32 @@ class QueueBase(Generic[T]):
         mono, now = core.monotonic(), self._store_ms()
 
         def at(state: State) -> Stats:
-            stream, group = find(state, db, options)
-            unread = waiting(stream, group)
-            pending = 0 if group is None else len(group.pending)
+            pending = unread = paused = due = length = 0
             in_flight: dict[str, int] = {}
-            paused = due = 0
+            by_priority: dict[int, int] = {}
             oldest: list[int] = []
-            if group is not None:
-                due = len(self._due(state, mono))
-                paused = group.pending.nacked() - due
-                for consumer in group.listed():
-                    held = group.pending.held_by(consumer.index)
-                    if held:
-                        in_flight[rows.shown(consumer.name)] = held
-                if pending:
-                    oldest.append(group.pending.first())
-            if stream is not None and unread:
-                after = 0 if group is None else group.last_id
-                oldest += reading.between(stream, after + 1, MAX, 1).ids()
+            for lane in lanes_in(state, db, options):
+                stream, group, new = lane.stream, lane.group, waiting(lane.stream, lane.group)
+                back = 0
+                if group is not None:
+                    back = len(self._due(state, lane))
+                    paused += group.pending.nacked() - back
+                    for consumer in group.listed():
+                        held = group.pending.held_by(consumer.index)
+                        if held:
+                            name = rows.shown(consumer.name)
+                            in_flight[name] = in_flight.get(name, 0) + held
+                    if len(group.pending):
+                        pending += len(group.pending)
+                        oldest.append(group.pending.first())
+                if new:
+                    after = 0 if group is None else group.last_id
+                    oldest += reading.between(stream, after + 1, MAX, 1).ids()
+                if new + back:
+                    by_priority[lane.options.priority] = new + back
+                unread, due, length = unread + new, due + back, length + stream.length
             age = max(0, now - (min(oldest) >> 64)) / 1000 if oldest else None
-            added = 0 if stream is None else stream.entries_added
-            put, done = shared.sample(mono, added, unread + pending)
-            length = 0 if stream is None else stream.length
+            put, done = shared.sample(mono, *totals(state, db, options))
             later = later_of(state, db, options)
             arrived = shared.later.count_due(core, later, now)
             return Stats(
@@ -605,25 +696,29 @@ class QueueBase(Generic[T]):
                 oldest_seconds=age,
                 put_per_second=put,
                 done_per_second=done,
+                by_priority=by_priority,
             )
 
         answer: Answer = core.look(at)
         return answer
 
-    def _due(self, state: State, mono: float) -> list[int]:
-        """[lock] Jobs that were delivered before and are due, in delivery order."""
-        shared, options = self._shared, self._options
-        stream, group = find(state, self._db, options)
-        if stream is None or group is None or not group.pending.nacked():
+    def _due(self, state: State, lane: Lane) -> list[int]:
+        """[lock] Jobs of a lane that were delivered before and are due, in delivery order."""
+        stream, group, options = lane.stream, lane.group, lane.options
+        if group is None or not group.pending.nacked():
             return []
-        core = self._core
+        core, lane_0 = self._core, self._shared
         ctx = Context(state, core.settings)
         ctx.db, ctx.now = self._db, core.now
         # the store is read-only, and the writer cannot invalidate this process's cache
         if core.checkpoints is None:
-            shared.stale()
+            lane_0.stale()
+        if options.priority:
+            lane_0.add_lane(options.priority)
+        shared = lane_0.lanes[options.priority] if options.priority else lane_0
         shared.fresh(ctx, options, stream, group)
-        return shared.due(group, mono)
+        # Read the clock now: the times in a cache that was just read are not later.
+        return shared.due(group, shared.monotonic())
 
     def _depth(self) -> Answer:
         core, options, now = self._core, self._options, self._store_ms()
@@ -631,7 +726,7 @@ class QueueBase(Generic[T]):
         def at(state: State) -> int:
             later = later_of(state, self._db, options)
             arrived = self._shared.later.count_due(core, later, now)
-            return depth(*find(state, self._db, options)) + arrived
+            return totals(state, self._db, options)[1] + arrived
 
         answer: Answer = core.look(at)
         return answer
@@ -646,30 +741,42 @@ class QueueBase(Generic[T]):
         options, shared, now = self._options, self._shared, self._store_ms()
 
         def at(state: State) -> list[Any]:
-            found: list[Any] = []
-            stream, group = find(state, self._db, options)
-            if stream is not None and not scheduled:
-                due = self._due(state, self._core.monotonic())[:number]
-                found = [(job, row, None) for job in due if (row := stream.get(job)) is not None]
-                if len(found) < number:
-                    after = 0 if group is None else group.last_id
-                    fresh = reading.between(stream, after + 1, MAX, number - len(found))
-                    found += [(job, row, None) for job, row in fresh]
             later = later_of(state, self._db, options)
-            if later is None or len(found) == number:
-                return found
-            shared.later.watch_clock(self._core, now)
-            for due_ms, job in shared.later.listed(later[1]):
-                if (due_ms > now) is scheduled and (row := later[0].get(job)) is not None:
-                    found.append((job, row, due_ms if scheduled else None))
-                    if len(found) == number:
+            arrived: list[Any] = []
+            if later is not None:
+                shared.later.watch_clock(self._core, now)
+                for due_ms, job in shared.later.listed(later[1]):
+                    if (due_ms > now) is scheduled and (row := later[0].get(job)) is not None:
+                        arrived.append((job, row, due_ms if scheduled else None))
+                        if len(arrived) == number:
+                            break
+                    elif due_ms > now and not scheduled and not shared.later.leapt:
                         break
-                elif due_ms > now and not scheduled and not shared.later.leapt:
+            if scheduled:
+                return arrived
+            found: list[Any] = []
+            lanes = {lane.options.priority: lane for lane in lanes_in(state, self._db, options)}
+            for priority in (*HIGHEST_FIRST, 0):
+                if priority in lanes:
+                    found += self._next_in(state, lanes[priority], number - len(found))
+                found += [each for each in arrived if rows.priority_of(each[1]) == priority]
+                if len(found) >= number:
                     break
-            return found
+            return found[:number]
 
         answer: Answer = self._core.look(at)
         return answer
+
+    def _next_in(self, state: State, lane: Lane, number: int) -> list[Any]:
+        """[lock] The next jobs of a lane, as `_peek` gives them."""
+        stream, group = lane.stream, lane.group
+        due = self._due(state, lane)[:number]
+        found: list[Any] = [(job, row, None) for job in due if (row := stream.get(job)) is not None]
+        if len(found) < number:
+            after = 0 if group is None else group.last_id
+            fresh = reading.between(stream, after + 1, MAX, number - len(found))
+            found += [(job, row, None) for job, row in fresh]
+        return found
 
     def _waiting_jobs(self, found: list[Any]) -> list[WaitingJob]:
         codec = self._options.codec
@@ -772,41 +879,15 @@ class QueueBase(Generic[T]):
             if later is not None and len(later[1].pending):
                 dropped, more = len(later[1].pending), True
                 return [[b"DEL", options.later_key]]
-            stream, group = find(ctx.state, self._db, options)
-            if stream is None:
-                return None
-            if group is None:
-                return [_create_group(options)]
-            self._shared.fresh(ctx, options, stream, group)
-            paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
-            unread = reading.between(stream, group.last_id + 1, MAX, PURGE_JOBS - len(paused))
-            jobs = [*paused, *unread.ids()]
-            if not jobs:
-                return None
-            dropped, more = len(jobs), len(jobs) == PURGE_JOBS
-            words: list[list[bytes]] = []
-            if unread:
-                last = unread.ids()[-1]
-                read = b"%d" % (stream.entries_added - waiting(stream, group) + len(unread))
-                words.append(
-                    [b"XGROUP", b"SETID", options.key, options.group_key, ids.text(last)]
-                    + [b"ENTRIESREAD", read]
-                )
-            texts = list(map(ids.text, jobs))
-            self._shared.ended(texts)
-            if paused:
-                words.append([b"XACK", options.key, options.group_key, *texts[: len(paused)]])
-                entries = [
-                    ids.text(hold.entry)
-                    for job in paused
-                    if (hold := self._shared.paused.pop(job, None)) is not None and hold.entry
-                ]
-                if entries:
-                    words.append([b"XDEL", options.holds_key, *entries])
-            return [
-                *words,
-                [b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts],
-            ]
+            lanes = lanes_in(ctx.state, self._db, options)
+            for lane in lanes:
+                if lane.group is None:
+                    return [create_group(lane.options.key, lane.options.group_key)]
+                words, dropped = self._purge_lane(ctx, lane.options, lane.stream, lane.group)
+                if dropped:
+                    more = dropped == PURGE_JOBS or lane is not lanes[-1]
+                    return words
+            return None
 
         reply, promise = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
@@ -815,6 +896,42 @@ class QueueBase(Generic[T]):
         if dropped:
             self._shared.made_room()
         return dropped, promise, more
+
+    def _purge_lane(
+        self, ctx: Context, options: Options, stream: Stream, group: Group
+    ) -> tuple[list[list[bytes]], int]:
+        """[lock] The commands of one unit that purges a lane, and how many jobs they delete."""
+        lane_0 = self._shared
+        if options.priority:
+            lane_0.add_lane(options.priority)
+        shared = lane_0.lanes[options.priority] if options.priority else lane_0
+        shared.fresh(ctx, options, stream, group)
+        paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
+        unread = reading.between(stream, group.last_id + 1, MAX, PURGE_JOBS - len(paused))
+        jobs = [*paused, *unread.ids()]
+        words: list[list[bytes]] = []
+        if not jobs:
+            return words, 0
+        if unread:
+            last = unread.ids()[-1]
+            read = b"%d" % (stream.entries_added - waiting(stream, group) + len(unread))
+            words.append(
+                [b"XGROUP", b"SETID", options.key, options.group_key, ids.text(last)]
+                + [b"ENTRIESREAD", read]
+            )
+        texts = list(map(ids.text, jobs))
+        shared.ended(texts)
+        if paused:
+            words.append([b"XACK", options.key, options.group_key, *texts[: len(paused)]])
+            entries = [
+                ids.text(hold.entry)
+                for job in paused
+                if (hold := shared.paused.pop(job, None)) is not None and hold.entry
+            ]
+            if entries:
+                words.append([b"XDEL", options.holds_key, *entries])
+        words.append([b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts])
+        return words, len(jobs)
 
     def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -857,7 +974,7 @@ class ConsumerBase(Generic[T]):
         # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
         # jobs then.
         new = worker is not None and self._name not in queue._shared.returned
-        self._history: int | None = 0 if new else None
+        self._history: History | None = {} if new else None
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the last request, for reuse
         self._closed = False
@@ -912,13 +1029,7 @@ class ConsumerBase(Generic[T]):
         left: list[Leftover] = []
 
         def work(ctx: Context) -> None:
-            stream = ctx.stream(options.key)
-            group = None if stream is None else stream.groups.get(options.group_key)
-            if stream is not None and group is not None:
-                shared.fresh(ctx, options, stream, group)
-                left.extend(log_leftovers(shared, ctx, stream, group, shared.monotonic()))
-            else:
-                left.extend(shared.leftovers)  # stream or group is gone: nothing to write
+            left.extend(log_all_leftovers(ctx, shared, options, shared.monotonic()))
 
         _, promise = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
         shared.dealt_with(left)
@@ -943,7 +1054,7 @@ class ConsumerBase(Generic[T]):
         if shared.room:
             shared.made_room()
         if reply is DELIVERED:
-            if shared.unswept >= SWEEP_JOBS:
+            if self._queue._keeps:
                 self._queue._sweep(SWEEP_JOBS)
             return True
         self._fetched, self._history = request, request.history
@@ -966,7 +1077,7 @@ class ConsumerBase(Generic[T]):
         promise = None
         if delivery is not None:
             queue._shared.leave(delivery)
-            if queue._shared.leftovers:
+            if delivery.shared.leftovers:
                 promise = self._write_leftovers()
         queue._sweep(1)
         return promise

@@ -17,7 +17,7 @@ from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import QueueBase, told
+from tidelog.store.queue.base import Prepared, Put, QueueBase, told
 from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.units import in_units
@@ -77,19 +77,20 @@ class DeadBase:
 
     def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
         """Put these back into the queue as one unit; those no longer dead are skipped."""
-        options = self._queue._options
+        prepared = Prepared()
 
-        def words(row: EntryRow) -> list[list[bytes]]:
-            return [[b"XADD", options.key, b"*", *rows.revived(row)]]
+        def words(ctx: Context, row: EntryRow) -> list[list[bytes]]:
+            job, priority = tuple(rows.revived(row)), rows.priority_of(row)
+            return Put(self._queue, job, None, priority=priority).words(ctx, prepared)
 
         return self._change(chosen, words)
 
     def _drop(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
         """Delete these as one unit."""
-        return self._change(chosen, lambda row: [])
+        return self._change(chosen, lambda ctx, row: [])
 
     def _change(
-        self, chosen: list[DeadJob], words: Callable[[EntryRow], list[list[bytes]]]
+        self, chosen: list[DeadJob], words: Callable[[Context, EntryRow], list[list[bytes]]]
     ) -> tuple[int, Promise]:
         queue = self._queue
         key = queue._options.dead_key
@@ -104,7 +105,7 @@ class DeadBase:
             changed = len(there)
             if not there:
                 return None
-            planned = [command for _, row in there for command in words(row)]
+            planned = [command for _, row in there for command in words(ctx, row)]
             return [*planned, [b"XDEL", key, *(ids.text(n) for n, _ in there)]]
 
         _, promise = queue._ask(run_unit, queue._core, queue._db, plan)

@@ -26,6 +26,7 @@ from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifeti
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.job import Job
+from tidelog.store.queue.options import ranked
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.running.plan import make_plan
 from tidelog.store.queue.running.threads import run_threads
@@ -64,6 +65,7 @@ class Queue(QueueBase[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> Handle:
         """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
 
@@ -78,6 +80,7 @@ class Queue(QueueBase[T]):
             at: When the job is due instead: a datetime with a time zone, at most ten years away.
             ttl: Seconds or a timedelta, counted from when the job is due. After that it is not delivered any more, but
                 becomes a dead job with the reason `expired`.
+            priority: From 0 to 9. Jobs with a larger number are delivered first.
 
         Returns:
             The job's ID, `ms-seq`, a str; its method `result` waits for what the worker says. A delayed job gets a new
@@ -88,7 +91,7 @@ class Queue(QueueBase[T]):
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
-        plain = delay is None and at is None and ttl is None
+        plain = delay is None and at is None and ttl is None and priority == 0
         if plain and dedup_id is None and timeout is None and not self._bounded:
             if self._raw and value.__class__ is bytes:
                 data: Any = value
@@ -107,12 +110,21 @@ class Queue(QueueBase[T]):
                 face._hold((log, lsn, True))
             return Handle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
-            delayed = self._delayed(value, headers, delay, at, ttl)
-            if delayed is not None:
-                id, promise = delayed
+            unbounded = timeout is None and not self._bounded
+            aside = self._put_aside(value, headers, delay, at, ttl, priority, unbounded)
+            if aside is not None:
+                id, promise = aside
                 self._face._hold(promise)
                 return Handle.of(self, id)
-        put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        put = self.new(
+            value,
+            dedup_id=dedup_id,
+            headers=headers,
+            delay=delay,
+            at=at,
+            ttl=ttl,
+            priority=priority,
+        )
         return Handle.of(self, self._put_slowly(put, timeout))
 
     def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
@@ -134,6 +146,7 @@ class Queue(QueueBase[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
 
@@ -143,6 +156,7 @@ class Queue(QueueBase[T]):
             delay: As in `put`.
             at: As in `put`.
             ttl: As in `put`.
+            priority: As in `put`.
 
         Returns:
             How many were put.
@@ -156,10 +170,11 @@ class Queue(QueueBase[T]):
         deadline = None if wait is None else core.monotonic() + wait
         total = 0
         due, left = self._due_at(delay, at), lifetime(ttl)
+        ranked(priority)
         for batch, error in self._batches(values):
             while batch:
                 stored, promise, caller = self._put_values(
-                    batch, due, left, None if wait == 0 else ThreadCaller
+                    batch, due, left, priority, None if wait == 0 else ThreadCaller
                 )
                 if stored:
                     self._face._hold(promise)
@@ -295,7 +310,7 @@ class Queue(QueueBase[T]):
         return told(self._face, self._stats())  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
-        """The next jobs that are due, retries first. They are not delivered.
+        """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
 
         Args:
             count: At most this many.

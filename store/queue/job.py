@@ -19,7 +19,7 @@ from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import Place, Prepared, Put, QueueBase
-from tidelog.store.queue.streams import depth, find
+from tidelog.store.queue.lanes import depth_of
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work import settle
 from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
@@ -82,6 +82,11 @@ class JobBase(Generic[T]):
         return None if found is None else rows.shown(found)
 
     @property
+    def priority(self) -> int:
+        """The priority that it was put with, from 0 to 9."""
+        return rows.priority_of(self._row) if len(self._row) > 2 else 0
+
+    @property
     def enqueued_at(self) -> datetime:
         """When it was put, in UTC."""
         return rows.moment(self._number >> 64)
@@ -134,7 +139,7 @@ class JobBase(Generic[T]):
         if shared.room:
             shared.made_room()
         if queue._keeps and done:
-            queue._acknowledged(1)
+            queue._acknowledged(delivery.shared, 1)
         return done, None if queue._face._holds_already(promise) else promise
 
     def _plan(self, plan: Callable[[settle.Held, Context], Any], end: str) -> Settled:
@@ -162,7 +167,7 @@ class JobBase(Generic[T]):
         ttl_ms = max(1, round(ttl * 1000))
         done = self._plan(lambda held, ctx: settle.done_with(held, ctx, result, ttl_ms), ACKED)
         if done[0]:
-            self._queue._acknowledged(1)
+            self._queue._acknowledged(self._delivery.shared, 1)
         return done
 
     def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
@@ -214,7 +219,7 @@ class JobBase(Generic[T]):
 
         done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
         if done[0]:
-            self._queue._acknowledged(1)
+            self._queue._acknowledged(self._delivery.shared, 1)
         return done
 
     # --- the with block
@@ -279,7 +284,7 @@ def _check_room(ctx: Context, puts: Sequence[Put], own: QueueBase) -> None:
         most = queue._options.max_depth
         if most is None:
             continue
-        there = depth(*find(ctx.state, queue._db, queue._options))
+        there = depth_of(ctx.state, queue._db, queue._options, queue._used(ctx))
         if key == own._key and queue.group == own.group:
             there -= 1
         if there + len(many) > most:

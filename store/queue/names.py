@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tidelog.engine.api import State, Stream, reading
 from tidelog.engine.ids import MAX
-from tidelog.store.queue.options import SCHEDULES, SUFFIXES
+from tidelog.store.queue.options import LANES, RESERVED, SCHEDULES
 from tidelog.store.queue.rows import VALUE, shown
 
 LATER: Final = ":later"
@@ -14,7 +14,8 @@ USUAL: Final = "workers"  # the group of a queue that no worker has opened yet
 
 
 def queue_names(store: Any) -> list[tuple[str, str]]:
-    """(name, group) of every stream with a group, and of queues that have only been put to, also if only for later.
+    """(name, group) of every stream with a group, and of queues that have only been put to, also if only for later or
+    with a priority.
     Leaves out the streams that belong to another queue, and keys that are not UTF-8. `store` is a face of either kind.
     """
     answer = store._core.look(lambda state: _names(state, store._db))
@@ -29,15 +30,15 @@ def _names(state: State, db: int) -> list[tuple[str, str]]:
         name = shown(key)
         if keys.is_string(key) or name.encode() != key:
             continue
-        if key == SCHEDULES or name.endswith(SUFFIXES) and not name.endswith(LATER):
+        if key == SCHEDULES or name.endswith(RESERVED) and not name.endswith((LATER, *LANES)):
             continue
         value, _ = keys.look(key)
         if not isinstance(value, Stream):
             continue
-        if name.endswith(LATER):
-            name = name.removesuffix(LATER)
+        if name.endswith((LATER, *LANES)):
+            name = name.removesuffix(LATER) if name.endswith(LATER) else name[: -len(LANES[0])]
             if name and value.length and name.encode() not in keys:
-                found.append((name, USUAL))  # every job that it ever had is still to come
+                found.append((name, USUAL))  # no worker has opened it yet
             continue
         groups = sorted(value.groups)
         if not groups and any(
@@ -45,4 +46,4 @@ def _names(state: State, db: int) -> list[tuple[str, str]]:
         ):
             groups = [USUAL.encode()]
         found += [(name, shown(group)) for group in groups]
-    return sorted(found)
+    return sorted(set(found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,9 @@ PAUSE_MAX = 3600.0  # seconds; the pause between retries is at most this long
 DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
 DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
 SUFFIXES = (":holds", ":failures", ":dead", ":later")
+PRIORITY_MAX = 9
+LANES = tuple(f":priority:{priority}" for priority in range(1, PRIORITY_MAX + 1))
+RESERVED = (*SUFFIXES, *LANES)
 SCHEDULES = b"tidelog:schedules"  # the stream that holds the schedules of a database
 
 
@@ -26,6 +29,7 @@ class Options:
     keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
     keeps                       whether any are kept; precomputed, because the end of each job asks for it
     limited                     whether `concurrency` or `rate` is set; precomputed, because each fetch asks for it
+    priority, root              of a lane (store/queue/lanes.py): its priority, and the queue's key; else 0 and `key`
     """
 
     name: str
@@ -41,13 +45,27 @@ class Options:
     max_failures: int
     concurrency: int | None
     rate: Rate | None
+    priority: int = 0
+    root: bytes = b""
     keeps: bool = field(init=False)
     limited: bool = field(init=False)
+    _lanes: dict[int, Options] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "root", self.root or self.key)
         object.__setattr__(self, "keeps", bool(self.keep_count or self.keep_seconds))
         limited = self.concurrency is not None or self.rate is not None
         object.__setattr__(self, "limited", limited)
+
+    def lane(self, priority: int) -> Options:
+        """The same options for the stream of a priority; 0 = these."""
+        if not priority:
+            return self
+        found = self._lanes.get(priority)
+        if found is None:
+            key = self.key + LANES[priority - 1].encode()
+            found = self._lanes[priority] = replace(self, key=key, priority=priority)
+        return found
 
     @property
     def holds_key(self) -> bytes:
@@ -55,19 +73,19 @@ class Options:
 
     @property
     def failures_key(self) -> bytes:
-        return self.key + b":failures"
+        return self.root + b":failures"
 
     @property
     def dead_key(self) -> bytes:
-        return self.key + b":dead"
+        return self.root + b":dead"
 
     @property
     def later_key(self) -> bytes:
-        return self.key + b":later"
+        return self.root + b":later"
 
     @property
     def rate_key(self) -> bytes:
-        return self.key + b":rate:" + self.group_key
+        return self.root + b":rate:" + self.group_key
 
     def pause(self, deliveries: int, chance: float) -> float:
         """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter: 0.75 to 1.25
@@ -93,9 +111,10 @@ def make_options(
 ) -> Options:
     """Check the options that the caller gave. Raises DataError, which names the option."""
     key, group_key = named("name", name), named("group", group)
-    if name.endswith(SUFFIXES):
+    if name.endswith(RESERVED):
         raise DataError(
-            f"a queue's name must not end in {', '.join(SUFFIXES)}: these endings name a queue's own helper streams"
+            f"a queue's name must not end in {', '.join(SUFFIXES)} or :priority:1 to :priority:{PRIORITY_MAX}: these "
+            "endings name a queue's own streams"
         )
     if key == SCHEDULES:
         raise DataError(f"a queue cannot be named {name}: that stream holds the schedules")
@@ -121,6 +140,17 @@ def make_options(
         None if concurrency is None else _count("concurrency", concurrency),
         rate_of(rate),
     )
+
+
+def ranked(priority: Any) -> int:
+    """The argument `priority`. Raises DataError."""
+    if (
+        isinstance(priority, bool)
+        or not isinstance(priority, int)
+        or not 0 <= priority <= PRIORITY_MAX
+    ):
+        raise DataError(f"priority must be an integer from 0 to {PRIORITY_MAX}, not {priority!r}")
+    return priority
 
 
 def named(what: str, name: Any) -> bytes:

@@ -3,12 +3,13 @@
 For the queue `mails`:
 
     mails            value, header.<name> ..., expires (unix ms), origin (first ID of a redriven or delayed job)
+    mails:priority:3 as above, with the field priority
     mails:later      a delayed job, as above but without origin
     mails:holds      group, job, until (unix ms)
     mails:failures   group, job, worker, deliveries, error, traceback
-    mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue), id,
-                     group, deliveries, reason, codec, workers (JSON list of names), errors (JSON list of {"at": unix
-                     ms, "worker", "deliveries", "error", "traceback"})
+    mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue),
+                     priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors (JSON list of
+                     {"at": unix ms, "worker", "deliveries", "error", "traceback"})
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ HEADER = b"header."
 FIELD = b"field."  # prefix of a dead job's fields, if its entry was not put by a queue
 ORIGIN = b"origin"
 EXPIRES = b"expires"
+PRIORITY = b"priority"
 EXPIRED = "expired"  # reason of a dead job that was not delivered in time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
@@ -51,10 +53,10 @@ def encode_value(options: Options, value: Any) -> bytes:
         ) from error
 
 
-def job_row(value: bytes, headers: Mapping[str, str] | None) -> EntryRow:
+def job_row(value: bytes, headers: Mapping[str, str] | None, priority: int = 0) -> EntryRow:
     """The row of a job's entry. Raises DataError."""
     if headers is None:
-        return VALUE, value
+        return (VALUE, value, PRIORITY, b"%d" % priority) if priority else (VALUE, value)
     row = [VALUE, value]
     if not isinstance(headers, Mapping):
         raise DataError(f"headers must be a mapping of str to str, not {headers!r}")
@@ -67,7 +69,17 @@ def job_row(value: bytes, headers: Mapping[str, str] | None) -> EntryRow:
             row += (HEADER + name.encode(), text.encode())
         except UnicodeEncodeError as error:
             raise DataError(f"header {name!r} is not valid Unicode: {error}") from None
+    if priority:
+        row += (PRIORITY, b"%d" % priority)
     return tuple(row)
+
+
+def priority_of(row: Sequence[bytes]) -> int:
+    """The priority of a job, by its row."""
+    if PRIORITY not in row:  # as most jobs; this is faster than a look at its fields
+        return 0
+    found = fields_of(row).get(PRIORITY, b"")
+    return int(found) if len(found) == 1 and found.isdigit() else 0
 
 
 def expires_at(row: Sequence[bytes]) -> int | None:
@@ -139,6 +151,7 @@ class WaitingJob:
         raw: The value as bytes.
         problem: Why the value cannot be decoded; None if it can.
         due_at: When a delayed job is due, in UTC; None if it is due now.
+        priority: Its priority, from 0 to 9.
     """
 
     id: str
@@ -147,6 +160,7 @@ class WaitingJob:
     raw: bytes
     problem: str | None = None
     due_at: datetime | None = None
+    priority: int = 0
 
     @property
     def enqueued_at(self) -> datetime:
@@ -164,7 +178,8 @@ def waiting_job(
     except DecodeError as error:
         problem = str(error)
     due_at = None if due_ms is None else moment(due_ms)
-    return WaitingJob(text(entry_id), value, headers_of(row), value_of(row) or b"", problem, due_at)
+    raw, priority = value_of(row) or b"", priority_of(row)
+    return WaitingJob(text(entry_id), value, headers_of(row), raw, problem, due_at, priority)
 
 
 # --- failures
@@ -268,10 +283,11 @@ class DeadJob:
         errors: The failures that were still known when it was given up, a list of `Failure`.
         codec: Name of the codec that was in use then.
         group: Name of the group that gave it up.
+        priority: Its priority, from 0 to 9. A redrive puts it back with the same one.
     """
 
     __slots__ = (
-        *("id", "original_id", "raw", "headers", "deliveries", "reason"),
+        *("id", "original_id", "raw", "headers", "deliveries", "reason", "priority"),
         *("workers", "errors", "codec", "group", "_codec", "_row"),
     )
 
@@ -285,6 +301,7 @@ class DeadJob:
         self.reason = shown(fields.get(b"reason", b""))
         self.codec = shown(fields.get(b"codec", b""))
         self.group = shown(fields.get(b"group", b""))
+        self.priority = priority_of(row)
         self.workers: list[str] = [str(name) for name in _listed(fields.get(b"workers"))]
         self.errors = [
             _told(self.original_id, found)
@@ -339,8 +356,11 @@ def dead_row(
         for failure in known
     ]
     workers = list(dict.fromkeys(failure.worker for failure in known if failure.worker))
+    # of the lane, because another client may have put the job there without the field
+    priority = (PRIORITY, b"%d" % options.priority) if options.priority else ()
     return (
         *carried(row),
+        *priority,
         *(b"id", ids.text(job), b"group", options.group_key, b"deliveries", b"%d" % deliveries),
         *(b"reason", unshown(reason), b"codec", options.codec.name.encode()),
         *(b"workers", json.dumps(workers).encode(), b"errors", json.dumps(told).encode()),
@@ -363,7 +383,7 @@ def revived(row: EntryRow) -> list[bytes]:
     """The row of the job that a redriven dead job becomes: the kept fields and `origin`."""
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):
-        if name == VALUE or name.startswith(HEADER):
+        if name in (VALUE, PRIORITY) or name.startswith(HEADER):
             kept += (name, part)
         elif name.startswith(FIELD):
             kept += (name[len(FIELD) :], part)

@@ -6,6 +6,7 @@ A schedule is an entry of the stream SCHEDULES of its database:
     cron, tz               a cron expression and its time zone; or
     every, anchor          an interval in ms, and the unix ms from which it is counted
     catch_up               `one`, `all` or `none`: what happens to ticks that were missed
+    priority               of its jobs; missing = 0
 
 The entry is pending in the group `due`, and its time of delivery says when the next tick is (work/later.py). A paused
 schedule is not pending.
@@ -24,8 +25,8 @@ from tidelog.engine.api import EntryRow
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue.options import SCHEDULES as SCHEDULES
-from tidelog.store.queue.options import named
-from tidelog.store.queue.rows import VALUE, fields_of
+from tidelog.store.queue.options import named, ranked
+from tidelog.store.queue.rows import PRIORITY, VALUE, fields_of, priority_of
 
 CATCH_UP: Final = ("one", "all", "none")
 # With catch_up="none", a tick that no worker made within this time is skipped.
@@ -49,6 +50,7 @@ class Rule:
     every: int
     anchor: int
     catch_up: str
+    priority: int = 0
 
     def row(self) -> EntryRow:
         """The entry that stores it."""
@@ -58,7 +60,8 @@ class Rule:
         else:
             when = (b"cron", self.cron.encode(), b"tz", (self.tz or "UTC").encode())
         head = (b"name", self.name, b"queue", self.queue, VALUE, self.value)
-        return (*head, *when, b"catch_up", self.catch_up.encode())
+        rank = (PRIORITY, b"%d" % self.priority) if self.priority else ()
+        return (*head, *when, b"catch_up", self.catch_up.encode(), *rank)
 
     def is_like(self, other: Rule) -> bool:
         """Whether both say the same. The anchor does not count: a program gives the same interval at each start."""
@@ -66,7 +69,8 @@ class Rule:
 
     def row_without_anchor(self) -> tuple[Any, ...]:
         """The facts that a program gives."""
-        return self.name, self.queue, self.value, self.cron, self.tz, self.every, self.catch_up
+        when = self.cron, self.tz, self.every, self.catch_up
+        return self.name, self.queue, self.value, self.priority, *when
 
     def after(self, ms: int) -> int | None:
         """The first tick after `ms`, unix ms; None if there is none in the next 50 years. Raises DataError."""
@@ -100,6 +104,7 @@ def rule_of(row: Sequence[bytes]) -> Rule | None:
             0 if cron is not None else int(fields[b"every"]),
             0 if cron is not None else int(fields[b"anchor"]),
             fields[b"catch_up"].decode(),
+            priority_of(row),
         )
     except (KeyError, ValueError):
         return None
@@ -116,6 +121,7 @@ def make_rule(
     tz: Any,
     catch_up: Any,
     now: int,
+    priority: Any = 0,
 ) -> Rule:
     """A rule of the arguments that a caller gave. Raises DataError."""
     if catch_up not in CATCH_UP:
@@ -123,19 +129,22 @@ def make_rule(
     if (cron is None) == (every is None):
         raise DataError("a schedule needs either a cron expression or every, and not both")
     key, queue_key = named("name", name), named("queue", queue)
+    ranked(priority)
     if every is not None:
         if tz is not None:
             raise DataError("tz is for cron expressions; an interval has no time zone")
         length = seconds("every", every)
         if length < EVERY_SECONDS_MIN:
             raise DataError(f"every must be at least {EVERY_SECONDS_MIN:.0f} second, not {every!r}")
-        return Rule(key, queue_key, value, None, None, round(length * 1000), now, catch_up)
+        return Rule(
+            key, queue_key, value, None, None, round(length * 1000), now, catch_up, priority
+        )
     if not isinstance(cron, str):
         raise DataError(f"a cron expression is a str such as '0 3 * * *', not {cron!r}")
     zone = "UTC" if tz is None else tz
     if not isinstance(zone, str):
         raise DataError(f"tz must be the name of a time zone such as 'Europe/Berlin', not {tz!r}")
-    rule = Rule(key, queue_key, value, " ".join(cron.split()), zone, 0, 0, catch_up)
+    rule = Rule(key, queue_key, value, " ".join(cron.split()), zone, 0, 0, catch_up, priority)
     if rule.after(now) is None:
         raise DataError(f"the cron expression {cron!r} never fires in the next 50 years")
     return rule

@@ -46,6 +46,7 @@ class Schedule:
         next_at: When it ticks next, in UTC; None if it is paused or never ticks again.
         paused: Whether it is paused.
         ticks: Number of jobs that it has put since it was added or resumed.
+        priority: The priority of its jobs, from 0 to 9.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Schedule:
     next_at: datetime | None
     paused: bool
     ticks: int
+    priority: int = 0
 
 
 def _shown(rule: Rule, pending: tuple[int, int, int] | None) -> Schedule:
@@ -72,6 +74,7 @@ def _shown(rule: Rule, pending: tuple[int, int, int] | None) -> Schedule:
         None if pending is None else rows.moment(pending[0] + SHIFT_MS),
         pending is None,
         0 if pending is None else pending[2],
+        rule.priority,
     )
 
 
@@ -93,13 +96,14 @@ class SchedulesBase:
         tz: Any,
         catch_up: Any,
         codec: Any,
+        priority: Any = 0,
     ) -> Answer:
         """Add or replace a schedule: ((rule, its row of pending), promise)."""
         core = self._core
         options = make_options(queue, codec=codec)
         raw = rows.encode_value(options, value)
         now = int(max(core.now, core.time_ns() // 1_000_000))
-        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, now)
+        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, now, priority)
         ticks = leases_of(core).ticks_of(self._db)
         kept: list[tuple[Rule, tuple[int, int, int] | None]] = []
 

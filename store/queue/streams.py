@@ -8,7 +8,7 @@ from tidelog.engine.api import Context, Group, State, Stream, lag, reading
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.store.errors import ResponseError
-from tidelog.store.queue.options import Options
+from tidelog.store.queue.options import PRIORITY_MAX, Options
 from tidelog.store.queue.rows import shown
 
 
@@ -21,10 +21,12 @@ def stream_at(ctx: Context, key: bytes) -> Stream | None:
 
 
 def lost_of(ctx: Context, options: Options) -> list[bytes]:
-    """Which of the three streams that a purge changes cannot be read because the checkpoint is damaged."""
+    """Which of the streams that a purge changes cannot be read because the checkpoint is damaged."""
     keys = ctx.database.keys
     lost = []
-    for key in (options.key, options.holds_key, options.later_key):
+    lanes = [options.lane(priority) for priority in range(PRIORITY_MAX + 1)]
+    streams = [key for lane in lanes for key in (lane.key, lane.holds_key)]
+    for key in (*streams, options.later_key):
         try:
             keys.get(key)
         except CorruptBlock:

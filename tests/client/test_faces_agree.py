@@ -266,6 +266,9 @@ class Commands(Face):
         found = self.pairs(self.call("STATS"))
         held = found["in_flight"]
         found["in_flight"] = {n.decode(): c for n, c in zip(held[::2], held[1::2], strict=True)}
+        ranks = found["by_priority"]
+        found["by_priority"] = dict(zip(ranks[::2], ranks[1::2], strict=True))
+        found["by_priority"] = {int(rank): n for rank, n in found["by_priority"].items()}
         for name, value in found.items():
             if isinstance(value, bytes):
                 found[name] = value.decode() if name in ("name", "group") else float(value)

@@ -402,6 +402,7 @@ def test_stats_are_those_of_the_embedded_queue(bench: Bench) -> None:
     found = dict(zip(flat[::2], flat[1::2], strict=True))
     said = bench.queue.stats().as_dict()
     assert found.pop(b"in_flight") == [b"w", 1] and said.pop("in_flight") == {"w": 1}
+    assert found.pop(b"by_priority") == [b"0", 2] and said.pop("by_priority") == {0: 2}
     shown: dict[bytes, Callable[[Any], Any]] = {b"oldest_seconds": float, b"put_per_second": float}
     shown[b"done_per_second"] = float
     for name, value in said.items():

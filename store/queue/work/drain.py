@@ -20,7 +20,6 @@ from typing import Final, Protocol
 from tidelog.store.clock import SYSTEM
 from tidelog.store.commit.callers import Caller, Holder, is_other
 from tidelog.store.commit.core import Core
-from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
 from tidelog.store.queue.work.shared import Delivery, Shared
 
@@ -85,7 +84,7 @@ class Drain:
         for shared in self._leases.queues():
             count = sum(self._others(delivery) for delivery in shared.deliveries())
             if count:
-                self._left[shown(shared.key)] = self._left.get(shown(shared.key), 0) + count
+                self._left[shared.name] = self._left.get(shared.name, 0) + count
         if not self._left or self._core.ended:
             return None
         if self._until is None:

@@ -43,8 +43,9 @@ from tidelog.engine.ids import text as id_text
 from tidelog.store.commit.core import Core
 from tidelog.store.durations import SECONDS_MAX, Duration, seconds
 from tidelog.store.errors import DataError
+from tidelog.store.queue.lanes import HIGHEST_FIRST, log_into_lane, open_lane
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import ORIGIN, milliseconds, moment
+from tidelog.store.queue.rows import ORIGIN, milliseconds, moment, priority_of
 from tidelog.store.queue.streams import stream_at
 from tidelog.store.queue.units import UNIT_BYTES
 
@@ -58,6 +59,7 @@ AT: Final = 0  # delivery count of a job that is due at a time of the wall clock
 AFTER: Final = 1  # delivery count of a job that is due after a delay
 # Jobs that one unit moves to the queue's stream, with about UNIT_BYTES of values at most.
 MOVE_JOBS: Final = 1_000
+LANES_SECONDS: Final = 1.0  # after this time, puts look again for lanes of other clients
 LEAP_MS: Final = (
     1_000  # the wall clock leapt if it gained this much on the monotonic clock between two looks
 )
@@ -190,12 +192,17 @@ class Alarmed(Protocol):
     def hasten(self, at: float) -> None:
         """[lock] Look at `at`, monotonic seconds, or earlier."""
 
+    def add_lane(self, priority: int) -> None:
+        """[lock] There is a lane of this priority."""
+
 
 class Later:
     """Knowledge about the delayed jobs of one queue of one open store, which all of its groups share.
 
     next_ms    when they look next at the latest: the earliest due time that they were told of, NEVER = none
     groups     those that are told of an earlier one
+    _told      the priorities of which the groups were told. A group that comes later finds the lanes itself
+    _lanes     the lanes that `lanes` found, until _lanes_at, monotonic seconds
     _drift     how far the wall clock was ahead of the time since opening at the last look, in ms
     _leaps     (unix ms, length in ms) of the leaps of the wall clock: jobs put before wait that much longer
     """
@@ -205,6 +212,9 @@ class Later:
         self.next_ms = math.inf
         self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
         self._leaps: list[tuple[int, int]] = []
+        self._told: set[int] = set()
+        self._lanes: tuple[int, ...] = ()
+        self._lanes_at = 0.0
         self._drift = 0
         self._drift = self._ahead(core, core.now)
 
@@ -272,6 +282,31 @@ class Later:
                 shared.hasten(at)
             core.waiting.signal([self.place])
 
+    def lanes(self, core: Core, ctx: Context, options: Options) -> tuple[int, ...]:
+        """[lock] The priorities of the lanes above 0 that exist, without those that another client made a moment ago.
+
+        For puts, which ask each time.
+        """
+        mono = core.monotonic()
+        if mono >= self._lanes_at:
+            keys = ctx.database.keys
+            self._lanes = tuple(each for each in HIGHEST_FIRST if options.lane(each).key in keys)
+            self._lanes_at = mono + LANES_SECONDS
+        return self._lanes
+
+    def stale(self) -> None:
+        """Memory was rebuilt."""
+        self._lanes_at = 0.0
+
+    def hear_lane(self, core: Core, priority: int) -> None:
+        """[lock] Jobs are put into the lane of this priority: tell all groups, and wake the workers that wait."""
+        if priority not in self._told:
+            self._told.add(priority)
+            self._lanes_at = 0.0
+            for shared in list(self.groups):
+                shared.add_lane(priority)
+        core.waiting.signal([self.place])
+
     def advance(self, core: Core, ctx: Context, options: Options) -> float:
         """[lock] Move the jobs that are due to the queue's stream, as a unit of its own. Returns when to look next, in
         seconds from now; inf if no job is delayed.
@@ -298,11 +333,21 @@ class Later:
         sizes = accumulate(len(whole[job][1]) if job in whole else 0 for job in jobs)
         del jobs[1 + sum(1 for _ in takewhile(UNIT_BYTES.__gt__, sizes)) :]
         here = [job for job in jobs if job in whole]  # another client may have deleted an entry
-        rows = [(*whole[job], ORIGIN, id_text(job)) for job in here]
         if not jobs:
             return
-        if rows:
-            decide_xadd_many(ctx, options.key, rows)
+        put: dict[int, list[EntryRow]] = {}
+        for job in here:
+            row = whole[job]
+            put.setdefault(priority_of(row), []).append((*row, ORIGIN, id_text(job)))
+        for priority in put:
+            if priority:
+                open_lane(core, ctx, options, priority)  # units of their own, so they come first
+        for priority, rows in put.items():
+            if priority:
+                log_into_lane(ctx, options, priority, rows)
+                self.hear_lane(core, priority)
+            else:
+                decide_xadd_many(ctx, options.key, rows)
         log_acked(ctx, options.later_key, stream, GROUP, pack(sorted(jobs)), sorted(here))
         effects, ctx.effects = ctx.effects, []
         core.landing.land(effects)

@@ -24,10 +24,8 @@ from tidelog.store.commit.callers import Bell, Caller, Holder
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import StoreClosed
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import shown
-from tidelog.store.queue.streams import depth
 from tidelog.store.queue.work.drain import Drain
-from tidelog.store.queue.work.fetch import log_finished, log_leftovers
+from tidelog.store.queue.work.ends import log_finished, log_leftovers
 from tidelog.store.queue.work.later import Later
 from tidelog.store.queue.work.results import Results
 from tidelog.store.queue.work.retention import sweep
@@ -101,9 +99,9 @@ class Leases:
         return self._ticks.setdefault(db, Ticks(db))
 
     def queues(self) -> list[Shared]:
-        """The queues that are in use or were lately."""
+        """The queues that are in use or were lately, each lane for itself."""
         found = [reference() for reference in self.shared.valuerefs()]
-        return [shared for shared in found if shared is not None]
+        return [lane for shared in found if shared is not None for lane in shared.all_lanes()]
 
     def arm(self) -> None:
         """Start the beats: a worker holds a job."""
@@ -218,7 +216,7 @@ class Leases:
                 # The next beat tries again. Until then living workers keep their jobs, because this process knows that
                 # they live.
                 if not self._troubled:
-                    name = shown(shared.key)
+                    name = shared.name
                     log.warning("queue %s: leases could not be renewed: %s", name, repr(error))
                 self._troubled = True
                 continue
@@ -262,7 +260,7 @@ class _Beat:
             self._left = list(shared.leftovers)  # stream or group is gone: nothing to write
             return
         mono = shared.monotonic()
-        shared.sample(mono, stream.entries_added, depth(stream, group))
+        shared.sample_now(ctx.state, mono)
         self._left = log_leftovers(shared, ctx, stream, group, mono)
         options: Options | None = None
         for delivery in shared.deliveries():

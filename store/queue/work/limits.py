@@ -14,6 +14,7 @@ more deliveries than the rate says, and a queue that is always full gets at leas
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.engine.api import SET, Context, Group
@@ -74,9 +75,11 @@ def _parsed(stored: bytes) -> tuple[int, list[list[int]]]:
     return 0, []
 
 
-def free_places(group: Group, concurrency: int | None, finished: int) -> float:
-    """How many more jobs workers may hold at once. `finished` of the jobs that they hold end in the same unit."""
+def free_places(groups: Iterable[Group], concurrency: int | None, finished: int) -> float:
+    """How many more jobs workers may hold at once in all lanes, which have these groups. `finished` of the jobs that
+    they hold end in the same unit.
+    """
     if concurrency is None:
         return math.inf
-    pending = group.pending
-    return concurrency - (len(pending) - pending.nacked() - finished)
+    held = sum(len(group.pending) - group.pending.nacked() for group in groups)
+    return concurrency - (held - finished)

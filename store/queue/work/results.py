@@ -18,6 +18,7 @@ from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.store.commit.core import Core
 from tidelog.store.queue import rows
+from tidelog.store.queue.lanes import lane_of
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.work.later import FIRST_SEQ
@@ -49,7 +50,7 @@ class Found:
 
 def result_key(options: Options, first: bytes) -> bytes:
     """The key of a result; `first` is the ID that `put` returned."""
-    return options.key + b":result:" + first
+    return options.root + b":result:" + first
 
 
 def first_id(job: int, row: EntryRow) -> bytes:
@@ -132,11 +133,12 @@ class Outcome:
         """Whether the job is still to be done. A delayed job gets another ID when it is due, so it counts as one."""
         if self.job & SEQ_MAX >= FIRST_SEQ:
             return True
-        stream = ctx.lookup(self._options.key)
-        if not isinstance(stream, Stream) or not stream.contains(self.job):
-            return False
-        group: Group | None = stream.groups.get(self._options.group_key)
-        return group is None or self.job > group.last_id or group.pending.contains(self.job)
+        for priority in {lane_of(self.job), 0}:
+            stream = ctx.lookup(self._options.lane(priority).key)
+            if isinstance(stream, Stream) and stream.contains(self.job):
+                group: Group | None = stream.groups.get(self._options.group_key)
+                return group is None or self.job > group.last_id or group.pending.contains(self.job)
+        return False
 
 
 def result_words(options: Options, first: bytes, value: bytes, until: int) -> list[bytes]:

@@ -5,6 +5,8 @@ alive: a delivery lives as long as its object, within its time limit. All waitin
 clock only tells the age of what an earlier process left behind. So a clock that jumps takes no job from a living worker
 and shortens no pause.
 
+A queue with priorities has a `Shared` for each lane (store/queue/lanes.py). That of lane 0 knows the others.
+
 A paused job, or one with an extended lease, has a record in `<name>:holds`. This module caches those records. The cache
 is read again after the store's memory was rebuilt, when the key has another stream, and after a unit that failed.
 """
@@ -20,13 +22,24 @@ from itertools import repeat
 from typing import Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.api import NOBODY, Context, EntryRow, Group, Stream, log_delete, reading
+from tidelog.engine.api import (
+    NOBODY,
+    Context,
+    EntryRow,
+    Group,
+    Keyspace,
+    State,
+    Stream,
+    log_delete,
+    reading,
+)
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
 from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Core
+from tidelog.store.queue.lanes import HIGHEST_FIRST, lane_of, totals
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import fields_of, hold_of, shown, text
+from tidelog.store.queue.rows import fields_of, hold_of, text
 from tidelog.store.queue.streams import among_held, stream_at
 from tidelog.store.queue.work.later import Later
 from tidelog.store.queue.work.results import Results
@@ -75,6 +88,13 @@ class Delivery:
         self.hands: dict[int, Holder] = {}
         self.shared = shared  # set it last: once it is set, `__del__` cleans up
         shared.living[id(self)] = weakref.ref(self)
+
+    def enter(self, shared: Shared, options: Options) -> None:
+        """It is to hold jobs of this lane. It holds none yet."""
+        before = self.shared
+        shared.living[id(self)] = weakref.ref(self)
+        self.options, self.shared = options, shared
+        before.living.pop(id(self), None)
 
     def lives(self, mono: float) -> bool:
         """Whether its leases are renewed, that is, the time limit is not over."""
@@ -129,7 +149,7 @@ class Delivery:
             for job in jobs:
                 self.settled(job)
         if len(held) < len(jobs):
-            name = shown(self.shared.key)
+            name = self.options.name
             lost = ", ".join(map(text, sorted({*jobs} - {*held})))
             log.warning(
                 "queue %s: jobs were done too late, after another worker got or settled them: %s",
@@ -160,12 +180,13 @@ class Leftover:
     open        both of these, and jobs that the worker dropped
     """
 
-    __slots__ = ("options", "worker", "open", "finished", "unseen", "_late_at")
+    __slots__ = ("shared", "options", "worker", "open", "finished", "unseen", "_late_at")
 
     def __init__(
         self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
     ) -> None:
-        self.options, self.worker, self.open = delivery.options, delivery.worker, open
+        self.shared, self.options = delivery.shared, delivery.options
+        self.worker, self.open = delivery.worker, open
         self.finished, self.unseen = finished, unseen
         self._late_at = delivery.renewed + delivery.options.retry_after
 
@@ -185,7 +206,12 @@ class Hold:
 
 
 class Shared:
-    """One queue and group of one open store.
+    """One lane and group of a queue of one open store.
+
+    name        name of the queue                           place    the key on which its workers wait: that of lane 0
+    lanes       in lane 0: the others that were found, by priority, the highest first; never removed
+    turns       in lane 0: how many fetches found jobs in several lanes
+    chores_at   in lane 0 of a queue with lanes: when to put the jobs that are due, and to look for lanes
 
     living      deliveries that live, by their id(); some have nothing open
     leftovers   what ended deliveries left to be written
@@ -195,7 +221,7 @@ class Shared:
     dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
     looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
                 may differ in it
-    room        callers that wait for room in a bounded queue, or for jobs to be settled
+    room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
     closing     the store is being closed: no more jobs are handed out
     limited     a worker of this process has limits, so the end of a job wakes those that wait
     later       the delayed jobs of the queue, which all of its groups share
@@ -204,12 +230,25 @@ class Shared:
     """
 
     def __init__(
-        self, core: Core, db: int, options: Options, later: Later, results: Results, ticks: Ticks
+        self,
+        core: Core,
+        db: int,
+        options: Options,
+        later: Later,
+        results: Results,
+        ticks: Ticks,
+        lane_0: Shared | None = None,
     ) -> None:
         # A weak reference, because the core refers to this object, and the core must be freed with its last user.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
         self.db, self.key, self.group_key = db, options.key, options.group_key
+        self.name, self.priority = options.name, options.priority
+        self.place = db, options.root
+        self._options = options  # of the first queue object; its names are those of all
+        self.lane_0 = lane_0
+        self.lanes: dict[int, Shared] = {}
+        self.turns = 0
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Leftover] = deque()
         self.dropped: dict[int, float] = {}
@@ -224,8 +263,12 @@ class Shared:
         self.number = -1  # number of the stream that the cache was read from; -1: read it again
         self._forget()
         self.later, self.results, self.ticks = later, results, ticks
-        later.groups.add(self)
-        ticks.groups.add(self)
+        if lane_0 is None:
+            later.groups.add(self)
+            ticks.groups.add(self)
+        else:
+            self.workers, self.room = lane_0.workers, lane_0.room
+            self.closing, self.limited = lane_0.closing, lane_0.limited
 
     def _forget(self) -> None:
         self.paused: dict[int, Hold] = {}
@@ -233,6 +276,7 @@ class Shared:
         self.heap: list[tuple[float, int]] = []
         self.failed: dict[int, list[int]] = {}
         self.looks: dict[float, float] = {}
+        self.chores_at = 0.0
 
     @property
     def core(self) -> Core:
@@ -240,18 +284,51 @@ class Shared:
         assert core is not None  # the caller holds a face of it
         return core
 
+    # --- lanes
+
+    def all_lanes(self) -> list[Shared]:
+        """Lane 0, which this is, and the others."""
+        return [self, *self.lanes.values()]
+
+    def limit(self) -> None:
+        """A worker has limits."""
+        for lane in self.all_lanes():
+            lane.limited = True
+
+    def find_lanes(self, keys: Keyspace) -> None:
+        """[lock] Look for lanes that an earlier process or another client has made."""
+        for priority in HIGHEST_FIRST:
+            if priority not in self.lanes and self._options.lane(priority).key in keys:
+                self.add_lane(priority)
+
+    def add_lane(self, priority: int) -> None:
+        """[lock] There is a lane of this priority."""
+        if priority in self.lanes:
+            return
+        lane = self._options.lane(priority)
+        made = Shared(self.core, self.db, lane, self.later, self.results, self.ticks, self)
+        lanes = {**self.lanes, priority: made}
+        # Replace the dict, because other threads iterate over it.
+        self.lanes = {each: lanes[each] for each in sorted(lanes, reverse=True)}
+
     # --- the cache
 
     def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
         """[lock] Make sure that the cache is of this stream as it is in memory now."""
         if self.number != stream.number:
             self._forget()
+            if self.lane_0 is None:
+                self.find_lanes(ctx.database.keys)
             self._load(ctx, options, group)
             self.number = stream.number
 
     def stale(self) -> None:
-        """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt."""
-        self.number = -1
+        """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt. Also those of
+        the other lanes.
+        """
+        for shared in self.all_lanes():
+            shared.number = -1
+        self.later.stale()
 
     def _load(self, ctx: Context, options: Options, group: Group) -> None:
         mono = self.monotonic()
@@ -271,7 +348,7 @@ class Shared:
             pending = group.pending.get(job)
             if pending is None or pending[1] == NOBODY:
                 # Pause the job even if another client has acknowledged it. When the pause is over, the hold is dropped.
-                self.pause(job, hold)
+                self._pause(job, hold)
             else:
                 self.extended[job] = hold
         failures = stream_at(ctx, options.failures_key)
@@ -280,7 +357,13 @@ class Shared:
                 fields = fields_of(row)
                 number = ids.parse_or_none(fields.get(b"job", b""))
                 if number is not None and fields.get(b"group") == self.group_key:
-                    self.remember_failure(number, entry_id)
+                    priority = lane_of(number)
+                    if (
+                        priority == self.priority
+                        or not self.priority
+                        and priority not in self.lanes
+                    ):
+                        self.remember_failure(number, entry_id)
 
     def find_paused(self, group: Group, mono: float) -> None:
         """Make the jobs due at once that were given back without a pause."""
@@ -288,10 +371,15 @@ class Shared:
             if time >= 0:
                 break
             if job not in self.paused:
-                self.pause(job, Hold(mono, 0))
+                self._pause(job, Hold(mono, 0))
 
     def pause(self, job: int, hold: Hold) -> None:
-        """Note that a job is paused."""
+        """[lock] A job is paused in the unit under way."""
+        self._pause(job, hold)
+        if self.lane_0 is not None:  # nobody waits on the key that the unit changes
+            self.core.waiting.signal([self.place])
+
+    def _pause(self, job: int, hold: Hold) -> None:
         self.paused[job] = hold
         heappush(self.heap, (hold.due, job))
         for period, at in self.looks.items():
@@ -299,6 +387,7 @@ class Shared:
 
     def hasten(self, at: float) -> None:
         """[lock] Look for jobs at `at`, monotonic seconds, or earlier."""
+        self.chores_at = min(self.chores_at, at)
         for period, before in self.looks.items():
             self.looks[period] = min(before, at)
 
@@ -356,7 +445,7 @@ class Shared:
         told = (*finished, *(job for job, _, _ in unseen))
         counts = {job: delivery.open.get(job, 0) for job in told}
         left = Leftover(delivery, counts, finished, unseen)
-        self.leftovers.append(left)
+        delivery.shared.leftovers.append(left)
         # from here on the worker does not hold these jobs, even if the log does not say so yet
         for job in told:
             delivery.settled(job)
@@ -366,7 +455,7 @@ class Shared:
         """Remove these leftovers from the list, because they are in the log now."""
         for leftover in left:
             try:
-                self.leftovers.remove(leftover)
+                leftover.shared.leftovers.remove(leftover)
             except ValueError:
                 pass  # another thread has already written and removed this leftover
 
@@ -406,7 +495,7 @@ class Shared:
 
     def freed(self) -> None:
         """[lock] A job ends in the unit under way: wake the workers whose limits may now let them take another one."""
-        self.core.waiting.signal([(self.db, self.key)])
+        self.core.waiting.signal([self.place])
 
     def made_room(self) -> None:
         """Jobs were removed: wake the putters that wait for room."""
@@ -416,6 +505,11 @@ class Shared:
                     caller.nudge()
 
     # --- figures
+
+    def sample_now(self, state: State, mono: float) -> None:
+        """[lock] Note the figures of all lanes, for `sample`."""
+        lane_0 = self.lane_0 or self
+        lane_0.sample(mono, *totals(state, self.db, lane_0._options))
 
     def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
         """Jobs put and jobs done per second, over the last minute at most. None if there is no earlier sample."""

@@ -13,14 +13,15 @@ import weakref
 from itertools import islice
 from typing import Any, Final
 
-from tidelog.engine.api import XACK, Context, Group, Stream
+from tidelog.engine.api import XACK, Context, EntryRow, Group, Stream
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import text as id_text
 from tidelog.store.commit.batch import land_commands
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
 from tidelog.store.queue.dedup import PRODUCER, remembering
-from tidelog.store.queue.rows import HEADER, VALUE, shown
+from tidelog.store.queue.lanes import lane_key, missing_groups, next_in_lane
+from tidelog.store.queue.rows import HEADER, PRIORITY, VALUE, shown
 from tidelog.store.queue.rules import GRACE_MS, SCHEDULES, Rule, rule_of
 from tidelog.store.queue.work.later import CONSUMER, GROUP, SHIFT_MS, time_of
 
@@ -113,29 +114,44 @@ class Ticks:
                 self._troubled.add(rule.name)
                 log.warning("schedule %s: its ticks wait: %s", shown(rule.name), error)
             return False
-        queue = ctx.lookup(rule.queue)
-        if queue is not None and not isinstance(queue, Stream):
-            log.warning(
-                "schedule %s: key %r holds no queue, so %d ticks were skipped",
-                *(shown(rule.name), shown(rule.queue), len(chosen)),
-            )
-            chosen = []
+        key = lane_key(rule.queue, rule.priority)
+        for wrong in (rule.queue, key):
+            if chosen and not isinstance(ctx.lookup(wrong), Stream | None):
+                log.warning(
+                    "schedule %s: key %r holds no queue, so %d ticks were skipped",
+                    *(shown(rule.name), shown(wrong), len(chosen)),
+                )
+                chosen = []
+        there = ctx.lookup(key)
         held = group.pending.get(schedule)
         count = (0 if held is None else held[2]) + len(chosen)
         words: list[list[bytes]] = []
         if chosen:
-            if queue is None:
+            if there is None:
                 # XCFGSET needs the stream. Its groups are for its workers to create.
-                words.append([b"XGROUP", b"CREATE", rule.queue, GROUP, b"0", b"MKSTREAM"])
-                words.append([b"XGROUP", b"DESTROY", rule.queue, GROUP])
-            words += remembering(queue if isinstance(queue, Stream) else None, rule.queue)
-            words += [_job_words(rule, each) for each in chosen]
+                words.append([b"XGROUP", b"CREATE", key, GROUP, b"0", b"MKSTREAM"])
+                words.append([b"XGROUP", b"DESTROY", key, GROUP])
+            words += remembering(there if isinstance(there, Stream) else None, key)
+            if rule.priority:
+                words += missing_groups(ctx, rule.queue, key)
+                words += _lane_words(ctx, rule, key, chosen)
+                self._hear_lane(core, rule)
+            else:
+                words += [_job_words(rule, each) for each in chosen]
         if following is None:
             words.append([b"XACK", SCHEDULES, GROUP, id_text(schedule)])
         else:
             words.append(tick_words(schedule, following, count))
         land_commands(core, ctx, words)
         return True
+
+    def _hear_lane(self, core: Core, rule: Rule) -> None:
+        """Tell the workers of the queue of a lane, and wake those that wait."""
+        place = self.db, rule.queue
+        for shared in list(self.groups):
+            if shared.place == place:
+                shared.add_lane(rule.priority)
+        core.waiting.signal([place])
 
 
 def _due_ticks(rule: Rule, tick: int, now: int) -> tuple[list[int], int | None]:
@@ -154,8 +170,34 @@ def _due_ticks(rule: Rule, tick: int, now: int) -> tuple[list[int], int | None]:
 
 
 def _job_words(rule: Rule, tick: int) -> list[bytes]:
-    once = rule.name + b"@%d" % tick
-    return [
-        *(b"XADD", rule.queue, b"IDMP", PRODUCER, once, b"*", VALUE, rule.value),
+    return [b"XADD", rule.queue, b"IDMP", PRODUCER, _once(rule, tick), b"*", *_row(rule, tick)]
+
+
+def _lane_words(ctx: Context, rule: Rule, key: bytes, ticks: list[int]) -> list[list[bytes]]:
+    """The commands that put the jobs of these ticks into a lane, whose IDs are explicit."""
+    found = ctx.lookup(key)
+    stream = found if isinstance(found, Stream) else None
+    if stream is not None and stream.idmp is not None:
+        known = stream.idmp.lookup
+        ticks = [tick for tick in ticks if known(PRODUCER, _once(rule, tick), ctx.now) is None]
+    last = 0 if stream is None else stream.last_id
+    first = next_in_lane(last, ctx.now, rule.priority, len(ticks))
+    words: list[list[bytes]] = []
+    for job, tick in enumerate(ticks, first):
+        words.append([b"XADD", key, id_text(job), *_row(rule, tick)])
+        words.append([b"XIDMPRECORD", key, PRODUCER, _once(rule, tick), id_text(job)])
+    return words
+
+
+def _once(rule: Rule, tick: int) -> bytes:
+    """The dedup ID of a tick."""
+    return rule.name + b"@%d" % tick
+
+
+def _row(rule: Rule, tick: int) -> EntryRow:
+    """The row of the job of a tick."""
+    priority = (PRIORITY, b"%d" % rule.priority) if rule.priority else ()
+    return (
+        *(VALUE, rule.value, *priority),
         *(HEADER + b"schedule", rule.name, HEADER + b"tick", rule.shown_tick(tick).encode()),
-    ]
+    )

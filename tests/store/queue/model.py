@@ -35,6 +35,7 @@ class Task:
     headers: dict[str, str] = field(default_factory=dict)
     origin: str | None = None
     poison: bool = False
+    priority: int = 0
     where: str = WAITING
     deliveries: int = 0
     owner: str | None = None
@@ -67,6 +68,7 @@ class Model:
         self.deaths: dict[str, Task] = {}  # ID of the dead entry -> what died
         self.dedup: dict[str, tuple[str, float]] = {}
         self.failures = 0  # nacks so far
+        self.skipped = False  # whether the latest delivery left a job of a higher priority behind
 
     def of(self, where: str) -> list[Task]:
         return [task for task in self.tasks.values() if task.where == where]
@@ -97,16 +99,19 @@ class Model:
         assert task.where in UNFINISHED, f"{job.id} is {task.where}, and was delivered"
         assert job.value == task.value and dict(job.headers) == task.headers
         assert job.worker == worker and job.origin == task.origin
+        assert job.priority == task.priority
+        sure = [t for t in self.must_have_got(worker, now) if not self.may_die(t, now)]
+        self.skipped = any(t.priority > task.priority for t in sure)
         assert int(job.enqueued_at.timestamp() * 1000 + 0.5) == task.order[0]
         if task.where == WAITING:
-            before = [t for t in self.of(WAITING) if not t.poison and t.order < task.order]
+            before = [
+                t
+                for t in self.of(WAITING)
+                if not t.poison and t.order < task.order and t.priority == task.priority
+            ]
             assert not before, f"{job.id} before {before[0].id}"
             if not ahead:
-                due = [
-                    t
-                    for t in self.must_have_got(worker, now)
-                    if t.where != WAITING and not self.may_die(t, now)
-                ]
+                due = [t for t in sure if t.where != WAITING and t.priority == task.priority]
                 assert not due, f"{job.id} is new, and {due[0]} was due"
         elif task.where == PAUSED:
             assert now >= task.earliest - SLACK, (

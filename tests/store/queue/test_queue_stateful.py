@@ -41,6 +41,7 @@ from tests.store.queue.model import (
 import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.store.queue.work.fetch import FAIR
 
 ROOT = Path("/store")
 RETRY_AFTER = 8.0
@@ -50,7 +51,10 @@ MOVES = (0.001, 0.5, RETRY_AFTER / 3, RETRY_AFTER - 0.1, RETRY_AFTER, 13.0, 70.0
 JUMPS = (-1e6, -7200.0, -60.0, -0.5, 0.5, 60.0, 7200.0, 1e6)
 HEADERS: tuple[dict[str, str], ...] = ({}, {"trace": "a1"}, {"trace": "ü", "empty": ""})
 
+LANES = (0, 2, 9)  # the priorities that are used
+
 picks = st.integers(0, 1 << 16)
+priorities = st.sampled_from((0, 0, *LANES))
 seconds = st.sampled_from(MOVES)
 queues = st.sampled_from((0, 0, 0, 1))
 workers = st.sampled_from(WORKERS)
@@ -110,29 +114,29 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         return {"n": self.number}
 
-    @rule(at=queues, headers=st.sampled_from(HEADERS))
-    def put(self, at: int, headers: dict[str, str]) -> None:
+    @rule(at=queues, headers=st.sampled_from(HEADERS), priority=priorities)
+    def put(self, at: int, headers: dict[str, str], priority: int) -> None:
         value = self.fresh()
-        id = self.queues[at].put(value, headers=headers or None)
-        self.models[at].add(id, value, headers=headers)
+        id = self.queues[at].put(value, headers=headers or None, priority=priority)
+        self.models[at].add(id, value, headers=headers, priority=priority)
 
-    @rule(at=queues, name=st.sampled_from("xyz"))
-    def put_once(self, at: int, name: str) -> None:
+    @rule(at=queues, name=st.sampled_from("xyz"), priority=priorities)
+    def put_once(self, at: int, name: str, priority: int) -> None:
         model, value = self.models[at], self.fresh()
-        id = self.queues[at].put(value, dedup_id=name)
+        id = self.queues[at].put(value, dedup_id=name, priority=priority)
         known = model.dedup.get(name)
         if known is not None and id == known[0]:
             return
         sure = known is not None and not self.jumped and self.now() - known[1] < DEDUP_SURE
         assert not sure, "put twice within the time that a dedup_id is remembered"
-        model.add(id, value)
+        model.add(id, value, priority=priority)
         model.dedup[name] = id, self.now()
 
-    @rule(at=queues, count=st.sampled_from((0, 1, 5, 40)))
-    def put_many(self, at: int, count: int) -> None:
+    @rule(at=queues, count=st.sampled_from((0, 1, 5, 40)), priority=priorities)
+    def put_many(self, at: int, count: int, priority: int) -> None:
         values = [self.fresh() for _ in range(count)]
-        assert self.queues[at].put_many(iter(values)) == count
-        self.learn(at, values)
+        assert self.queues[at].put_many(iter(values), priority=priority) == count
+        self.learn(at, values, priority)
 
     @rule(at=queues, poison=st.sampled_from((False, False, True)))
     def put_by_another_client(self, at: int, poison: bool) -> None:
@@ -146,18 +150,26 @@ class Machine(RuleBasedStateMachine):
             id = self.db.xadd(model.name, {"value": b'{"n": %d}' % value["n"]})
             model.add(id.decode(), value)
 
-    def learn(self, at: int, values: list[dict[str, int]], origin: str | None = None) -> None:
-        """Jobs that came without their IDs being told: they are the newest of the stream, in this order."""
-        model = self.models[at]
-        new = [
+    def lane(self, at: int, priority: int) -> str:
+        """The key of the stream of a priority."""
+        name = self.models[at].name
+        return f"{name}:priority:{priority}" if priority else name
+
+    def new_in(self, at: int, priority: int) -> list[tuple[str, dict[bytes, bytes]]]:
+        """The entries of a lane that the model does not know."""
+        return [
             (id.decode(), fields)
-            for id, fields in self.db.xrange(model.name)
-            if id.decode() not in model.tasks
+            for id, fields in self.db.xrange(self.lane(at, priority))
+            if id.decode() not in self.models[at].tasks
         ]
+
+    def learn(self, at: int, values: list[dict[str, int]], priority: int = 0) -> None:
+        """Jobs that came without their IDs being told: they are the newest of the stream, in this order."""
+        model, new = self.models[at], self.new_in(at, priority)
         assert len(new) == len(values)
         for (id, fields), value in zip(new, values, strict=True):
             assert b"%d}" % value["n"] in fields[b"value"]
-            model.add(id, value, origin=origin)
+            model.add(id, value, priority=priority)
 
     # --- fetching
 
@@ -183,6 +195,9 @@ class Machine(RuleBasedStateMachine):
             return None
         self.holders += 1
         task = model.delivered(job, self.holders, worker, self.now(), time_limit, ahead)
+        if model.skipped and not ahead:
+            turns = self.queues[at]._shared.turns
+            assert turns and turns % FAIR == 0, f"{task} came before jobs of a higher priority"
         model.looked(self.now())
         held = Held(self.holders, job, task, at)
         self.held.append(held)
@@ -341,16 +356,21 @@ class Machine(RuleBasedStateMachine):
         self.settle(held)
 
     @precondition(lambda self: self.held)
-    @rule(pick=picks, to=st.lists(st.integers(0, 1), max_size=3))
-    def done_and(self, pick: int, to: list[int]) -> None:
+    @rule(pick=picks, to=st.lists(st.tuples(st.integers(0, 1), priorities), max_size=3))
+    def done_and(self, pick: int, to: list[tuple[int, int]]) -> None:
         held = self.one(pick)
         model = self.models[held.queue]
         values = [self.fresh() for _ in to]
-        puts = [self.queues[at].new(value) for at, value in zip(to, values, strict=True)]
+        puts = [
+            self.queues[at].new(value, priority=priority)
+            for (at, priority), value in zip(to, values, strict=True)
+        ]
         done = self.answer(held, lambda: held.job.done_and(*puts), lambda: model.done(held.task))
         for at in (0, 1):
-            mine = [value for to_, value in zip(to, values, strict=True) if to_ == at]
-            self.learn(at, mine if done else [])
+            for priority in LANES:
+                place = at, priority
+                mine = [value for to_, value in zip(to, values, strict=True) if to_ == place]
+                self.learn(at, mine if done else [], priority)
         self.settle(held)
 
     @precondition(lambda self: self.held)
@@ -414,7 +434,7 @@ class Machine(RuleBasedStateMachine):
         all_ = [(at, t) for at, m in enumerate(self.models) for t in m.of(FLIGHT)]
         at, task = all_[pick % len(all_)]
         model = self.models[at]
-        ((id, _),) = self.db.xclaim(model.name, "workers", "thief", 0, [task.id])
+        ((id, _),) = self.db.xclaim(self.lane(at, task.priority), "workers", "thief", 0, [task.id])
         assert id.decode() == task.id
         model.stolen(task, "thief", self.now())
 
@@ -482,22 +502,16 @@ class Machine(RuleBasedStateMachine):
             return
         for dead in chosen:
             model.deaths.pop(dead.id).where = GONE
-        new = [
-            (id.decode(), fields)
-            for id, fields in self.db.xrange(model.name)
-            if id.decode() not in model.tasks
-        ]
-        assert len(new) == len(chosen)
-        for (id, fields), dead in zip(new, chosen, strict=True):
-            old = model.tasks[dead.original_id]
-            assert fields[b"origin"].decode() in (old.id, old.origin)
-            model.add(
-                id,
-                old.value,
-                headers=old.headers,
-                origin=fields[b"origin"].decode(),
-                poison=old.poison,
-            )
+        for priority in LANES:
+            new = self.new_in(at, priority)
+            back = [d for d in chosen if model.tasks[d.original_id].priority == priority]
+            assert len(new) == len(back)
+            for (id, fields), dead in zip(new, back, strict=True):
+                old = model.tasks[dead.original_id]
+                origin = fields[b"origin"].decode()
+                assert origin in (old.id, old.origin)
+                more = {"headers": old.headers, "poison": old.poison, "priority": priority}
+                model.add(id, old.value, origin=origin, **more)
 
     @rule(at=queues, way=st.sampled_from("one old all waiting".split()), pick=picks)
     def purge(self, at: int, way: str, pick: int) -> None:
@@ -535,13 +549,13 @@ class Machine(RuleBasedStateMachine):
     # --- what must hold after every step
 
     def pending(self, at: int) -> dict[str, tuple[str, int]]:
-        name = self.models[at].name
-        if not self.db.exists(name) or not self.db.xinfo_groups(name):
-            return {}
-        return {
-            row["message_id"].decode(): (row["consumer"].decode(), row["times_delivered"])
-            for row in self.db.xpending_range(name, "workers", "-", "+", 100_000)
-        }
+        found = {}
+        for name in (self.lane(at, priority) for priority in LANES):
+            if self.db.exists(name) and self.db.xinfo_groups(name):
+                for row in self.db.xpending_range(name, "workers", "-", "+", 100_000):
+                    held = row["consumer"].decode(), row["times_delivered"]
+                    found[row["message_id"].decode()] = held
+        return found
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -552,7 +566,8 @@ class Machine(RuleBasedStateMachine):
 
     def compare(self, at: int) -> None:
         model, queue = self.models[at], self.queues[at]
-        entries = {id.decode() for id, _ in self.db.xrange(model.name)}
+        lanes = [self.lane(at, priority) for priority in LANES]
+        entries = {id.decode() for lane in lanes for id, _ in self.db.xrange(lane)}
         unfinished = {task.id for task in model.unfinished()}
         assert unfinished <= entries, f"lost: {unfinished - entries}"
         kept = entries - unfinished
@@ -569,7 +584,8 @@ class Machine(RuleBasedStateMachine):
             else:
                 assert row == ("", task.deliveries), f"{task}, and pending as {row}"
         assert not pending
-        held = [fields[b"job"].decode() for _, fields in self.db.xrange(f"{model.name}:holds")]
+        holds = [fields for lane in lanes for _, fields in self.db.xrange(f"{lane}:holds")]
+        held = [fields[b"job"].decode() for fields in holds]
         assert len(held) == len(set(held)), "held back twice"
         for id in held:
             task = model.tasks[id]
@@ -587,7 +603,7 @@ class Machine(RuleBasedStateMachine):
                 assert task.where == DEAD and task not in model.deaths.values(), f"{task} died"
                 model.deaths[dead.id] = task
                 assert dead.codec == "json" and dead.reason
-                assert dict(dead.headers) == task.headers
+                assert dict(dead.headers) == task.headers and dead.priority == task.priority
                 assert int(dead.enqueued_at.timestamp() * 1000 + 0.5) == task.order[0]
                 if task.poison:
                     with pytest.raises(tidelog.DecodeError):
@@ -613,6 +629,8 @@ class Machine(RuleBasedStateMachine):
         least = sum(now >= task.latest for task in paused)
         assert least <= due <= sum(now >= task.earliest - SLACK for task in paused)
         assert stats.paused == len(paused) - due
+        assert sum(stats.by_priority.values()) == stats.waiting
+        assert list(stats.by_priority) == sorted(stats.by_priority, reverse=True)
         flight: dict[str, int] = {}
         for task in model.of(FLIGHT):
             assert task.owner is not None
