@@ -8,8 +8,9 @@ from typing import Final
 
 from tests.mutants.gate import chosen, run
 from tests.mutants.listed import MUTANTS
-from tests.turns import SHARES, share_of, this_commit
+from tests.turns import SHARES, share_of, this_turn
 
+STRIDE: Final = 2  # that of the crash bench is 1
 DESCRIPTION: Final = "Plant each mutant by itself, and see that a check it names catches it."
 
 
@@ -30,12 +31,12 @@ def main() -> int:
     parser.add_argument(
         "--by-turns",
         action="store_true",
-        help=f"try one of {SHARES} shares of them; the commit decides which",
+        help=f"try one of {SHARES} shares of them; the number of commits decides which",
     )
     args = parser.parse_args()
     mutants = chosen(MUTANTS, args.patterns)
     if args.by_turns:
-        share = share_of(this_commit())
+        share = share_of(this_turn(), STRIDE)
         print(f"share {share} of {SHARES} of the mutants")
         mutants = mutants[share - 1 :: SHARES]
     if not mutants:

@@ -82,6 +82,26 @@ def problems(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
         for name in sorted(set(names))
         if names.count(name) > 1
     ]
+    return found + _twice(mutants, root)
+
+
+def _twice(mutants: Sequence[Mutant], root: Path) -> list[str]:
+    """The mutants that leave the same source as one before them: two names of one fault.
+
+    Those of `crash` repeat faults of other lists on purpose: their check is the crash bench.
+    """
+    found, seen = [], dict[tuple[str, str], str]()
+    for mutant in mutants:
+        path = root / mutant.file
+        if not path.is_file() or mutant.name.startswith(("crash/", "crash1/")):
+            continue
+        try:
+            source = sitecustomize.changed(path.read_text(), mutant.anchor, mutant.replacement)
+        except ValueError:
+            continue
+        first = seen.setdefault((mutant.file, source), mutant.name)
+        if first != mutant.name:
+            found.append(f"{mutant.name}: it is the same change as {first}")
     return found
 
 

@@ -35,7 +35,10 @@ MUTANTS: Final = (
         "snapshot/checkpoint.py",
         "    if environment.committed() != seen:\n",
         "    if False:\n",
-        ("tests/snapshot/test_checkpoint.py::test_rows_of_another_moment_are_not_built_upon",),
+        (
+            "tests/snapshot/test_checkpoint.py::test_rows_of_another_moment_are_not_built_upon",
+            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_a_checkpoint_over_one_that_another_process_committed_is_refused",
+        ),
         "A checkpoint is built upon the rows that its state rests on.",
     ),
     planted(
@@ -148,16 +151,6 @@ MUTANTS: Final = (
             "tests/store/checkpoint/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
         ),
         "Only what is committed may count as stored.",
-    ),
-    Mutant(
-        "checkpoint/newer-commit-not-compared",
-        "snapshot/checkpoint.py",
-        "    if environment.committed() != seen:\n",
-        "    if False:\n",
-        (
-            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_a_checkpoint_over_one_that_another_process_committed_is_refused",
-        ),
-        "A checkpoint changes only rows of the commit that its store has read.",
     ),
     Mutant(
         "checkpoints/rebuilt-memory-not-doubted",

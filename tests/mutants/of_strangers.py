@@ -8,22 +8,6 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final = (
     Mutant(
-        "strangers/a-rewind-leaves-durable",
-        "aof/rewind.py",
-        "    durable.lower(disk, directory, uuid, Promise(at.incarnation, at.lsn))\n",
-        "",
-        ("tests/aof/test_rewind.py::test_a_log_is_rewound_to_every_frame",),
-        "A log that is rewound does not prove that its own records are missing.",
-    ),
-    Mutant(
-        "strangers/the-newer-slot-first",
-        "aof/durable.py",
-        "self._turn = 1 if first >= second else 0",
-        "self._turn = 0 if first >= second else 1",
-        ("tests/aof/test_formats.py::test_durable_slots_take_turns",),
-        "A torn write of DURABLE leaves the newest promise before it.",
-    ),
-    Mutant(
         "strangers/a-unit-at-the-bound",
         "snapshot/tail.py",
         "if record[0] & END and lsn <= place.bound.lsn",

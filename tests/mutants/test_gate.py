@@ -45,6 +45,18 @@ def test_every_mutant_of_the_list_fits_the_code() -> None:
     assert problems(MUTANTS) == []
 
 
+def test_two_names_of_one_fault_are_told() -> None:
+    again = CRC._replace(name="crc/again")
+    assert problems([CRC, again]) == ["crc/again: it is the same change as crc/wrong"]
+    # The anchor and the replacement have more of the line above, and the source becomes the same.
+    above = "not wrappers in Python. The\n# log computes two checksums per frame, so this saves two Python calls per frame.\n"
+    same = CRC._replace(
+        name="crc/longer", anchor=above + CRC.anchor, replacement=above + CRC.replacement
+    )
+    assert problems([CRC, same]) == ["crc/longer: it is the same change as crc/wrong"]
+    assert problems([CRC, CRC._replace(name="crash/wrong"), NOTHING]) == []
+
+
 def test_there_are_enough_and_each_says_what_it_breaks() -> None:
     assert len(MUTANTS) >= 50
     for mutant in MUTANTS:
