@@ -12,7 +12,7 @@ DOCS   := $(VENV)/.docs-$(SUM)
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-soak mutants fuzz crash check docs bench clean venv
+.PHONY: help demo test test-slow test-soak mutants fuzz crash crash-long check docs bench clean venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +37,10 @@ fuzz: $(READY)  ## change segments, records, checkpoints and files of Redis at r
 
 crash: $(READY) disks  ## the crash bench with fixed seeds: a fifth of it by turns, about two minutes; fails if it finds anything, or tries less than before
 	@$(BIN)/python -m tests.crash --jobs $(JOBS) $(CRASH)
+
+crash-long: $(READY) disks  ## all shares of the crash bench with new seeds, which it prints, and all mutants: about half an hour; before a release
+	@$(BIN)/python -m tests.crash --long --jobs $(JOBS) $(CRASH)
+	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
 
 check: $(READY)  ## lint, format, types, layers, docstrings and house rules
 	$(BIN)/ruff check

@@ -1,4 +1,4 @@
-"""Turns: work that is too long for one run is done in shares, and the commit decides which share a run does."""
+"""Turns: work that is too long for one run is done in shares, and the number of commits says which share a run does."""
 
 from __future__ import annotations
 
@@ -9,14 +9,28 @@ from typing import Final
 SHARES: Final = 5
 
 
-def share_of(commit: str) -> int:
-    """The share that is tried at a commit, from 1 on: the same each time."""
-    return int(commit[:12], 16) % SHARES + 1
+def share_of(turn: int, stride: int = 1) -> int:
+    """The share that is tried in a turn, from 1 on: each of them once in each SHARES turns from a multiple of it on.
+
+    stride   another one than SHARES and its multiples. Two kinds of work with different strides do not always meet with
+             the same shares: all pairs come within SHARES * SHARES turns
+    """
+    return (turn * stride + turn // SHARES * (stride - 1)) % SHARES + 1
 
 
-def this_commit() -> str:
-    """The commit that is checked out; zeros outside a repository, as in a source archive."""
+def this_turn() -> int:
+    """The number of commits up to the one that is checked out.
+
+    In a clone without all of them the number says nothing, so there the name of the commit is taken for a number. 0
+    outside a repository, as in a source archive.
+    """
+    if _git("rev-parse", "--is-shallow-repository") == "true":
+        return int(_git("rev-parse", "HEAD")[:12] or "0", 16)
+    return int(_git("rev-list", "--count", "HEAD") or "0")
+
+
+def _git(*words: str) -> str:
     found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True
+        ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True
     )
-    return found.stdout.strip() if found.returncode == 0 else "0" * 40
+    return found.stdout.strip() if found.returncode == 0 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.crash.counts import (
     plan,
     save,
 )
-from tests.turns import SHARES, share_of, this_commit
+from tests.turns import SHARES, share_of, this_turn
 
 from tidelog.crash.explore import Report
 from tidelog.crash.run import run
@@ -33,7 +34,10 @@ from tidelog.tools.crash.cutting import REAL, Timed
 from tidelog.tools.crash.session import keep_finding, show
 from tidelog.tools.crash.shutdowns import cut_power, file_system
 
-DESCRIPTION: Final = "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little."
+DESCRIPTION: Final = (
+    "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little. With --long, run "
+    "all shares with new seeds, and compare no counts."
+)
 FINDINGS: Final = Path("crash-findings")
 LIMIT_S: Final = 3600.0
 
@@ -44,48 +48,59 @@ def main() -> int:
     parser.add_argument(
         "--share",
         choices=[*map(str, range(1, SHARES + 1)), "all"],
-        help="the share to try (default: the commit decides)",
+        help="the share to try (default: the number of commits decides)",
     )
     parser.add_argument(
         "--accept", action="store_true", help=f"write the counts of this run into {FILE.name}"
     )
+    parser.add_argument(
+        "--long", action="store_true", help="all shares, with seeds that are drawn and printed"
+    )
+    parser.add_argument("--seed", help="with --long: the seed that an earlier run printed")
     args = parser.parse_args()
+    if args.long and args.accept:
+        parser.error("--accept is for the fixed seeds")
+    if args.seed and not args.long:
+        parser.error("--seed is for --long")
     be_quiet()
-    if args.share == "all":
+    if args.share == "all" or args.long and not args.share:
         shares = [*range(1, SHARES + 1)]
     else:
-        shares = [int(args.share or share_of(this_commit()))]
+        shares = [int(args.share or share_of(this_turn()))]
+    seed = (args.seed or secrets.token_hex(4)) if args.long else SEED
+    if args.long:
+        print(f"seed {seed}; again with: make crash CRASH='--long --seed {seed}'", flush=True)
     try:
-        return max(_try(share, args.jobs, args.accept) for share in shares)
+        return max(_try(share, args.jobs, args.accept, seed) for share in shares)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
 
 
-def _cut(share: int, reports: dict[str, Report], place: Path, total: Report) -> None:
+def _cut(seed: str, reports: dict[str, Report], place: Path, total: Report) -> None:
     """Cut the power of real file systems and of a recorded disk. Notes in `total` why a layer could not run."""
     for layer in REAL:
         room = place / layer
         room.mkdir()
         with Timed(total, layer):
             if layer == BLOCKS:
-                _cut_blocks(share, reports, room)
+                _cut_blocks(seed, reports, room)
             else:
-                _shut_down(share, reports, room, layer)
+                _shut_down(seed, reports, room, layer)
 
 
-def _shut_down(share: int, reports: dict[str, Report], place: Path, layer: str) -> None:
+def _shut_down(seed: str, reports: dict[str, Report], place: Path, layer: str) -> None:
     with file_system(place, layer) as made:
         for policy in POLICIES:
-            reports[policy].add(cut_power(made, policy, f"{SEED}/{share}", CUTS))
+            reports[policy].add(cut_power(made, policy, seed, CUTS))
 
 
-def _cut_blocks(share: int, reports: dict[str, Report], place: Path) -> None:
+def _cut_blocks(seed: str, reports: dict[str, Report], place: Path) -> None:
     for policy in POLICIES:
-        reports[policy].add(cut_blocks(policy, f"{SEED}/{share}", place, CUTS))
+        reports[policy].add(cut_blocks(policy, seed, place, CUTS))
 
 
-def _try(share: int, jobs: int, accept: bool) -> int:
+def _try(share: int, jobs: int, accept: bool, seed: str) -> int:
     """Run one share. Returns the exit code."""
     print(f"share {share} of {SHARES}, {jobs} processes", flush=True)
     started = time.monotonic()
@@ -93,13 +108,13 @@ def _try(share: int, jobs: int, accept: bool) -> int:
     total = Report()
     with scratch(print) as place:
         for policy in POLICIES:
-            reports[policy] = run(plan(share, policy), place, jobs, LIMIT_S)
-        _cut(share, reports, place, total)
+            reports[policy] = run(plan(share, policy, seed), place, jobs, LIMIT_S)
+        _cut(f"{seed}/{share}", reports, place, total)
         not_run = total.not_run
         for policy in POLICIES:
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
-    show(total, ALL, f"{SEED}/{share}", time.monotonic() - started, kept, as_json=False)
+    show(total, ALL, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
     if total.findings:
         return 1
     counts = counts_of(reports)
@@ -112,6 +127,8 @@ def _try(share: int, jobs: int, accept: bool) -> int:
         save(share, counts)
         evidence.write(load())
         return 0
+    if seed != SEED:
+        return 0  # other seeds have other counts
     dropped = drops(counts, load()[share], tuple(not_run))
     for line in dropped:
         print(line, file=sys.stderr)

@@ -64,16 +64,14 @@ assert CHUNKS % SHARES == 0
 Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number
 
 
-def plan(share: int, policy: str) -> Iterator[Task]:
+def plan(share: int, policy: str, seed: str = SEED) -> Iterator[Task]:
     """The tasks of a share under one policy. Shares are numbered from 1."""
     assert 1 <= share <= SHARES
     for layer, count in PLAN.items():
         double = layer in (STORE, CHECKPOINTS)
         for number in range(count):
-            seed = f"{SEED}/{share}/{number}"
-            yield Task(
-                layer, policy, seed, chunk(share, number) if layer == SMALL else number, double
-            )
+            chosen = chunk(share, number) if layer == SMALL else number
+            yield Task(layer, policy, f"{seed}/{share}/{number}", chosen, double)
 
 
 def chunk(share: int, number: int) -> int:

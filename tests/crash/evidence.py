@@ -31,13 +31,17 @@ END: Final = "\n<!-- end of the table -->"
 
 
 class Promise(NamedTuple):
-    """One row: the fault, the layer that tries it, and the promise under each policy."""
+    """One row: the fault, the layer that tries it, and the promise under each policy.
+
+    A fault that no layer tries by itself has "" or the layers that try it too, in words, and the tests that do.
+    """
 
     fault: str
     layer: str
     always: str
     everysec: str
     no: str
+    tests: tuple[str, ...] = ()
 
 
 CONFIRMED: Final = "everything that it confirmed as `fsynced` is there, of the rest a prefix"
@@ -46,6 +50,10 @@ SYNCED: Final = "everything `fsynced` is there, of the rest a prefix"
 SERVED: Final = "everything that the recovery served is there"
 KILLED: Final = ALWAYS
 TOLD: Final = "every call is right or raises; everything acknowledged at its level is there"
+FULL: Final = "a write raises and changes nothing; everything acknowledged is there"
+JUMPS: Final = "IDs grow, and the promise of a power cut holds"
+WHOLE: Final = "the snapshot is whole or not there"
+RESTORED: Final = "the restored store is whole, or says that it is unfinished"
 RIGHT: Final = "every answer is right or an error, and nothing else is deleted"
 
 PROMISES: Final = (
@@ -64,6 +72,19 @@ PROMISES: Final = (
     Promise("`kill -9` of a server under load", SERVERS, KILLED, KILLED, KILLED),
     Promise("an operation of the disk fails", ERRORS, TOLD, TOLD, TOLD),
     Promise("one damage to a file", ROT, RIGHT, RIGHT, RIGHT),
+    Promise("a full disk", f"`{ERRORS}` has ENOSPC and EDQUOT", FULL, FULL, FULL, (
+        "tests/server/durability/test_full_disk.py::test_on_a_small_file_system",
+        "tests/store/checkpoint/test_checkpoint_disk.py::test_a_full_disk",
+    )),
+    Promise("the wall clock jumps", f"`{STORE}` has it in every fourth workload", JUMPS, JUMPS, JUMPS, (
+        "tests/crash/test_clocks.py::test_a_store_whose_clock_jumps_keeps_its_promises",
+    )),
+    Promise("power cut while a snapshot is made", "", WHOLE, WHOLE, WHOLE, (
+        "tests/snapshot/portable/test_portable_power_loss.py::test_power_loss_while_one_is_made",
+    )),
+    Promise("power cut while a snapshot is restored", "", RESTORED, RESTORED, RESTORED, (
+        "tests/snapshot/portable/test_restore_power_loss.py::test_power_loss_at_every_operation",
+    )),
 )  # fmt: skip
 
 
@@ -74,11 +95,15 @@ def table(counts: dict[int, Counts]) -> str:
         ["---", "---", *("---" for _ in POLICIES)],
     ]
     for promise in PROMISES:
-        cells = [
-            f"{getattr(promise, policy)}: {_tried(counts, policy, promise.layer):,}"
-            for policy in POLICIES
-        ]
-        rows.append([promise.fault, f"`{promise.layer}`", *cells])
+        cells = [getattr(promise, policy) for policy in POLICIES]
+        by = f"`{promise.layer}`"
+        if promise.tests:
+            files = dict.fromkeys(f"`{test.partition('::')[0]}`" for test in promise.tests)
+            by = "; ".join(filter(None, [promise.layer, ", ".join(files)]))
+        else:
+            counted = [_tried(counts, policy, promise.layer) for policy in POLICIES]
+            cells = [f"{cell}: {number:,}" for cell, number in zip(cells, counted, strict=True)]
+        rows.append([promise.fault, by, *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

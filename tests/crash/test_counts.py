@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from tests.crash import evidence
@@ -15,17 +18,23 @@ from tests.crash.counts import (
     load,
     plan,
 )
-from tests.turns import SHARES, share_of
+from tests.crash.evidence import Promise
+from tests.turns import SHARES
 
 from tidelog.crash.explore import Counts, Report
+from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
+from tidelog.crash.queues import QUEUES
+from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, POWER, STORE
 from tidelog.crash.servers import SERVERS
 from tidelog.crash.workloads import POLICIES
-from tidelog.tools.crash.shutdowns import MACHINE
+from tidelog.tools import exits
+from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.shutdowns import MACHINE, XFS
 
 # The least that all shares together must have tried.
 TOTALS = {
@@ -38,6 +47,11 @@ TOTALS = {
     KILL: ("distinct", 3_000),
     SERVERS: ("distinct", 100),
     MACHINE: ("distinct", 200),
+    XFS: ("distinct", 200),
+    BLOCKS: ("distinct", 200),
+    REPLIES: ("distinct", 5_000),
+    QUEUES: ("distinct", 20_000),
+    FOLLOWERS: ("distinct", 15_000),  # the network decides how many frames they get
 }
 
 
@@ -78,6 +92,7 @@ def test_all_shares_together_try_enough() -> None:
         for layers in counts.values():
             for layer, numbers in layers.items():
                 total.of(layer).add(Counts(**numbers))
+    assert set(TOTALS) == set(ALL)
     for layer, (name, least) in TOTALS.items():
         assert getattr(total.of(layer), name) >= least, layer
     assert sum(total.of(layer).distinct for layer in POWER) >= 100_000
@@ -99,13 +114,38 @@ def test_a_drop_is_seen_and_a_little_less_is_not() -> None:
     assert drops(counts, {"no": {"new": {"tried": 1}}}, ("new",)) == []
 
 
-def test_commits_take_turns() -> None:
-    shares = [share_of(f"{n:012x}{'f' * 28}") for n in range(SHARES)]
-    assert shares == [*range(1, SHARES + 1)]
+def test_a_long_run_has_other_workloads() -> None:
+    fixed = [task.seed for task in plan(1, "no")]
+    drawn = [task.seed for task in plan(1, "no", "0a1b2c3d")]
+    assert len(fixed) == len(drawn) and not {*fixed} & {*drawn}
+
+
+@pytest.mark.parametrize("args", [("--long", "--accept"), ("--seed", "1")])
+def test_what_is_for_fixed_or_new_seeds_only(args: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash", *args],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == exits.USAGE
+    assert " is for " in done.stderr
 
 
 def test_the_document_has_the_counts() -> None:
     text = evidence.DOCUMENT.read_text()
     assert evidence.table(load()) in text
     assert evidence.renewed(text, load()) == text
-    assert {promise.layer for promise in evidence.PROMISES} == set(ALL)
+    assert {promise.layer for promise in evidence.PROMISES if promise.layer in ALL} == set(ALL)
+
+
+@pytest.mark.parametrize("promise", evidence.PROMISES, ids=lambda promise: promise.fault)
+def test_a_promise_is_tried_by_a_layer_or_by_tests_that_are_there(promise: Promise) -> None:
+    if promise.layer in ALL:
+        assert promise.tests == ()
+        return
+    assert promise.tests
+    for test in promise.tests:
+        file, _, name = test.partition("::")
+        path = evidence.DOCUMENT.parents[1] / file
+        assert path.is_file() and (not name or f"def {name}(" in path.read_text()), test
