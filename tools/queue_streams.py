@@ -79,7 +79,7 @@ def due_text(time: int) -> str:
 
 
 def job_text(row: Sequence[bytes]) -> str:
-    """The facts that a job's row has beyond its value, in words; empty for most jobs."""
+    """The schedule, priority, key and time of expiry in a job's row, in words; empty for most jobs."""
     if not is_job(row):
         return ""
     fields = rows.fields_of(row)

@@ -54,7 +54,7 @@ from tidelog.store.queue.work.later import SHIFT_MS
 Codec = Literal["json", "str", "bytes", "msgpack"]
 _TEXT: Final = ("json", "str")
 STATES: Final = ("waiting", "in_flight", "paused", "kept", "dead", "scheduled")
-# the end of the name of a stream with the jobs of one priority
+# The end of the name of a stream with the jobs of one priority.
 LANE: Final = re.compile(r":priority:([1-9])\Z")
 
 

@@ -230,6 +230,8 @@ def test_a_dropped_job_waits_for_the_end_of_its_lease(two: Two) -> None:
     del job
     gc.collect()
     two.beat(two.one)
+    server = two.bench.serving.server
+    assert server is not None and not server.desk._held  # its process lives, and the server knows
     assert two.one.get(block=0) is None
     two.clock.advance(8.1)
     assert take(two.two).deliveries == 2
@@ -256,6 +258,19 @@ def test_a_worker_goes_on_when_the_server_is_replaced(two: Two) -> None:
         assert two.two.get(block=0) is None
     assert job.ack()
     assert len(two.two) == 0
+
+
+def test_a_connection_that_breaks_renews_the_leases(two: Two) -> None:
+    """The keeper does not wait until the next renewal is due: the new server knows of no job."""
+    two.one.put(1)
+    job = take(two.one)
+    two.bench.restart()
+    server = two.bench.serving.server
+    assert server is not None and not server.desk._held
+    assert len(two.one) == 1  # this call finds the connection broken
+    two.one._keeper.beat()
+    assert len(server.desk._held) == 1
+    assert job.ack()
 
 
 def test_a_value_that_cannot_be_decoded_is_dead(two: Two) -> None:

@@ -54,6 +54,24 @@ def test_a_worker_that_loses_replies_does_every_job_once(store: Store) -> None:
     assert all(map(worker.owns, contents_of(store)))
 
 
+def test_a_late_done_does_not_count(store: Store) -> None:
+    """A worker whose connection ended takes its jobs again, and then ends some of them by their earlier delivery."""
+    worker = Worker("jobs", random.Random(3))
+    late = 0
+    original = worker._done_late
+
+    def counted(job_id: bytes, count: int) -> Any:
+        nonlocal late
+        late += 1
+        return original(job_id, count)
+
+    worker._done_late = counted  # type: ignore[method-assign]
+    for _ in range(10):
+        worked(store, worker, 3)
+    assert late > 3
+    assert worker.judge(contents_of(store)) is None
+
+
 def test_what_is_wrong_is_named(store: Store) -> None:
     worker = Worker("jobs", random.Random(3))
     worked(store, worker, 6)

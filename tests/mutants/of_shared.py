@@ -1,0 +1,129 @@
+"""Mutants of several processes on one store: numbered writes, fenced acknowledgements, leases of connections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ONCE: Final = "server/once.py"
+NUMBERED: Final = "server/commands/once.py"
+COMMANDS: Final = "server/commands/queue.py"
+JOBS: Final = "server/jobs.py"
+LINK: Final = "client/link.py"
+KEEPER: Final = "client/keeper.py"
+SERVED: Final = "tests/server/test_queue_commands.py"
+LATER: Final = "tests/server/test_queue_later.py"
+SHARED: Final = "tests/client/test_shared_queue.py"
+OWNER: Final = "tests/client/test_owner.py"
+WORKER: Final = "tests/crash/test_worker.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "once/a-repeated-number-is-new",
+        ONCE,
+        "        if stored is None:\n            return NEW\n",
+        "        if stored is None or stored:\n            return NEW\n",
+        (f"{SERVED}::test_a_numbered_write_is_done_once",),
+        "A repeated number gets the stored reply, and nothing is done.",
+    ),
+    Mutant(
+        "once/a-late-number-is-new",
+        ONCE,
+        "        if last < self._number:\n",
+        "        if last != self._number:\n",
+        (f"{SERVED}::test_a_numbered_write_is_done_once",),
+        "A number that the lane has passed is refused.",
+    ),
+    Mutant(
+        "once/a-put-is-not-noted",
+        COMMANDS,
+        '                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])\n'
+        "                once.note(ctx, reply)\n",
+        '                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])\n',
+        (f"{SERVED}::test_a_numbered_write_is_done_once",),
+        "A numbered put stores its number in its own unit.",
+    ),
+    Mutant(
+        "once/a-delayed-put-is-not-noted",
+        COMMANDS,
+        "            return [once.words(ids.text(made)), *words]\n",
+        "            return words\n",
+        (f"{LATER}::test_a_numbered_write_of_a_delayed_job_happens_once",),
+        "A numbered put of a delayed job stores its number in its own unit.",
+    ),
+    Mutant(
+        "once/without-the-rights-of-the-command",
+        NUMBERED,
+        "    if refusal is not None:\n        raise refusal\n",
+        "",
+        (f"{SERVED}::test_a_numbered_command_needs_the_rights_of_the_command",),
+        "A number gives no rights.",
+    ),
+    Mutant(
+        "served/done-without-a-fence",
+        COMMANDS,
+        "            held.extend(dict.fromkeys(among_held(group, worker, fences)))\n",
+        "            held.extend(job for job, _ in fences if group.pending.contains(job))\n",
+        (f"{WORKER}::test_a_late_done_does_not_count",),
+        "A DONE of an earlier delivery does not count.",
+    ),
+    Mutant(
+        "served/jobs-outlive-their-connection",
+        JOBS,
+        "            lent.delivery.open.pop(place[3], None)\n        self.jobs.clear()\n",
+        "        self.jobs.clear()\n",
+        (f"{SERVED}::test_a_worker_that_returns_gets_its_jobs_at_once",),
+        "Jobs live while the connection of their worker lives.",
+    ),
+    Mutant(
+        "served/renewed-beyond-the-limit",
+        JOBS,
+        "            if self.limit_at is not None:\n                until = min(until, self.limit_at)\n",
+        "",
+        (f"{SERVED}::test_a_time_limit_is_not_renewed",),
+        "A job with a time limit is taken back, however often it is renewed.",
+    ),
+    Mutant(
+        "served/a-new-server-lends-nothing-again",
+        JOBS,
+        "                self.desk.hand(session, self, Lent(delivery, beat, None))\n",
+        "",
+        (f"{SERVED}::test_a_worker_goes_on_after_a_restart_of_the_server",),
+        "A server that was started meanwhile lends the jobs again that a living worker names.",
+    ),
+    Mutant(
+        "shared/an-unknown-done-is-a-lost-lease",
+        LINK,
+        "                if doubt is not None and safe is Safe.FENCED and replies[0] == 0:\n"
+        "                    raise unknown(doubt)\n",
+        "",
+        (f"{SHARED}::test_an_acknowledgement_whose_outcome_is_unknown",),
+        "An acknowledgement that may have happened is not told as a lost lease.",
+    ),
+    Mutant(
+        "shared/a-new-server-is-not-told",
+        KEEPER,
+        "                keeper._at_once = True\n                keeper._bell.ring()\n",
+        "                keeper._bell.ring()\n",
+        (f"{SHARED}::test_a_connection_that_breaks_renews_the_leases",),
+        "A connection that breaks starts a beat that renews all leases.",
+    ),
+    Mutant(
+        "shared/a-dropped-job-is-not-told",
+        KEEPER,
+        '            self._link.call(queue.words(b"DROP", worker, job, deliveries), Safe.READ, queue._db)\n',
+        "",
+        (f"{SHARED}::test_a_dropped_job_waits_for_the_end_of_its_lease",),
+        "A dropped job waits for the end of its lease, and not for the end of its process.",
+    ),
+    Mutant(
+        "shared/a-child-speaks-for-its-parent",
+        LINK,
+        "        if os.getpid() != self.pid:\n            self._forked()\n        with self._lock:\n"
+        "            self._check_open()\n",
+        "        with self._lock:\n            self._check_open()\n",
+        (f"{OWNER}::test_a_child_of_a_fork_connects_anew",),
+        "A child of a fork connects anew.",
+    ),
+)
