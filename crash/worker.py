@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tidelog.crash.client import READ_BYTES, BadReply, Command, parsed, resp
-from tidelog.crash.model import Contents, Fault, Kind
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Fault, Kind
 
 WORKER: Final = b"ann"
 ONCE_KEY: Final = b"tidelog:once:"
 RESULT: Final = b"kept"
-COMMANDS: Final = (
-    8  # for each one that it is told to send: the other clients send theirs without waiting
-)
+# for each one that it is told to send: the other clients send theirs without waiting
+COMMANDS: Final = 8
 
 Told = Callable[[Any], None]
 
