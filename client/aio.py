@@ -282,10 +282,12 @@ class AsyncSharedStore(AsyncMethods[TextT]):
         tz: str | None = None,
         catch_up: str = "one",
         codec: Any = "json",
+        priority: int = 0,
     ) -> Schedule:
         """Put a job into a queue again and again. As `SharedStore.schedule`."""
         make = partial(self._store.schedule, name, cron, queue=queue, every=every, value=value)
-        return await threaded(partial(make, tz=tz, catch_up=catch_up, codec=codec))
+        make = partial(make, tz=tz, catch_up=catch_up, codec=codec, priority=priority)
+        return await threaded(make)
 
     @property
     def schedules(self) -> AsyncSharedSchedules:
@@ -385,10 +387,11 @@ class AsyncSharedQueue(Generic[V]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> SharedPut:
         """A job for `AsyncSharedJob.done_and` to put. As `SharedQueue.new`."""
-        new = self._queue.new
-        return new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        new = partial(self._queue.new, value, dedup_id=dedup_id, headers=headers)
+        return new(delay=delay, at=at, ttl=ttl, priority=priority)
 
     async def put(
         self,
@@ -400,10 +403,12 @@ class AsyncSharedQueue(Generic[V]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> AsyncHandle:
         """Put one job. As `SharedQueue.put`."""
         put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
-        return AsyncHandle.of(self, await threaded(partial(put, delay=delay, at=at, ttl=ttl)))
+        put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority)
+        return AsyncHandle.of(self, await threaded(put))
 
     async def put_many(
         self,
@@ -413,10 +418,11 @@ class AsyncSharedQueue(Generic[V]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> int:
         """Put many jobs. As `SharedQueue.put_many`."""
         put = partial(self._queue.put_many, values, timeout=timeout)
-        return await threaded(partial(put, delay=delay, at=at, ttl=ttl))
+        return await threaded(partial(put, delay=delay, at=at, ttl=ttl, priority=priority))
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """Wait for the result of a job. As `SharedQueue.result`."""
@@ -602,6 +608,11 @@ class AsyncSharedJob(Generic[V]):
     def origin(self) -> str | None:
         """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
         return self._job.origin
+
+    @property
+    def priority(self) -> int:
+        """The priority that it was put with, from 0 to 9."""
+        return self._job.priority
 
     @property
     def enqueued_at(self) -> datetime:

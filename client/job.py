@@ -82,6 +82,11 @@ class SharedJob(Generic[T]):
         return None if found is None else rows.shown(found)
 
     @property
+    def priority(self) -> int:
+        """The priority that it was put with, from 0 to 9."""
+        return rows.priority_of(self._row) if len(self._row) > 2 else 0
+
+    @property
     def enqueued_at(self) -> datetime:
         """When it was put, in UTC."""
         return rows.moment(int(self._id.partition(b"-")[0]))

@@ -43,7 +43,7 @@ from tidelog.store.queue.base import (
     result_late,
 )
 from tidelog.store.queue.handle import Handle
-from tidelog.store.queue.options import Options, make_options, named
+from tidelog.store.queue.options import Options, make_options, named, ranked
 from tidelog.store.queue.rows import Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.store.queue.running.threads import run_threads
@@ -131,6 +131,7 @@ class SharedQueue(Generic[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> Handle:
         """Put one job. As `Queue.put`. If the connection breaks meanwhile, the put is repeated, and adds one job.
 
@@ -142,6 +143,7 @@ class SharedQueue(Generic[T]):
             delay: As in `Queue.put`.
             at: As in `Queue.put`.
             ttl: As in `Queue.put`.
+            priority: As in `Queue.put`.
 
         Returns:
             The job's ID, `ms-seq`, as `Queue.put` returns it.
@@ -151,7 +153,15 @@ class SharedQueue(Generic[T]):
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
-        put = self.new(value, dedup_id=dedup_id, headers=headers, delay=delay, at=at, ttl=ttl)
+        put = self.new(
+            value,
+            dedup_id=dedup_id,
+            headers=headers,
+            delay=delay,
+            at=at,
+            ttl=ttl,
+            priority=priority,
+        )
         words = [b"QUEUE", b"PUT", *put.words]
         id: bytes = self._until_room(words, patience("timeout", timeout))
         return Handle.of(self, id.decode())
@@ -165,6 +175,7 @@ class SharedQueue(Generic[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> SharedPut:
         """A job for `SharedJob.done_and` to put.
 
@@ -175,6 +186,7 @@ class SharedQueue(Generic[T]):
             delay: As in `put`.
             at: As in `put`.
             ttl: As in `put`.
+            priority: As in `put`.
 
         Raises:
             EncodeError: The codec cannot encode the value.
@@ -192,6 +204,7 @@ class SharedQueue(Generic[T]):
             words += (b"DEDUP", named("dedup_id", dedup_id))
         if delay is not None or at is not None or ttl is not None:
             words += _time_words(delay, at, ttl)
+        words += _rank_words(priority)
         return SharedPut(self, [*words, *self._words])
 
     def _until_room(self, words: list[bytes], wait: float | None) -> Any:
@@ -217,6 +230,7 @@ class SharedQueue(Generic[T]):
         delay: Duration | None = None,
         at: datetime | None = None,
         ttl: Duration | None = None,
+        priority: int = 0,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
 
@@ -226,6 +240,7 @@ class SharedQueue(Generic[T]):
             delay: As in `put`.
             at: As in `put`.
             ttl: As in `put`.
+            priority: As in `put`.
 
         Returns:
             How many were put.
@@ -239,7 +254,7 @@ class SharedQueue(Generic[T]):
             raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
         wait = patience("timeout", timeout)
         until = None if wait is None else time.monotonic() + wait
-        times = _time_words(delay, at, ttl)
+        options = [*_time_words(delay, at, ttl), *_rank_words(priority)]
         source = iter(values)
         total = 0
         while True:
@@ -254,7 +269,7 @@ class SharedQueue(Generic[T]):
                 return total
             for part in in_units(batch, len):
                 try:
-                    total += self._put_part(part, times, until)
+                    total += self._put_part(part, options, until)
                 except QueueFull as full:
                     full.stored += total
                     raise
@@ -263,13 +278,13 @@ class SharedQueue(Generic[T]):
                     error.stored = total
                 raise error
 
-    def _put_part(self, part: list[bytes], times: list[bytes], until: float | None) -> int:
+    def _put_part(self, part: list[bytes], options: list[bytes], until: float | None) -> int:
         stored = 0
         while stored < len(part):
             left = part[stored:]
             wait = None if until is None else max(0.0, until - time.monotonic())
             try:
-                words = self.words(b"PUTMANY", b"%d" % len(left), *left, *times)
+                words = self.words(b"PUTMANY", b"%d" % len(left), *left, *options)
                 stored += self._until_room(words, wait)
             except QueueFull as full:
                 full.stored = stored
@@ -752,6 +767,11 @@ def _time_words(delay: Duration | None, at: datetime | None, ttl: Duration | Non
     if left is not None:
         words += (b"TTL", b"%d" % left)
     return words
+
+
+def _rank_words(priority: Any) -> list[bytes]:
+    """The option of QUEUE PUT for a priority. Raises DataError."""
+    return [b"PRIORITY", b"%d" % priority] if ranked(priority) else []
 
 
 def _job_id(job_id: Any) -> bytes:

@@ -9,7 +9,7 @@ from tidelog.client.link import Safe
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.queue import rows
-from tidelog.store.queue.options import make_options, named
+from tidelog.store.queue.options import make_options, named, ranked
 from tidelog.store.queue.schedules import Schedule
 
 
@@ -80,6 +80,7 @@ class SharedSchedules:
         tz: Any,
         catch_up: Any,
         codec: Any,
+        priority: Any,
     ) -> Schedule:
         """`SharedStore.schedule`, which documents the arguments."""
         options = make_options(queue, codec=codec)
@@ -89,6 +90,8 @@ class SharedSchedules:
                 words += (option, named(option.decode().lower(), text))
         if every is not None:
             words += (b"EVERY", b"%d" % round(seconds("every", every) * 1000))
+        if ranked(priority):
+            words += (b"PRIORITY", b"%d" % priority)
         # Repeating it is safe: the same schedule again changes nothing.
         return _schedule(self._ask(Safe.READ, b"SCHEDULE", b"ADD", *words))
 
@@ -116,4 +119,5 @@ def _schedule(pairs: list[Any]) -> Schedule:
         None if next_ms is None else rows.moment(next_ms),
         bool(found["paused"]),
         found["ticks"],
+        found["priority"],
     )

@@ -412,6 +412,7 @@ class SharedStore(Base, Methods[TextT]):
         tz: str | None = None,
         catch_up: str = "one",
         codec: Any = "json",
+        priority: int = 0,
     ) -> Schedule:
         """Put a job into a queue again and again. As `Store.schedule`.
 
@@ -426,6 +427,7 @@ class SharedStore(Base, Methods[TextT]):
             tz: Name of the time zone of the cron expression.
             catch_up: `one`, `all` or `none` of the ticks that were missed.
             codec: Encodes the value.
+            priority: The priority of each job, from 0 to 9.
 
         Returns:
             The schedule.
@@ -434,7 +436,7 @@ class SharedStore(Base, Methods[TextT]):
             DataError: An argument is invalid, the time zone is unknown, or the expression never fires.
             EncodeError: The codec cannot encode the value.
         """
-        return self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec)
+        return self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec, priority)
 
     @property
     def schedules(self) -> SharedSchedules:

@@ -9,12 +9,12 @@ Deliveries, leases and settling are those of the embedded queue (store/queue/wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from tidelog.engine import ids
-from tidelog.engine.api import Context, Stream
+from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import INVALID_ID, CommandError
 from tidelog.engine.integers import int64
 from tidelog.store.commit.core import Core
@@ -24,10 +24,11 @@ from tidelog.store.queue.base import Place, QueueBase
 from tidelog.store.queue.codecs import Codec
 from tidelog.store.queue.dead import DeadBase
 from tidelog.store.queue.job import JobBase
+from tidelog.store.queue.lanes import lane_of
 from tidelog.store.queue.options import Options, make_options
 from tidelog.store.queue.streams import holds
 from tidelog.store.queue.work.leases import leases_of
-from tidelog.store.queue.work.shared import Delivery, Leftover
+from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
 from tidelog.store.queue.work.shared import Job as Entry
 
 QUEUES_MAX: Final = 1_000  # with their options, cached
@@ -218,33 +219,44 @@ class Served(QueueBase):
     def options(self) -> Options:
         return self._options
 
-    def delivery(self, worker: bytes) -> Delivery:
-        """An empty delivery for a worker."""
-        return Delivery(self._shared, self._options, worker, False)
+    def delivery(self, worker: bytes, lane: Shared | None = None) -> Delivery:
+        """An empty delivery for a worker, of jobs of one lane; None = lane 0."""
+        if lane is None:
+            return Delivery(self._shared, self._options, worker, False)
+        return Delivery(lane, self._options.lane(lane.priority), worker, False)
 
     def job(self, worker: bytes, job: int, count: int) -> JobBase:
         """A job that a worker says it holds. Settling it does nothing if the worker does not hold it."""
         lent = self.desk.find(self, worker, job, count)
+        lane, row = self._found(job)
         if lent is None:
-            delivery = self.delivery(worker)
+            delivery = self.delivery(worker, lane)
             delivery.open[job] = count
         else:
             delivery = lent.delivery
-        entry: Entry = (job, self._row_of(job), count)
+        entry: Entry = (job, row, count)
         return JobBase(Place(self, worker.decode(), False), delivery, entry, None)
 
-    def _row_of(self, job: int) -> tuple[bytes, ...]:
-        """The row of a job, as evidence if it dies; empty if it is gone."""
+    def _found(self, job: int) -> tuple[Shared, EntryRow]:
+        """The lane of a job, and its row, as evidence if it dies; an empty one if it is gone."""
 
-        def at(ctx: Context) -> tuple[bytes, ...]:
-            stream = ctx.stream(self._key)
-            return () if stream is None else stream.get(job) or ()
+        def at(ctx: Context) -> tuple[Shared, EntryRow]:
+            lane = self._shared.lane(lane_of(job))
+            stream = ctx.stream(lane.key)
+            return lane, () if stream is None else stream.get(job) or ()
 
-        row, _ = self._core.run(self._db, at, None, False)
-        if isinstance(row, CommandError):
-            raise row
-        found: tuple[bytes, ...] = row
-        return found
+        found, _ = self._core.run(self._db, at, None, False)
+        if isinstance(found, CommandError):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    def by_lane(self, fences: Fences) -> Iterator[tuple[Shared, Options, Fences]]:
+        """[lock] Jobs by their lanes: each lane, its options, and those of the jobs that are its."""
+        lanes: dict[int, Fences] = {}
+        for fence in fences:
+            lanes.setdefault(lane_of(fence[0]), []).append(fence)
+        for priority, some in lanes.items():
+            yield self._shared.lane(priority), self._options.lane(priority), some
 
     def end(self, job: JobBase) -> None:
         """A job was settled or lost, or this process does not lend it: forget it."""
@@ -277,27 +289,32 @@ class Served(QueueBase):
                 kept.append(job)
         if unknown:
 
-            def look(ctx: Context) -> list[tuple[int, int]]:
-                stream = ctx.stream(self._key)
-                group = None if stream is None else stream.groups.get(self._options.group_key)
-                if not isinstance(stream, Stream) or group is None:
-                    return []
-                living, lapsed = self._shared.held_jobs(mono)
-                return [
-                    (job, count)
-                    for job, count in unknown
-                    if job not in living | lapsed and holds(group, worker, job, count)
-                ]
+            def look(ctx: Context) -> list[tuple[Shared, Fences]]:
+                held = []
+                for lane, options, some in self.by_lane(unknown):
+                    stream = ctx.stream(options.key)
+                    group = None if stream is None else stream.groups.get(options.group_key)
+                    if group is not None:
+                        living, lapsed = lane.held_jobs(mono)
+                        others = living | lapsed
+                        mine = [
+                            (job, count)
+                            for job, count in some
+                            if job not in others and holds(group, worker, job, count)
+                        ]
+                        held.append((lane, mine))
+                return held
 
             found, _ = core.run(self._db, look, None, False)
             if isinstance(found, CommandError):
                 raise found
-            if found:
-                delivery = self.delivery(worker)
-                delivery.open = dict(found)
-                self.desk.hand(session, self, Lent(delivery, beat, None))
-                leases_of(core).arm()
-                kept += [job for job, _ in found]
+            for lane, mine in found:
+                if mine:
+                    delivery = self.delivery(worker, lane)
+                    delivery.open = dict(mine)
+                    self.desk.hand(session, self, Lent(delivery, beat, None))
+                    leases_of(core).arm()
+                    kept += [job for job, _ in mine]
         return kept
 
     def drop(self, worker: bytes, fences: Fences) -> int:

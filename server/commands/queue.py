@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidelog.engine import ids
-from tidelog.engine.api import Alike, Context, Waiter, decide_xadd_many, next_id
+from tidelog.engine.api import Context, Waiter, next_id
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import NULL_ARRAY, OK, Map, Reply, Status
@@ -35,12 +35,13 @@ from tidelog.store.queue.base import (
     ROOM_SECONDS,
     Prepared,
     Put,
-    expiring,
     lifetime,
+    ranked_rows,
 )
 from tidelog.store.queue.job import JobBase, Settled
 from tidelog.store.queue.names import queue_names
-from tidelog.store.queue.rows import HEADER, VALUE, DeadJob, Failure
+from tidelog.store.queue.options import PRIORITY_MAX
+from tidelog.store.queue.rows import HEADER, PRIORITY, VALUE, DeadJob, Failure
 from tidelog.store.queue.streams import among_held
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.ends import log_finished
@@ -60,7 +61,7 @@ _XADD: Final = b"XADD"
 # The number of words after each option; HEADERS says it itself.
 _FLAG, _ONE, _TWO, _MANY = 0, 1, 2, -1
 # The options of the commands that run for each job.
-_WHEN: Final = {b"DELAY": _ONE, b"AT": _ONE, b"TTL": _ONE}
+_WHEN: Final = {b"DELAY": _ONE, b"AT": _ONE, b"TTL": _ONE, b"PRIORITY": _ONE}
 _JOB: Final = {**_WHEN, b"DEDUP": _ONE, b"HEADERS": _MANY}  # the options of one job
 _PUT: Final = {**_JOB, b"BLOCK": _ONE, b"ONCE": _TWO}
 _SLOW: Final = frozenset((*_WHEN, b"DEDUP"))  # a put with one of these needs a decision of its own
@@ -110,6 +111,13 @@ class Given(NamedTuple):
     def ttl(self) -> int | None:
         """TTL."""
         return lifetime(self.milliseconds(b"TTL"))
+
+    def priority(self) -> int:
+        """PRIORITY."""
+        found = self.number(b"PRIORITY", 0)
+        if found is None or not 0 <= found <= PRIORITY_MAX:
+            raise CommandError(b"ERR PRIORITY must be between 0 and %d" % PRIORITY_MAX)
+        return found
 
     def once(self) -> Once | None:
         """ONCE."""
@@ -201,14 +209,17 @@ def _headers(words: Iterable[bytes]) -> list[bytes]:
 
 
 def _put_of(given: Given, value: bytes) -> Put:
-    row = (VALUE, value, *_headers(given.own.get(b"HEADERS", ())))
+    priority = given.priority()
+    rank = (PRIORITY, b"%d" % priority) if priority else ()
+    row = (VALUE, value, *_headers(given.own.get(b"HEADERS", ())), *rank)
     dedup = given.own.get(b"DEDUP")
-    return Put(given.queue, row, None if dedup is None else dedup[0], given.due(), given.ttl())
+    once = None if dedup is None else dedup[0]
+    return Put(given.queue, row, once, given.due(), given.ttl(), priority)
 
 
 def put(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [DELAY ms | AT unix-ms] [TTL ms] [BLOCK ms]
-    [ONCE lane number] [option ...]
+    """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [DELAY ms | AT unix-ms] [TTL ms]
+    [PRIORITY 0 to 9] [BLOCK ms] [ONCE lane number] [option ...]
     """
     given = _given_again(session, b"PUT", args[2], args[4:], _PUT)
     queue, core = given.queue, session.core
@@ -249,7 +260,7 @@ def put(session: Session, args: list[bytes]) -> Reply:
                 return None
             prepared = Prepared()
             words = found.words(ctx, prepared)
-            made = prepared.last.get(queue.options.later_key)
+            made = found.made(prepared)
             if made is not None:
                 earlier = ids.text(made)  # the reply of the last command is not the ID
             if once is None:
@@ -268,8 +279,8 @@ def put(session: Session, args: list[bytes]) -> Reply:
 
 
 def putmany(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [BLOCK ms] [ONCE lane number]
-    [option ...]
+    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9] [BLOCK ms]
+    [ONCE lane number] [option ...]
 
     Replies how many were put, in one unit: fewer than given if a bounded queue had no room for all, or if they are more
     than a unit holds.
@@ -280,7 +291,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
     own = {**_WHEN, b"BLOCK": _ONE, b"ONCE": _TWO}
     given = _given(session, args[2], args[4 + count :], own)
     queue, core, once = given.queue, session.core, given.once()
-    due, ttl = given.due(), given.ttl()
+    due, ttl, priority = given.due(), given.ttl(), given.priority()
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     _may_write(session)
 
@@ -293,15 +304,14 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
                 return known
             if due is not None:
                 room = len(values)
-                if queue._log_put(ctx, due, Alike(VALUE, values), ttl) is NO_GROUP:
+                if queue._log_put(ctx, due, ranked_rows(values, priority), ttl) is NO_GROUP:
                     return NO_GROUP
             else:
                 room = queue._room(ctx, len(values))
                 if room <= 0:
                     waits = queue._queue_up(caller)
                     return NOT_YET
-                some = Alike(VALUE, values[:room])
-                decide_xadd_many(ctx, args[2], expiring(some, ctx.now, ttl))
+                queue._log_values(ctx, values[:room], priority, ttl)
             if once is not None:
                 once.note(ctx, room)
             return room
@@ -525,7 +535,7 @@ class _Taking(_Parked):
         shared = self._queue._shared
         self._request.failed()
         shared.stale()
-        if shared.leave(self._request.delivery) is not None:
+        if self._request.delivery.shared.leave(self._request.delivery) is not None:
             leases_of(self._session.core).arm()
 
 
@@ -543,20 +553,22 @@ def done(session: Session, args: list[bytes]) -> Reply:
     if b"RESULT" in given.own or b"RESULTTTL" in given.own:
         return _done_with(session, given, args, fences)
     queue, core, once, worker = given.queue, session.core, given.once(), args[3]
-    shared, options = queue._shared, queue.options
+    shared = queue._shared
     _may_write(session)
     held: list[int] = []
 
     def work(ctx: Context) -> Reply:
         if once is not None and (known := once.before(ctx)) is not NEW:
             return known
-        stream = ctx.stream(args[2])
-        group = None if stream is None else stream.groups.get(options.group_key)
-        if stream is not None and group is not None:
-            held.extend(dict.fromkeys(among_held(group, worker, fences)))
-            if held:
-                shared.fresh(ctx, options, stream, group)
-                log_finished(shared, options, ctx, stream, held)
+        for lane, options, some in queue.by_lane(fences):
+            stream = ctx.stream(options.key)
+            group = None if stream is None else stream.groups.get(options.group_key)
+            if stream is not None and group is not None:
+                here = list(dict.fromkeys(among_held(group, worker, some)))
+                if here:
+                    lane.fresh(ctx, options, stream, group)
+                    log_finished(lane, options, ctx, stream, here)
+                    held.extend(here)
         if once is not None:
             once.note(ctx, len(held))
         return len(held)

@@ -21,7 +21,7 @@ from tidelog.store.queue.schedules import Schedule, SchedulesBase
 
 _NOT_TEXT: Final = b"ERR names, cron expressions and time zones must be UTF-8"
 _CALLS: Final = {b"PAUSE": "_pause", b"RESUME": "_resume", b"REMOVE": "_remove"}
-_OPTIONS: Final = (b"CRON", b"TZ", b"EVERY", b"CATCHUP", b"ONCE")
+_OPTIONS: Final = (b"CRON", b"TZ", b"EVERY", b"CATCHUP", b"PRIORITY", b"ONCE")
 
 
 class _Served(SchedulesBase):
@@ -52,6 +52,7 @@ class _Served(SchedulesBase):
 
 def schedule(session: Session, args: list[bytes]) -> Reply:
     """QUEUE SCHEDULE ADD name queue value CRON expression [TZ zone] | EVERY ms [CATCHUP ONE | ALL | NONE]
+        [PRIORITY 0 to 9]
     QUEUE SCHEDULE PAUSE | RESUME | REMOVE name [ONCE lane number]
 
     ADD replies the schedule as pairs. The others reply 0 if there is no schedule of that name. A client may repeat all
@@ -89,8 +90,10 @@ def _add(
     }
     every = int64(given[b"EVERY"][0]) / 1000 if b"EVERY" in given else None
     catch_up = (text[b"CATCHUP"] or "one").lower()
+    priority = int64(given[b"PRIORITY"][0]) if b"PRIORITY" in given else 0
     found, promise = _Served(session)._add(
-        *(_text(name), text[b"CRON"], every, _text(queue), value, text[b"TZ"], catch_up, "bytes")
+        *(_text(name), text[b"CRON"], every, _text(queue), value, text[b"TZ"], catch_up, "bytes"),
+        priority,
     )
     session.rest_on(promise)
     return _pairs(found)
@@ -112,7 +115,7 @@ def _pairs(found: Schedule) -> Reply:
             *(b"tz", None if found.tz is None else found.tz.encode()),
             *(b"every_ms", every, b"catch_up", found.catch_up.encode(), b"value", found.raw),
             *(b"next_ms", None if found.next_at is None else rows.milliseconds(found.next_at)),
-            *(b"paused", int(found.paused), b"ticks", found.ticks),
+            *(b"paused", int(found.paused), b"ticks", found.ticks, b"priority", found.priority),
         )
     )
 

@@ -264,6 +264,14 @@ class Put:
         return prepared.last.get(key)
 
 
+def ranked_rows(values: list[bytes], priority: int) -> list[EntryRow] | Alike:
+    """Rows of jobs with these values and one priority; Alike for priority 0."""
+    if not priority:
+        return Alike(VALUE, values)
+    rank = b"%d" % priority
+    return [(VALUE, value, PRIORITY, rank) for value in values]
+
+
 def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> list[EntryRow] | Alike:
     """Rows of jobs that are due at `due_ms`, with the time after which they are not delivered any more."""
     if ttl is None:
@@ -524,12 +532,8 @@ class QueueBase(Generic[T]):
         """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
         caller).
         """
-        ranks: list[EntryRow] = []
-        if priority:
-            rank = b"%d" % priority
-            ranks = [(VALUE, value, PRIORITY, rank) for value in batch]
         if due is not None:
-            _, promise = self._put_delayed(due, ranks or Alike(VALUE, batch), ttl)
+            _, promise = self._put_delayed(due, ranked_rows(batch, priority), ttl)
             return len(batch), promise, None
         waiting_caller = None
 
@@ -539,15 +543,19 @@ class QueueBase(Generic[T]):
             if room <= 0:
                 waiting_caller = self._queue_up(caller)
                 return 0
-            if ranks:
-                self._log_into_lane(ctx, priority, ranks[:room], ttl)
-                return room
-            some = Alike(VALUE, batch if room == len(batch) else batch[:room])
-            decide_xadd_many(ctx, self._key, expiring(some, ctx.now, ttl))
+            self._log_values(ctx, batch if room == len(batch) else batch[:room], priority, ttl)
             return room
 
         stored, promise = self._ask(self._core.decided, self._db, work)
         return stored, promise, waiting_caller
+
+    def _log_values(self, ctx: Context, batch: list[bytes], priority: int, ttl: int | None) -> None:
+        """[lock] Log that jobs with these values are put, due at once."""
+        given = ranked_rows(batch, priority)
+        if isinstance(given, Alike):
+            decide_xadd_many(ctx, self._key, expiring(given, ctx.now, ttl))
+        else:
+            self._log_into_lane(ctx, priority, given, ttl)
 
     def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
         """The encoded values of put_many in batches; the last one comes with the error that ended them, if any."""
@@ -713,9 +721,7 @@ class QueueBase(Generic[T]):
         # the store is read-only, and the writer cannot invalidate this process's cache
         if core.checkpoints is None:
             lane_0.stale()
-        if options.priority:
-            lane_0.add_lane(options.priority)
-        shared = lane_0.lanes[options.priority] if options.priority else lane_0
+        shared = lane_0.lane(options.priority)
         shared.fresh(ctx, options, stream, group)
         # Read the clock now: the times in a cache that was just read are not later.
         return shared.due(group, shared.monotonic())
@@ -902,9 +908,7 @@ class QueueBase(Generic[T]):
     ) -> tuple[list[list[bytes]], int]:
         """[lock] The commands of one unit that purges a lane, and how many jobs they delete."""
         lane_0 = self._shared
-        if options.priority:
-            lane_0.add_lane(options.priority)
-        shared = lane_0.lanes[options.priority] if options.priority else lane_0
+        shared = lane_0.lane(options.priority)
         shared.fresh(ctx, options, stream, group)
         paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
         unread = reading.between(stream, group.last_id + 1, MAX, PURGE_JOBS - len(paused))
@@ -1013,7 +1017,7 @@ class ConsumerBase(Generic[T]):
         request.failed()
         queue, delivery = self._queue, request.delivery
         queue._shared.stale()
-        if queue._shared.leave(delivery) is None:
+        if delivery.shared.leave(delivery) is None:
             return
         queue._leases.arm()  # if writing fails now, a beat writes it
         try:

@@ -29,6 +29,7 @@ OPTIONS: dict[str, Any] = {
     **{"max_depth": DEPTH, "keep": 2},
 }
 WORKERS = ("anna", "ben", "cleo")
+PRIORITIES = (0, 0, 0, 1, 5, 9)
 
 
 class Face:
@@ -71,15 +72,23 @@ class Methods(Face):
 
     store: Any
 
-    def put(self, value: bytes, dedup: str | None, delay: float | None, ttl: float | None) -> Any:
-        job = {"dedup_id": dedup, "headers": {"h": "1"}, "delay": delay, "ttl": ttl}
+    def put(
+        self,
+        value: bytes,
+        dedup: str | None,
+        delay: float | None,
+        ttl: float | None,
+        priority: int,
+    ) -> Any:
+        job: dict[str, Any] = {"dedup_id": dedup, "headers": {"h": "1"}, "delay": delay}
+        job |= {"ttl": ttl, "priority": priority}
         id = self.queue.put(value, timeout=0, **job)
         self.ids.append(id)
         return id
 
-    def put_many(self, values: list[bytes], delay: float | None) -> Any:
+    def put_many(self, values: list[bytes], delay: float | None, priority: int) -> Any:
         try:
-            return self.queue.put_many(values, timeout=0, delay=delay)
+            return self.queue.put_many(values, timeout=0, delay=delay, priority=priority)
         except tidelog.QueueFull as full:
             return full.stored or "full"
 
@@ -90,8 +99,10 @@ class Methods(Face):
         return self.queue.move(id, delay=delay)
 
     def schedule(self, every: float) -> Any:
-        made = self.store.schedule("s", queue="q", every=every, value=b"tick", codec="bytes")
-        return made.every, made.next_at, made.ticks
+        made = self.store.schedule(
+            "s", queue="q", every=every, value=b"tick", codec="bytes", priority=2
+        )
+        return made.every, made.next_at, made.ticks, made.priority
 
     def unschedule(self, how: str) -> Any:
         return getattr(self.store.schedules, how)("s")
@@ -101,7 +112,7 @@ class Methods(Face):
         if job is None:
             return None
         self.jobs[job.id] = job
-        return job.id, job.deliveries, job.value, job.headers
+        return job.id, job.deliveries, job.value, job.headers, job.priority
 
     def end(self, id: str, how: str) -> Any:
         job = self.jobs[id]
@@ -119,7 +130,7 @@ class Methods(Face):
             return job.extend(20)
         if how == "later":
             return job.done_and(self.queue.new(b"later", delay=3))
-        return job.done_and(self.queue.new(b"next", dedup_id="next"))
+        return job.done_and(self.queue.new(b"next", dedup_id="next", priority=3))
 
     def figures(self) -> Any:
         found = self.queue.stats().as_dict()
@@ -187,8 +198,17 @@ class Commands(Face):
                 raise tidelog.QueueFull(str(error)) from error
             raise
 
-    def put(self, value: bytes, dedup: str | None, delay: float | None, ttl: float | None) -> Any:
+    def put(
+        self,
+        value: bytes,
+        dedup: str | None,
+        delay: float | None,
+        ttl: float | None,
+        priority: int,
+    ) -> Any:
         more: list[Any] = [] if dedup is None else ["DEDUP", dedup]
+        if priority:
+            more += ("PRIORITY", priority)
         for option, seconds in (("DELAY", delay), ("TTL", ttl)):
             if seconds is not None:
                 more += (option, round(seconds * 1000))
@@ -203,9 +223,9 @@ class Commands(Face):
         return bool(self.call("MOVE", id, "DELAY", round(delay * 1000)))
 
     def schedule(self, every: float) -> Any:
-        words = ("ADD", "s", "q", "tick", "EVERY", round(every * 1000))
+        words = ("ADD", "s", "q", "tick", "EVERY", round(every * 1000), "PRIORITY", 2)
         made = self.pairs(self.client.execute_command("QUEUE", "SCHEDULE", *words))
-        return made["every_ms"] / 1000, self.due(made), made["ticks"]
+        return made["every_ms"] / 1000, self.due(made), made["ticks"], made["priority"]
 
     def unschedule(self, how: str) -> Any:
         return bool(self.client.execute_command("QUEUE", "SCHEDULE", how, "s"))
@@ -217,9 +237,11 @@ class Commands(Face):
         ms = schedule["next_ms"]
         return None if ms is None else moment(ms)
 
-    def put_many(self, values: list[bytes], delay: float | None) -> Any:
+    def put_many(self, values: list[bytes], delay: float | None, priority: int) -> Any:
         stored = 0
-        more = () if delay is None else ("DELAY", round(delay * 1000))
+        more: list[Any] = [] if delay is None else ["DELAY", round(delay * 1000)]
+        if priority:
+            more += ("PRIORITY", priority)
         try:
             while stored < len(values):
                 left = values[stored:]
@@ -241,7 +263,8 @@ class Commands(Face):
             for name, text in zip(row[2::2], row[3::2], strict=True)
             if name.startswith(b"header.")
         }
-        return id.decode(), count, row[1], headers
+        rank = dict(zip(row[::2], row[1::2], strict=True)).get(b"priority", b"0")
+        return id.decode(), count, row[1], headers, int(rank)
 
     def end(self, id: str, how: str) -> Any:
         job = (self.jobs[id][0], id, self.jobs[id][1])
@@ -257,7 +280,7 @@ class Commands(Face):
             return bool(self.call("RELEASE", *job))
         if how == "extend":
             return bool(self.call("EXTEND", *job, 20_000))
-        put: tuple[Any, ...] = ("q", "next", "DEDUP", "next", *WORDS)
+        put: tuple[Any, ...] = ("q", "next", "DEDUP", "next", "PRIORITY", 3, *WORDS)
         if how == "later":
             put = ("q", "later", "DELAY", 3000, *WORDS)
         return bool(self.call("DONEAND", *job, 1, len(put), *put))
@@ -324,10 +347,11 @@ def steps(pick: random.Random, face: Face, count: int) -> Iterator[tuple[str, tu
         if roll < 0.25:
             dedup = pick.choice((None, None, None, "d1", "d2"))
             delay = pick.choice((None, None, None, 0.5, 3.0, 10.0))
-            yield "put", (b"v%d" % number, dedup, delay, pick.choice((None, None, None, 4.0)))
+            ttl = pick.choice((None, None, None, 4.0))
+            yield "put", (b"v%d" % number, dedup, delay, ttl, pick.choice(PRIORITIES))
         elif roll < 0.28:
             values = [b"m%d" % n for n in range(pick.randrange(1, 8))]
-            yield "put_many", (values, pick.choice((None, None, 2.0)))
+            yield "put_many", (values, pick.choice((None, None, 2.0)), pick.choice(PRIORITIES))
         elif roll < 0.3 and face.ids:
             yield "cancel", (pick.choice(face.ids[-9:]),)
         elif roll < 0.33 and face.ids:

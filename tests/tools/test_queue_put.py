@@ -47,6 +47,15 @@ def test_values(run: Run, root: Path) -> None:
         assert [job.id for job in db.queue("mails").peek()] == done.out.split()
 
 
+def test_priorities(run: Run, root: Path) -> None:
+    assert run("queue", "put", root, "mails", "1").code == 0
+    assert run("queue", "put", root, "mails", "2", "--priority", "9").code == 0
+    assert jobs(root) == [2, 1]
+    wrong = run("queue", "put", root, "mails", "3", "--priority", "10")
+    assert wrong.code == exits.USAGE
+    assert "10 is not in the range 0<=x<=9" in wrong.err
+
+
 @pytest.mark.parametrize(
     ("codec", "text", "value"),
     [

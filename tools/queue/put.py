@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from tidelog.store.queue.codecs import NAMED
+from tidelog.store.queue.options import PRIORITY_MAX
 from tidelog.tools import exits
 from tidelog.tools.names import queues
 from tidelog.tools.queue.store import PLACE, AnyQueue, Place, group_option, writing
@@ -97,6 +98,12 @@ def headers_of(
 @click.option(
     "--ttl", callback=duration, metavar="TIME", help="The job is not delivered after this time."
 )
+@click.option(
+    "--priority",
+    type=click.IntRange(0, PRIORITY_MAX),
+    default=0,
+    help="From 0 to 9; jobs with a larger number are delivered first.",
+)
 @click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -110,6 +117,7 @@ def command(
     delay: float | None,
     at: datetime | None,
     ttl: float | None,
+    priority: int,
     create: bool,
     as_json: bool,
 ) -> None:
@@ -123,6 +131,8 @@ def command(
     options: dict[str, Any] = {
         option: value for option, value in given.items() if value is not None
     }
+    if priority:
+        options["priority"] = priority
     if STDIN in values:
         with writing(path, name, group, "queue.put()", create=create) as (_, queue):
             count = put_lines(queue, sys.stdin.buffer, codec, options)

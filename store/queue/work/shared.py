@@ -311,6 +311,13 @@ class Shared:
         # Replace the dict, because other threads iterate over it.
         self.lanes = {each: lanes[each] for each in sorted(lanes, reverse=True)}
 
+    def lane(self, priority: int) -> Shared:
+        """[lock] The lane of a priority, of lane 0, which this is."""
+        if not priority:
+            return self
+        self.add_lane(priority)
+        return self.lanes[priority]
+
     # --- the cache
 
     def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
