@@ -20,10 +20,10 @@ help:  ## list the targets
 demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
-test: $(READY) oracle java  ## all tests but the slow ones, five minutes on two cores
+test: $(READY) oracle java shells  ## all tests but the slow ones, five minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak"
 
-test-slow: $(READY) oracle java disks browser  ## all rounds of the tests that `make test` samples: about thirteen minutes on two cores
+test-slow: $(READY) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about thirteen minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m slow
 
 test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
@@ -72,8 +72,8 @@ $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@rm -f $(VENV)/.docs-* && touch $@
 
-# The tests and the bench compare with a real Redis, run Spark, take the power of file systems, and
-# look at the console.
-.PHONY: oracle java disks browser
-oracle java disks browser:
+# The tests and the bench compare with a real Redis, run Spark, take the power of file systems, complete
+# lines in bash and zsh, and look at the console.
+.PHONY: oracle java disks shells browser
+oracle java disks shells browser:
 	@.ci/prepare $@

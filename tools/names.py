@@ -5,13 +5,11 @@ A completion never fails: without a store that can be read there are no names.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import click
-from click.shell_completion import split_arg_string
 
 from tidelog.aof.errors import AofError
 from tidelog.engine import ids
@@ -22,6 +20,7 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.errors import CheckpointError, SnapshotError
 from tidelog.store.errors import TidelogError
 from tidelog.store.queue.rules import SCHEDULES, rule_of
+from tidelog.tools.completion import typed
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
 
@@ -122,8 +121,7 @@ def _paths(ctx: click.Context) -> list[Path]:
     if found:
         # A and B of `tidelog diff` are a path with an LSN; a path that may be a URL is a text.
         return [Path(getattr(each, "path", each)) for each in found]
-    words = split_arg_string(os.environ.get("COMP_WORDS", ""))
-    return [Path(word) for word in words[1:] if not word.startswith("-")]
+    return [Path(word.value) for word in typed() if not word.value.startswith("-")]
 
 
 def _shown(name: bytes) -> str:

@@ -1,18 +1,20 @@
-"""tidelog completion: the scripts, the candidates, and both in a real bash."""
+"""tidelog completion: the scripts, the candidates, and both in a real bash and a real zsh on a terminal."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 from tests.tools.conftest import Run
 from tests.tools.made import Made
+from tests.tools.terminal import InteractiveShell
 
 import tidelog
 from tidelog.tools import cli, completion, exits
@@ -103,30 +105,92 @@ def test_a_path_that_is_no_store_has_no_names(tmp_path: Path, made: Made) -> Non
     assert candidates("aof", "dump", made.root, "--key", "") == []
 
 
-def test_in_a_real_bash(made: Made, tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None, "install bash"
-    program = tmp_path / "bin" / "tidelog"
+# --- in real shells
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a queue, whose keys have colons, and keys that need quotes, in a directory that is HOME."""
+    root = tmp_path_factory.mktemp("home") / "shop"
+    with tidelog.open(root) as db:
+        mails = db.queue("mails")
+        mails.put("x")
+        mails.put("y", delay=3600)
+        held = mails.get("worker-1", block=0)
+        assert held is not None
+        assert held.fail("no")
+        db.schedule("nightly", every=60, queue="mails", value=1)
+        db.set("my $key", "1")
+        db.set("it's", "1")
+    return root
+
+
+@pytest.fixture(scope="module", params=["bash", "zsh"])
+def shell(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shop: Path
+) -> Iterator[InteractiveShell]:
+    """An interactive shell with `tidelog` on its path, in an empty directory but for files with confusing names."""
+    place = tmp_path_factory.mktemp("shell")
+    program = place / "bin" / "tidelog"
     program.parent.mkdir()
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path[:0] = {sys.path!r}\n"
         "from tidelog.tools.start import main\nmain()\n"
     )
     program.chmod(0o755)
-    typed = (
-        'eval "$(tidelog completion bash)"\n'
-        "complete -p tidelog >&2\n"
-        'ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _tidelog_completion tidelog; '
-        'printf "%s\\n" "${COMPREPLY[*]}"; }\n'
-        "ask tidelog aof d\n"
-        f"ask tidelog aof dump {made.root} --key or\n"
+    here = place / "here"
+    here.mkdir()
+    for name in ("dead-letters", "schedules.txt"):
+        (here / name).write_text("")
+    kind: str = request.param
+    shell = InteractiveShell(
+        kind,
+        place / "start",
+        f'cd {here}; place={shop}; eval "$(tidelog completion {kind})"',
+        PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        HOME=str(shop.parent),
+        PYTHONPATH="",
     )
-    done = subprocess.run(
-        [bash, "--norc", "-c", typed],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
+    yield shell
+    shell.close()
+
+
+def test_a_key_with_a_colon(shell: InteractiveShell, shop: Path) -> None:
+    done = shell.completed
+    assert done("tidelog aof dump ~/shop --key mails:d").rstrip() == (
+        "tidelog aof dump ~/shop --key mails:dead"
     )
-    assert done.stdout.splitlines() == ["dump", "orders"], done.stderr
-    assert "_tidelog_completion tidelog" in done.stderr
+    assert done("tidelog state $HOME/shop --key tidelog:s").rstrip() == (
+        "tidelog state $HOME/shop --key tidelog:schedules"
+    )
+    assert done("tidelog state ${place} --key=mails:l").rstrip() == (
+        "tidelog state ${place} --key=mails:later"
+    )
+    assert done('tidelog state "$place" --key "mails:l').rstrip().rstrip('"') == (
+        'tidelog state "$place" --key "mails:later'
+    )
+    assert done(f"tidelog queue stats {shop} mai").rstrip() == f"tidelog queue stats {shop} mails"
+    # several candidates: as far as they agree, and a list; zsh lists at once, and takes the first at the second Tab
+    tabs = 2 if shell.name == "bash" else 1
+    assert done("tidelog state ~/shop --key mails:", tabs).endswith("--key mails:")
+    assert {"dead", "failures", "later"} <= set(re.findall(r"\w+", shell.said))
+
+
+def test_a_key_that_needs_quotes(shell: InteractiveShell) -> None:
+    done = shell.completed
+    assert done("tidelog state ~/shop --key my").rstrip() == (
+        r"tidelog state ~/shop --key my\ \$key"
+    )
+    assert done("tidelog state ~/shop --key it").rstrip() == r"tidelog state ~/shop --key it\'s"
+
+
+def test_commands_options_and_files(shell: InteractiveShell) -> None:
+    done = shell.completed
+    assert done("tidelog aof du").rstrip() == "tidelog aof dump"
+    assert done("tidelog aof dump ~/shop --past").rstrip() == (
+        "tidelog aof dump ~/shop --past-damage"
+    )
+    assert done("tidelog state ~/sh").rstrip().rstrip("/") == "tidelog state ~/shop"
+    assert done("tidelog state ~/shop --key nothing:").rstrip() == (
+        "tidelog state ~/shop --key nothing:"
+    )
