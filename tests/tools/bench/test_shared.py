@@ -53,3 +53,17 @@ def test_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Bench(tmp_path, rounds=1, slice_s=0.002, quick=True) as bench:
         figures = list(shared._working(bench, "everysec")) + list(shared._connecting(bench))
     assert len(figures) == 4 and all(figure.measured > 0 for figure in figures)
+
+
+def test_a_put_is_compared_with_the_fastest_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {"tidelog": 30, "huey": 10, "litequeue": 20, "rq": 5, "redis-py": 40}
+    monkeypatch.setattr(
+        shared, "_run", lambda bench, system, roles, fsync: [rates[system], 0, 1, 0]
+    )
+    with Bench(tmp_path, rounds=1, slice_s=0.002, quick=True) as bench:
+        put, bare, taken, _ = shared._working(bench, "everysec")
+    assert (put.met, put.target[0].of) == (False, "litequeue")
+    assert (bare.met, bare.target[0].of) == (True, "redis-py")
+    assert set(taken.baselines) == {"huey", "litequeue", "rq"} and not taken.target
