@@ -2,7 +2,7 @@
 
 All systems run at the same time of the machine's day, one after the other, in rounds; a figure is the median. The
 processes of tidelog connect to a path, as those of huey and litequeue open one file; redis-py and RQ go to a
-redis-server. honker is not among them: its sdist is built by a toolchain of its own, which pip does not install.
+redis-server. honker is not among them: it has no wheel for every machine, and its sdist needs a Rust toolchain.
 """
 
 from __future__ import annotations
