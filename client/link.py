@@ -112,7 +112,7 @@ class Link:
         # Of several servers, the one that leads is used.
         self._chooses = len(addresses) > 1 or bool(addresses[0].service)
         self._led_by = ""  # the leader that a follower named last
-        self._options = options
+        self.options = options
         self._lock = threading.Lock()
         self.broke: Callable[[], None] = _nothing
         self.closed = False
@@ -418,7 +418,7 @@ class Link:
                 f"{root / SHARED} belongs to another user; ask that user to run a server, or use its port"
             ) from why
         try:
-            return Starting(root, self._options)
+            return Starting(root, self.options)
         except OSError as error:
             raise CannotOpen(
                 f"the process that serves {root} cannot be started: {error}"

@@ -45,7 +45,7 @@ from tidelog.store.queue.base import (
 from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.options import Options, make_options, named, ranked
 from tidelog.store.queue.rows import Failure, WaitingJob
-from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
+from tidelog.store.queue.running.plan import SHARED_PASSING, count_processes, make_plan
 from tidelog.store.queue.running.threads import run_threads
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import in_units
@@ -67,8 +67,11 @@ class SharedQueue(Generic[T]):
 
     _opened_here = False
 
-    def __init__(self, store: Base, options: Options) -> None:
+    def __init__(self, store: Base, options: Options, codec: Any = None) -> None:
         self._store = store
+        self._given_codec = (
+            codec  # which other processes can import; that of the options may be a closure
+        )
         self._db = store._db
         self._options = options
         self._keeper, self._link = store._keeper, store._link
@@ -361,8 +364,17 @@ class SharedQueue(Generic[T]):
         block: Duration | None = None,
         time_limit: Duration | None = None,
         results: bool = False,
+        processes: int = 1,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`. If no server answers, they ask again.
+
+            if __name__ == "__main__":
+                mails.run(send, processes=4)
+
+        With several processes, this one takes no jobs. It starts the others, starts one again that ends unexpectedly,
+        and lets all end in order at a signal. They import the handler by its name, so it must be a function of a
+        module, or of the program's main file if that calls `run` under `if __name__ == "__main__":`. An async function
+        runs in tasks there.
 
         Args:
             handler: As in `Queue.run`.
@@ -373,14 +385,23 @@ class SharedQueue(Generic[T]):
             block: As in `Queue.run`.
             time_limit: As in `consume`.
             results: As in `Queue.run`.
+            processes: How many processes, with so many workers each. 1 = this process.
 
         Returns:
-            How many jobs were given back because their handlers did not end in time.
+            How many jobs were given back because their handlers did not end in time, in all processes.
 
         Raises:
-            DataError: An argument is invalid.
-            NotStored: The system gives no more threads.
+            DataError: An argument is invalid, or another process cannot import the handler or the codec.
+            CannotOpen: The processes cannot open the store; also its subclasses.
+            NotStored: The system gives no more threads or processes.
         """
+        if count_processes(processes) > 1:
+            run = {"workers": workers, "drain": drain, "worker": worker, "batch": batch}
+            run |= {"block": block, "time_limit": time_limit, "results": results}
+            # here: few programs start processes
+            from tidelog.client.working import run_processes
+
+            return run_processes(self, handler, processes, run)
         return run_threads(
             make_plan(
                 *(self, handler, workers, drain),

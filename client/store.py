@@ -399,7 +399,7 @@ class SharedStore(Base, Methods[TextT]):
             concurrency=concurrency,
             rate=rate,
         )
-        return SharedQueue(self, options)
+        return SharedQueue(self, options, codec)
 
     def schedule(
         self,

@@ -19,7 +19,7 @@ from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.durations import Duration, patience
-from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.errors import DataError, DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifetime, told
@@ -28,7 +28,7 @@ from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.options import ranked
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
-from tidelog.store.queue.running.plan import make_plan
+from tidelog.store.queue.running.plan import count_processes, make_plan
 from tidelog.store.queue.running.threads import run_threads
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work.fetch import NEXT
@@ -264,6 +264,7 @@ class Queue(QueueBase[T]):
         block: Duration | None = None,
         time_limit: Duration | None = None,
         results: bool = False,
+        processes: int = 1,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
 
@@ -283,6 +284,7 @@ class Queue(QueueBase[T]):
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
             time_limit: As in `consume`.
             results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
+            processes: 1 here: this process alone has the store open. `SharedQueue.run` takes more.
 
         Returns:
             How many jobs were given back because their handlers did not end in time.
@@ -291,6 +293,11 @@ class Queue(QueueBase[T]):
             DataError: An argument is invalid.
             NotStored: The system gives no more threads.
         """
+        if count_processes(processes) > 1:
+            raise DataError(
+                "several processes need a shared queue: tidelog.connect(path).queue(name), or "
+                "tidelog.queue(path, name, shared=True)"
+            )
         return run_threads(
             make_plan(
                 *(self, handler, workers, drain),

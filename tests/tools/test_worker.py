@@ -24,11 +24,11 @@ from tidelog.tools import exits
 from tidelog.tools.worker.command import command, words_of
 from tidelog.tools.worker.sources import Sources
 
-WORK = """
+WORK = r"""
 import os, time
 
 def send(job):
-    print("sent", job.value, os.getpid(), flush=True)
+    print(f"sent {job.value} {os.getpid()}\n", end="", flush=True)  # in one write: other threads print too
 
 async def asend(job):
     print("async", job.value, flush=True)

@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 
 import tidelog
+from tidelog.client.processes import Processes, end_with_parent
 from tidelog.store.queue.codecs import NAMED
-from tidelog.store.queue.running.plan import WORKERS_MAX, is_coroutine
+from tidelog.store.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
@@ -21,13 +22,16 @@ from tidelog.tools.queue.store import PLACE, Place
 from tidelog.tools.text import examples
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
-from tidelog.tools.worker.processes import Processes, end_with_parent
 from tidelog.tools.worker.sources import Sources
 
 DAY_S: Final = 86_400.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
 OPTIONS: Final = ("codec", "retry_after", "max_deliveries", "concurrency", "rate", "keep")
 RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
+
+
+# A child that ends with one of these would do so again.
+FINAL: Final = frozenset((exits.USAGE, exits.NOT_A_STORE, exits.DAMAGED, exits.NEWER))
 
 
 class Wrong(Failed):
@@ -67,7 +71,7 @@ def seconds(
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, 256),
+    type=click.IntRange(1, PROCESSES_MAX),
     default=1,
     show_default=True,
     help="Processes. One that ends unexpectedly is started again.",
@@ -167,11 +171,12 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     if not given["child"] and (given["processes"] > 1 or given["reload"]):
         sources = Sources(Path.cwd()) if given["reload"] else None
         return Processes(
-            words_of(path, name, function, given),
+            ["-m", "tidelog", "worker", *words_of(path, name, function, given)],
             given["processes"],
             given["drain"],
             given["until_idle"] is not None,
-            None if sources is None else sources.changed,
+            final=FINAL,
+            changed=None if sources is None else sources.changed,
         ).run()
     handler = load(function, os.getcwd())
     if given["child"]:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, NotStored, OutcomeUnknown, Unreachable
 
-WORKERS_MAX: Final = 1_000
+WORKERS_MAX: Final = 1_000  # in one process
+PROCESSES_MAX: Final = 256
 # a worker whose call found no room on the disk, or no server, asks again after this time
 AGAIN_SECONDS: Final = 1.0
 PASSING: Final = (NotStored,)
@@ -70,6 +71,17 @@ def make_plan(
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
         raise DataError(f"workers must be an integer from 1 to {WORKERS_MAX:,}, not {workers!r}")
     return Plan(queue, handler, workers, patience("drain", drain), consume, results, passing)
+
+
+def count_processes(processes: Any) -> int:
+    """The argument `processes` of a run. Raises DataError."""
+    whole = isinstance(processes, int) and not isinstance(processes, bool)
+    if not whole or not 1 <= processes <= PROCESSES_MAX:
+        raise DataError(
+            f"processes must be an integer from 1 to {PROCESSES_MAX}, not {processes!r}"
+        )
+    found: int = processes
+    return found
 
 
 def is_coroutine(handler: Any) -> bool:

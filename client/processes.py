@@ -1,8 +1,8 @@
-"""Processes: start the processes of `tidelog worker`, start those again that end, and end all of them in order.
+"""Processes: start processes of workers, start those again that end, and end all of them in order.
 
-The parent takes no jobs. Its children are `tidelog worker` with one process each, in sessions of their own, so that
-Ctrl-C in a terminal reaches the parent only. They read from a pipe that the parent holds open: if the parent is killed,
-they see its end, and end in order too.
+`tidelog worker --processes` and `SharedQueue.run(processes=)` do this. The parent takes no jobs. Its children are in
+sessions of their own, so that Ctrl-C in a terminal reaches the parent only. They read from a pipe that the parent holds
+open: if the parent is killed, they see its end, and end in order too.
 """
 
 from __future__ import annotations
@@ -14,47 +14,56 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from tidelog.client.starting import environment
 from tidelog.store.queue.running.signals import Signals
-from tidelog.tools import exits
 
-# A child that ends with one of these would do so again.
-FINAL: Final = frozenset((exits.USAGE, exits.NOT_A_STORE, exits.DAMAGED, exits.NEWER))
+OK: Final = 0  # exit code of success
 FIRST_PAUSE_S: Final = 1.0  # before a child that failed is started again; doubled each time
 LAST_PAUSE_S: Final = 30.0
 HEALTHY_S: Final = 60.0  # a child that lived so long starts with the first pause again
 BEYOND_DRAIN_S: Final = (
     10.0  # the children have this time more than their drain, and are then killed
 )
-LOOK_S: Final = 0.5  # between two looks at the source files
+LOOK_S: Final = 0.5  # between two looks at the source files, or at the store
 
 log = logging.getLogger("tidelog.worker")
 
 
 class Processes:
-    """The children of one `tidelog worker`.
+    """The children of one parent.
 
-    words     their command line, after `tidelog worker`
+    words     their command line, after that of Python
     count     how many
-    drain     as given to them
+    drain     as given to them, in seconds; None = for ever
     once      a child that ends with success is not started again
+    final     exit codes of a child that cannot work; another one could not either
     changed   tells which source file has changed, or None; None = do not ask
+    over      tells whether to end, besides signals; None = do not ask
+    given     written to the pipe that each child reads
+    fds       descriptors that the children inherit
     """
 
     def __init__(
         self,
         words: Sequence[str],
         count: int,
-        drain: float,
+        drain: float | None,
         once: bool,
-        changed: Callable[[], str | None] | None,
+        *,
+        final: Container[int] = (),
+        changed: Callable[[], str | None] | None = None,
+        over: Callable[[], bool] | None = None,
+        given: bytes = b"",
+        fds: Sequence[int] = (),
     ) -> None:
         self._words, self._count, self._drain = words, count, drain
-        self._once, self._changed = once, changed
+        self._once, self._final = once, final
+        self._changed, self._over = changed, over
+        self._given, self._fds = given, fds
         self._news: SimpleQueue[str | _Child] = SimpleQueue()
         self._children: set[_Child] = set()
         self._due: list[float] = []  # monotonic seconds at which children are started
@@ -69,7 +78,8 @@ class Processes:
             try:
                 self._due = [time.monotonic()] * self._count
                 code = self._watch()
-                self._stop(time.monotonic() + self._drain + BEYOND_DRAIN_S)
+                drain = self._drain
+                self._stop(None if drain is None else time.monotonic() + drain + BEYOND_DRAIN_S)
                 return code
             finally:
                 for child in self._children:
@@ -83,41 +93,44 @@ class Processes:
                 self._due.remove(at)
                 self._start()
             limits = [max(0.0, at - now) for at in self._due]
-            if self._changed is not None:
+            if self._changed is not None or self._over is not None:
                 limits.append(LOOK_S)
             try:
                 told = self._news.get(timeout=min(limits, default=None))
             except Empty:
+                if self._over is not None and self._over():
+                    return OK
                 self._look()
                 continue
             if isinstance(told, str):
-                return exits.OK
+                return OK
             code = self._ended(told)
             if code is not None:
                 return code
-        return exits.OK
+        return OK
 
     def _start(self) -> None:
-        child = _Child(self._words, self._news)
+        child = _Child(self._words, self._news, self._fds)
         self._children.add(child)
+        child.give(self._given)
 
     def _ended(self, child: _Child) -> int | None:
         """A child has ended. Returns an exit code if that ends all."""
         self._children.discard(child)
         code, lived = child.process.returncode, time.monotonic() - child.began
-        if code == exits.OK and (self._once or child.replaced):
+        if code == OK and (self._once or child.replaced):
             if child.replaced:
                 self._due.append(time.monotonic())
             return None
-        if code in FINAL:
+        if code in self._final:
             if self._changed is None:
                 return code
             log.warning("process %d ended with exit code %d; waits for a change", child.pid, code)
             self._waits = True
             return None
-        if lived >= HEALTHY_S or code == exits.OK:
+        if lived >= HEALTHY_S or code == OK:
             self._pause = FIRST_PAUSE_S
-        pause = 0.0 if code == exits.OK else self._pause
+        pause = 0.0 if code == OK else self._pause
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         log.warning("process %d ended with %s; starts another one in %g s", child.pid, how, pause)
         self._due.append(time.monotonic() + pause)
@@ -137,13 +150,14 @@ class Processes:
             child.replaced = True
             child.terminate()
 
-    def _stop(self, until: float) -> None:
+    def _stop(self, until: float | None) -> None:
         """End the children in order, at last by force."""
         for child in self._children:
             child.terminate()
         while self._children:
             try:
-                told = self._news.get(timeout=max(0.0, until - time.monotonic()))
+                left = None if until is None else max(0.0, until - time.monotonic())
+                told = self._news.get(timeout=left)
             except Empty:
                 log.warning("%d processes did not end in time and are killed", len(self._children))
                 return
@@ -157,18 +171,31 @@ class _Child:
     replaced   it ends so that another one with the changed source takes its place
     """
 
-    def __init__(self, words: Sequence[str], news: SimpleQueue[str | _Child]) -> None:
+    def __init__(
+        self, words: Sequence[str], news: SimpleQueue[str | _Child], fds: Sequence[int]
+    ) -> None:
         self.began = time.monotonic()
         self.replaced = False
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tidelog", "worker", *words],
+            [sys.executable, *words],
             stdin=subprocess.PIPE,
             env=environment(),
             start_new_session=True,
+            pass_fds=fds,
         )
         self.pid = self.process.pid
         self._news = news
         threading.Thread(target=self._wait, name="tidelog-child", daemon=True).start()
+
+    def give(self, data: bytes) -> None:
+        """Write to the pipe that it reads."""
+        pipe = self.process.stdin
+        assert pipe is not None
+        try:
+            pipe.write(data)
+            pipe.flush()
+        except BrokenPipeError:
+            pass  # it has ended already, and its end is about to be noticed
 
     def terminate(self) -> None:
         """Ask it to end in order."""
@@ -177,7 +204,10 @@ class _Child:
     def _wait(self) -> None:
         self.process.wait()
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended before it had read everything
         self._news.put(self)
 
 

@@ -1,0 +1,174 @@
+"""Working: run the workers of a shared queue in several processes (`SharedQueue.run(processes=)`).
+
+The parent sends each child (client/child.py) one message: its length in 8 bytes, big-endian, and two pickles behind
+each other.
+
+    dict     for `multiprocessing.spawn.prepare`: sys.path, the main file and so on
+    Work     the store, the queue, the handler by its name, and the arguments of `run`
+
+Children answer on a second pipe, with lines: the number of jobs that were given back, or `!`, the name of an error and
+its text.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from tidelog.client.address import Address
+from tidelog.client.processes import Processes
+from tidelog.store import errors
+from tidelog.store.durations import patience
+from tidelog.store.errors import DataError, NotStored, TidelogError
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.running.plan import SHARED_PASSING, is_coroutine, make_plan
+
+LENGTH: Final = struct.Struct(">Q")
+CANNOT_WORK: Final = 2  # exit code of a child that fails before it takes jobs
+MESSAGE_BYTES_MAX: Final = 1000  # one write to the pipe, which is then never mixed with another one
+preparing = False  # in a child, while the main file of the program is imported
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of a child.
+
+    addresses, timeout, options, db    how to connect, as in `Link`
+    queue                              the arguments of `Store.queue`
+    run                                the arguments of `run`
+    answers                            descriptor of the pipe for answers
+    """
+
+    addresses: Sequence[Address]
+    timeout: float
+    options: Mapping[str, str]
+    db: int
+    queue: dict[str, Any]
+    handler: Callable[[Any], Any]
+    run: dict[str, Any]
+    answers: int
+
+
+def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> int:
+    """Let processes take jobs of a SharedQueue until a signal comes, the store is closed, or all are idle (`block`).
+
+    Returns how many jobs were given back. Raises DataError, CannotOpen, NotStored.
+    """
+    if preparing:
+        raise DataError(
+            "run(processes=) was called while one of its processes imported the program; call it under "
+            'if __name__ == "__main__":'
+        )
+    make_plan(
+        *(queue, handler, run["workers"], run["drain"]),
+        asynchronous=is_coroutine(handler),
+        passing=SHARED_PASSING,
+    )
+    consume = {name: run[name] for name in ("worker", "batch", "block", "time_limit")}
+    queue.consume(**consume).close()  # checks them
+    ours, theirs = os.pipe()
+    try:
+        try:
+            link = queue._link
+            work = Work(
+                *(link.addresses, link.timeout, link.options, queue._db),
+                _queue_arguments(queue._options, queue._given_codec),
+                *(handler, run, theirs),
+            )
+            processes = Processes(
+                ["-m", "tidelog.client.child"],
+                count,
+                patience("drain", run["drain"]),
+                run["block"] is not None,
+                final=(CANNOT_WORK,),
+                over=lambda: queue._store.closed,
+                given=_message(work),
+                fds=(theirs,),
+            )
+            code = processes.run()
+        except OSError as error:
+            raise NotStored(f"the processes cannot be started: {error}") from error
+        finally:
+            os.close(theirs)
+        return _result(_read_all(ours), code)
+    finally:
+        os.close(ours)
+
+
+def _queue_arguments(options: Options, codec: Any) -> dict[str, Any]:
+    keep: Any = options.keep_count
+    return {
+        "name": options.name,
+        "group": options.group,
+        "codec": codec,
+        "max_deliveries": options.max_deliveries,
+        "retry_after": options.retry_after,
+        "keep": keep or timedelta(seconds=options.keep_seconds) if options.keep_seconds else keep,
+        "max_depth": options.max_depth,
+        "max_failures": options.max_failures,
+        "concurrency": options.concurrency,
+        "rate": None if options.rate is None else str(options.rate),
+    }
+
+
+def _message(work: Work) -> bytes:
+    for what, value in (("handler", work.handler), ("codec", work.queue["codec"])):
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            raise DataError(
+                f"another process cannot import the {what} {value!r} by its name; make it a function or class of a "
+                f"module: {error}"
+            ) from error
+    try:
+        body = pickle.dumps(work)
+    except Exception as error:
+        raise DataError(f"another process cannot get the arguments of run: {error}") from error
+    both = pickle.dumps(_preparation()) + body
+    return LENGTH.pack(len(both)) + both
+
+
+def _preparation() -> dict[str, Any]:
+    """The part of `multiprocessing.spawn.get_preparation_data` that is about imports. That function also fixes the
+    method by which this process starts others, which is for the program to decide.
+    """
+    found: dict[str, Any] = {"sys_path": [*sys.path], "sys_argv": sys.argv, "dir": os.getcwd()}
+    main = sys.modules["__main__"]
+    name, path = getattr(main.__spec__, "name", None), getattr(main, "__file__", None)
+    if name is not None:
+        found["init_main_from_name"] = name
+    elif path is not None:
+        found["init_main_from_path"] = os.path.abspath(path)
+    return found
+
+
+def _read_all(fd: int) -> bytes:
+    parts = []
+    while part := os.read(fd, 1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _result(answers: bytes, code: int) -> int:
+    """The number of jobs that the children gave back. Raises the error of a child that could not work."""
+    left = 0
+    for line in answers.decode("utf-8", "replace").splitlines():
+        if line.startswith("!"):
+            if code:  # else other children did all the work
+                name, _, text = line[1:].partition(": ")
+                kind = getattr(errors, name, DataError)
+                is_ours = isinstance(kind, type) and issubclass(kind, TidelogError)
+                raise (kind if is_ours else DataError)(text)
+            continue
+        left += int(line)
+    if code:
+        raise DataError(
+            f"a process ended with exit code {code} before it took jobs; it has said why"
+        )
+    return left
