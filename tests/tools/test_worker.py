@@ -274,7 +274,7 @@ def test_a_changed_source_starts_the_processes_again(place: Path) -> None:
             worker.said("takes jobs with")
             (place / "work.py").write_text("this is no Python")
             worker.said("waits for a change")
-            (place / "work.py").write_text(WORK.replace('"sent"', '"resent"'))
+            (place / "work.py").write_text(WORK.replace('"sent {', '"resent {'))
             worker.said("takes jobs with", 2)
             mails.put("one")
             until(lambda: worker.out.read_text().startswith("resent one"))
