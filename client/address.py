@@ -1,7 +1,7 @@
 """Addresses: where a shared store is, as `tidelog.connect` takes it.
 
 orders-data                     the directory of a store on this machine
-redis://user:word@host:6379/0   a server elsewhere; rediss:// with TLS
+redis://user:word@host:6379/0   a server elsewhere; rediss:// with TLS, whose options client/tls.py lists
 unix:///run/orders.sock?db=1    a server on a Unix socket
 redis+sentinel://a:26379,b:26379,c:26379/orders/0
                                 the leader that these Sentinels know by the name `orders`; rediss+sentinel:// with TLS
@@ -12,13 +12,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import ssl
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tidelog.aof.layout import SHARED
+from tidelog.client.tls import FILES, Tls, of_query
 from tidelog.disk import unix_socket
 from tidelog.store.errors import DataError
 
@@ -26,6 +26,7 @@ SENTINEL: Final = "+sentinel"
 SCHEMES: Final = ("redis", "rediss", "unix", "redis" + SENTINEL, "rediss" + SENTINEL)
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
+_TLS: Final = {*FILES, "ssl_cert_reqs"}
 LOOK_S: Final = 1.0  # a socket of this machine is connected to at once, unless the server hangs
 
 
@@ -37,7 +38,7 @@ class Address:
         root: The store's directory, if the server is found by its path; else None.
         host: Host, or the path of a Unix socket.
         port: Port; 0 for a Unix socket.
-        tls: Whether to use TLS.
+        tls: How to use TLS; None = do not.
         user: Name of the user, empty = the default user.
         password: Password; None = do not sign in.
         db: Number of the database.
@@ -48,7 +49,7 @@ class Address:
     root: Path | None = None
     host: str = ""
     port: int = 0
-    tls: bool = False
+    tls: Tls | None = None
     user: str = ""
     password: str | None = None
     db: int = 0
@@ -67,10 +68,10 @@ class Address:
             path = Path(self.host)
             return unix_socket.connect_in(path.parent, path.name, seconds)
         link = socket.create_connection((self.host, self.port), seconds)
-        if not self.tls:
+        if self.tls is None:
             return link
         try:
-            return ssl.create_default_context().wrap_socket(link, server_hostname=self.host)
+            return self.tls.context().wrap_socket(link, server_hostname=self.host)
         except BaseException:
             link.close()
             raise
@@ -111,11 +112,34 @@ def addresses_of(where: Any) -> list[Address]:
     return found
 
 
+def with_tls(addresses: list[Address], ca: Any, certificate: Any, key: Any) -> list[Address]:
+    """The addresses with these files of TLS; None = what the URL says. Raises DataError, if a file is wrong, too."""
+    ca, certificate, key = (
+        None if path is None else os.fsdecode(path) for path in (ca, certificate, key)
+    )
+    found = []
+    for address in addresses:
+        tls = address.tls
+        if tls is not None:
+            tls = Tls(
+                tls.ca if ca is None else ca,
+                tls.certificate if certificate is None else certificate,
+                tls.key if key is None else key,
+                tls.checks,
+            )
+            tls.context()
+        elif (ca, certificate, key) != (None, None, None):
+            raise DataError(f"tls_ca, tls_cert and tls_key need the URL rediss://, not {address}")
+        found.append(replace(address, tls=tls))
+    return found
+
+
 def _parse_all(name: str) -> list[Address]:
     """The addresses of one path or URL: several for a URL of Sentinels."""
     scheme, separator, rest = name.partition("://")
     if not separator or not scheme.endswith(SENTINEL) or scheme not in SCHEMES:
         return [parse(name)]
+    rest, mark, query = rest.partition("?")
     place, _, path = rest.partition("/")
     signs, at, hosts = place.rpartition("@")
     service, _, db = path.partition("/")
@@ -126,7 +150,7 @@ def _parse_all(name: str) -> list[Address]:
     for host in hosts.split(","):
         # The default port of a Sentinel is another one.
         port = "" if host.rpartition("]")[2].count(":") else f":{SENTINEL_PORT}"
-        given = parse(f"{plain}://{signs}{at}{host}{port}/{db}")
+        given = parse(f"{plain}://{signs}{at}{host}{port}/{db}{mark}{query}")
         found.append(replace(given, service=unquote(service)))
     return found
 
@@ -150,15 +174,21 @@ def parse(where: str | os.PathLike[str]) -> Address:
         raise DataError(f"{name!r}: {error}") from None
     user = unquote(parts.username or "")
     password = None if parts.password is None else unquote(parts.password)
+    query = {option: given[-1] for option, given in parse_qs(parts.query).items()}
+    known = {"unix": {"db"}, "rediss": _TLS}.get(scheme, set())
+    if not known >= query.keys():
+        wrong = ", ".join(sorted(query.keys() - known))
+        raise DataError(f"{name!r}: a URL of {scheme} has no option {wrong}")
     if scheme == "unix":
-        found = parse_qs(parts.query).get("db", ["0"])[0]
+        found = query.get("db", "0")
         if not parts.path:
             raise DataError(f"{name!r} names no socket; write unix:///path/of/the.sock")
-        return Address(None, unquote(parts.path), 0, False, user, password, _db(name, found))
+        return Address(None, unquote(parts.path), 0, None, user, password, _db(name, found))
     if not parts.hostname:
         raise DataError(f"{name!r} names no host")
     db = _db(name, parts.path.strip("/") or "0")
-    return Address(None, parts.hostname, port, scheme == "rediss", user, password, db)
+    tls = of_query(name, query) if scheme == "rediss" else None
+    return Address(None, parts.hostname, port, tls, user, password, db)
 
 
 def _db(name: str, text: str) -> int:

@@ -47,6 +47,9 @@ def aconnect(
     fsync: str = "always",
     decode_responses: bool = False,
     timeout: Duration = TIMEOUT_S,
+    tls_ca: AnyPath | None = None,
+    tls_cert: AnyPath | None = None,
+    tls_key: AnyPath | None = None,
 ) -> Opening[AsyncSharedStore[Any]]:
     """Connect to a store that several processes use, for asyncio. As `tidelog.connect`.
 
@@ -62,7 +65,15 @@ def aconnect(
 
     def opened() -> AsyncSharedStore:
         store = AsyncSharedStore(
-            connect(where, fsync=fsync, decode_responses=decode_responses, timeout=timeout)
+            connect(
+                where,
+                fsync=fsync,
+                decode_responses=decode_responses,
+                timeout=timeout,
+                tls_ca=tls_ca,
+                tls_cert=tls_cert,
+                tls_key=tls_key,
+            )
         )
         store._opened_here = True
         return store

@@ -17,6 +17,7 @@ from __future__ import annotations
 import enum
 import os
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -328,6 +329,11 @@ class Link:
                     left = max(FIRST_PAUSE_S, until - time.monotonic())
                     try:
                         wire = self._greeted(address, min(CONNECT_S, left))
+                    except ssl.SSLCertVerificationError as error:
+                        raise Unreachable(  # it would fail again and again
+                            f"{address} has no valid certificate: {error.verify_message}. If a CA of your own has "
+                            "signed it, name its file with tls_ca"
+                        ) from error
                     except (OSError, Broken) as error:
                         why = error
                         continue

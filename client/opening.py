@@ -50,6 +50,9 @@ def connect(
     fsync: str = "always",
     decode_responses: bool = False,
     timeout: Duration = TIMEOUT_S,
+    tls_ca: AnyPath | None = None,
+    tls_cert: AnyPath | None = None,
+    tls_key: AnyPath | None = None,
 ) -> SharedStore[bytes | str]:
     """Connect to a store that several processes use: by its path, or to a server elsewhere.
 
@@ -67,24 +70,28 @@ def connect(
         fsync: The fsync policy, as in `tidelog.open`, if this call starts the owner.
         decode_responses: Replies hold str instead of bytes.
         timeout: Seconds or a timedelta that a call waits for a server, and for its reply.
+        tls_ca: With `rediss://`: a PEM file with the certificates that sign those of servers; None = those of the
+            system. The URL can name it, too: `rediss://host?ssl_ca_certs=ca.pem`, with redis-py's names.
+        tls_cert: A PEM file with the certificate of this client, for a server that asks for one.
+        tls_key: A PEM file with its key; None = it is in the file `tls_cert`.
 
     Returns:
         The shared store, to be closed.
 
     Raises:
         DataError: An argument is invalid.
-        Unreachable: No server answered in time.
+        Unreachable: No server answered in time, or the certificate of the server is not valid.
         StoreLocked: Another process has the store open and does not serve it.
         CannotOpen: The owner could not be started; also its subclasses, as of `tidelog.open`.
     """
     # here: a program that opens its own store for a queue does not load the client
-    from tidelog.client.address import addresses_of
+    from tidelog.client.address import addresses_of, with_tls
     from tidelog.client.link import Link, Safe
     from tidelog.client.store import SharedStore
 
     limit = seconds("timeout", timeout)
     options = make_options(fsync=fsync)
-    addresses = addresses_of(where)
+    addresses = with_tls(addresses_of(where), tls_ca, tls_cert, tls_key)
     root = addresses[0].root
     if root is not None and root.exists() and not root.is_dir():
         raise NotAStore(f"{root} is not a directory")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
@@ -73,6 +74,9 @@ class ConnectOptions(TypedDict, total=False):
 
     fsync: str
     timeout: Duration
+    tls_ca: str | os.PathLike[str] | None
+    tls_cert: str | os.PathLike[str] | None
+    tls_key: str | os.PathLike[str] | None
 
 
 def make_options(**given: Any) -> Options:

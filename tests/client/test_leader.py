@@ -16,6 +16,7 @@ from tests.until import until
 
 import tidelog
 from tidelog.client.address import Address, addresses_of
+from tidelog.client.tls import Tls
 
 
 def receipt_of(view: tidelog.Store) -> str:
@@ -158,9 +159,9 @@ def test_a_write_that_does_not_come(pair: Pair) -> None:
     [
         (
             "redis+sentinel://me:pw@a,b:1/orders/3",
-            [Address(None, host, port, False, "me", "pw", 3, "orders") for host, port in (("a", 26379), ("b", 1))],
+            [Address(None, host, port, None, "me", "pw", 3, "orders") for host, port in (("a", 26379), ("b", 1))],
         ),
-        ("rediss+sentinel://[::1]/o%20p", [Address(None, "::1", 26379, True, service="o p")]),
+        ("rediss+sentinel://[::1]/o%20p", [Address(None, "::1", 26379, Tls(), service="o p")]),
         ("redis+sentinel://[::1]:5/o", [Address(None, "::1", 5, service="o")]),
     ],
 )  # fmt: skip

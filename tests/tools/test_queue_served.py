@@ -10,6 +10,7 @@ import pytest
 from tests.tools.conftest import Run
 
 import tidelog
+from tidelog.tools import exits
 
 REASON = "boom"
 
@@ -56,3 +57,20 @@ def test_reading(run: Run, place: str) -> None:
 def test_a_url_that_nobody_serves(run: Run) -> None:
     done = run("queue", "ls", "nonsense://x")
     assert done.code and "scheme" in done.err
+
+
+def test_a_url_may_be_an_option(tmp_path: Path, run: Run) -> None:
+    """`--url URL` is the same as the URL in place of PATH, wherever it stands."""
+    with tidelog.open(tmp_path / "s", fsync="no") as db, tidelog.serve(db, port=0) as serving:
+        db.queue("mails").put("one")
+        url = f"redis://127.0.0.1:{serving.port}"
+        plain = run("queue", "peek", url, "mails").out
+        assert "one" in plain
+        for words in (("--url", url, "mails"), ("mails", "--url", url), (f"--url={url}", "mails")):
+            assert run("queue", "peek", *words).out == plain
+        assert run("queue", "dead", "ls", "mails", "--url", url).code == 0
+        assert run("queue", "ls", "--url", url).code == 0
+        assert run("queue", "put", "--url", url, "mails", "--codec", "str", "--", "--url").code == 0
+        assert len(db.queue("mails")) == 2
+        assert run("queue", "peek", "mails", "--url").code == exits.USAGE
+        assert run("queue", "peek", "path", "mails", "--url", url).code == exits.USAGE

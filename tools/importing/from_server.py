@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.engine.integers import read_int64
 from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.file import NO_EXPIRY, dumped
 from tidelog.engine.rdb.source import Source
+from tidelog.store.queue.running.signals import Signals
 from tidelog.tools import console
 from tidelog.tools.importing.errors import Refused, of_rdb
 from tidelog.tools.importing.filters import Filter
@@ -186,11 +184,12 @@ class _Following:
         self._until_caught_up = until_caught_up
         self._source = Source(self._pull)
         self._whole = 0  # everything before this offset of the source was taken
-        self._stop = threading.Event()
+        self._stops: list[str] = []  # the signals that asked to end
         self._acked = 0.0
 
     def run(self) -> None:
-        with self._interrupts():
+        # SIGTERM or Ctrl-C ends the import after the command that is being taken.
+        with Signals(self._stops.append):
             try:
                 for offset, args in commands(self._source):
                     if args[0].upper() == b"REPLCONF":
@@ -206,7 +205,7 @@ class _Following:
         """The next bytes; b"" to end, which only happens between two commands."""
         while True:
             between = self._source.offset == self._whole and self._replaying.open_at is None
-            if between and self._stop.is_set():
+            if between and self._stops:
                 return b""
             if time.monotonic() - self._acked >= ACK_S:
                 self._acknowledge()
@@ -228,19 +227,3 @@ class _Following:
             told = link.text(b"INFO", b"replication")
         found = re.search(rb"^master_repl_offset:(\d+)", told, re.M)
         return found is None or int(found[1]) <= self._base + self._source.offset
-
-    @contextmanager
-    def _interrupts(self) -> Iterator[None]:
-        """Ctrl-C ends the import after the command that is being taken."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, frame: Any) -> None:
-            self._stop.set()
-
-        before = signal.signal(signal.SIGINT, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)

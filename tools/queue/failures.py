@@ -10,7 +10,7 @@ import click
 from tidelog.store.queue.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, Place, group_option, reading
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
 from tidelog.tools.queue.value import cell, lines, moment_text, one_line
 from tidelog.tools.text import examples, milliseconds
 
@@ -18,6 +18,7 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 
 
 @click.command(
+    cls=AtPlace,
     help="Show the latest failures of jobs, newest first.",
     epilog=examples(
         "tidelog queue failures orders-data mails",

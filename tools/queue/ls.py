@@ -7,7 +7,7 @@ import json
 import click
 
 from tidelog.tools import console
-from tidelog.tools.queue.store import PLACE, Place, names_of, opened
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, names_of, opened
 from tidelog.tools.queue.value import age_text, one_line
 from tidelog.tools.text import examples
 
@@ -15,6 +15,7 @@ HEAD = ("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OL
 
 
 @click.command(
+    cls=AtPlace,
     help="List the queues of a store.",
     epilog=examples(
         "tidelog queue ls orders-data",

@@ -10,7 +10,7 @@ import click
 from tidelog.store.queue.rows import WaitingJob
 from tidelog.tools import console
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, Place, group_option, reading
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,
@@ -28,6 +28,7 @@ LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 
 
 @click.command(
+    cls=AtPlace,
     help="Show the next waiting jobs without delivering them.",
     epilog=examples(
         "tidelog queue peek orders-data mails",

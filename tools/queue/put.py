@@ -14,7 +14,7 @@ from tidelog.store.queue.codecs import NAMED
 from tidelog.store.queue.options import PRIORITY_MAX
 from tidelog.tools import exits
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, AnyQueue, Place, group_option, writing
+from tidelog.tools.queue.store import PLACE, AnyQueue, AtPlace, Place, group_option, writing
 from tidelog.tools.queue.value import CODECS, jobs_text
 from tidelog.tools.text import age_seconds, examples, parse_time
 
@@ -62,6 +62,7 @@ def headers_of(
 
 
 @click.command(
+    cls=AtPlace,
     help="Put jobs into a queue.",
     epilog=examples(
         'tidelog queue put orders-data mails \'{"to": "ann@example.org"}\'',

@@ -12,7 +12,7 @@ import click
 import tidelog
 from tidelog.store.queue.base import Stats
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, AnyStore, Place, group_option, now_ns, reading
+from tidelog.tools.queue.store import PLACE, AnyStore, AtPlace, Place, group_option, now_ns, reading
 from tidelog.tools.queue.value import age_text, jobs_text, one_line
 from tidelog.tools.text import examples
 
@@ -25,6 +25,7 @@ def a_number(ctx: click.Context, param: click.Parameter, value: float | None) ->
 
 
 @click.command(
+    cls=AtPlace,
     help="Show the counts of a queue, and measure its rates.",
     epilog=examples(
         "tidelog queue stats orders-data mails",

@@ -64,6 +64,30 @@ class PlaceType(click.Path):
 PLACE: Final = PlaceType(path_type=Path, readable=False)
 
 
+class AtPlace(click.Command):
+    """A command whose first argument is PATH. `--url URL`, anywhere on the line, says the same as a URL there."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(
+            click.Option(
+                ["--url"], metavar="URL", expose_value=False, help="In place of PATH: a server."
+            )
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click, with the URL as the first argument."""
+        end = args.index("--") if "--" in args else len(args)
+        for at, word in enumerate(args[:end]):
+            if word == "--url" and at + 1 < end:
+                return super().parse_args(ctx, [args[at + 1], *args[:at], *args[at + 2 :]])
+            if word.startswith("--url="):
+                return super().parse_args(
+                    ctx, [word.removeprefix("--url="), *args[:at], *args[at + 1 :]]
+                )
+        return super().parse_args(ctx, args)
+
+
 group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.option(
     "--group",
     shell_complete=groups,

@@ -17,7 +17,16 @@ from tidelog.store.queue.rows import Failure
 from tidelog.tools import console, exits
 from tidelog.tools.names import queues
 from tidelog.tools.queue.stats import ever_added
-from tidelog.tools.queue.store import PLACE, AnyStore, Place, found, group_option, names_of, opened
+from tidelog.tools.queue.store import (
+    PLACE,
+    AnyStore,
+    AtPlace,
+    Place,
+    found,
+    group_option,
+    names_of,
+    opened,
+)
 from tidelog.tools.queue.value import age_text, cell, moment_text, one_line
 from tidelog.tools.text import examples
 
@@ -88,6 +97,7 @@ class Look(NamedTuple):
 
 
 @click.command(
+    cls=AtPlace,
     help="Show the queues of a store as they change.",
     epilog=examples(
         "tidelog queue watch orders-data",

@@ -18,7 +18,7 @@ from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
 from tidelog.tools.queue.stats import a_number
-from tidelog.tools.queue.store import PLACE, Place
+from tidelog.tools.queue.store import PLACE, AtPlace, Place
 from tidelog.tools.text import examples
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
@@ -49,6 +49,7 @@ def seconds(
 
 
 @click.command(
+    cls=AtPlace,
     help="Call a function with each job of a queue, until SIGTERM or Ctrl-C.",
     epilog=examples(
         "tidelog worker mail-data mails work:send",

@@ -1,4 +1,4 @@
-"""Signals: SIGTERM and Ctrl-C (SIGINT) end a run of workers in order.
+"""Signals: SIGTERM and Ctrl-C (SIGINT) end a run of workers in order, and an import that follows a server.
 
     the first of them                   calls `stop`; the run goes on
     another SIGTERM                     changes nothing

@@ -14,7 +14,7 @@ from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import PLACE, Place, group_option, reading
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,
@@ -35,6 +35,7 @@ codec_option = click.option(
 
 
 @click.command(
+    cls=AtPlace,
     help="List the dead jobs of a queue, oldest first.",
     epilog=examples(
         "tidelog queue dead ls orders-data mails",

@@ -10,12 +10,13 @@ from tidelog.tools import exits
 from tidelog.tools.names import queues
 from tidelog.tools.queue.change import in_batches, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
-from tidelog.tools.queue.store import PLACE, Place, group_option, reading, writing
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
 from tidelog.tools.text import examples
 
 
 @click.command(
+    cls=AtPlace,
     help="Put dead jobs back into their queue.",
     epilog=examples(
         "tidelog queue dead redrive orders-data mails --dry-run",

@@ -11,12 +11,13 @@ from tidelog.tools.names import queues
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
-from tidelog.tools.queue.store import PLACE, Place, group_option, reading
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
 from tidelog.tools.queue.value import moment_text, one_line
 from tidelog.tools.text import examples
 
 
 @click.command(
+    cls=AtPlace,
     help="Show everything about a dead job.",
     epilog=examples(
         "tidelog queue dead show orders-data mails 1700000009000-0",

@@ -11,12 +11,13 @@ import tidelog
 from tidelog.tools import exits
 from tidelog.tools.names import queues, schedules
 from tidelog.tools.queue.schedule.ls import as_object, next_text
-from tidelog.tools.queue.store import PLACE, Place, writable
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, writable
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import examples
 
 
 @click.command(
+    cls=AtPlace,
     help="Add a schedule, or replace the one of that name.",
     epilog=examples(
         "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",

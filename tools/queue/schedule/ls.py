@@ -9,7 +9,7 @@ import click
 
 from tidelog.store.queue.schedules import Schedule
 from tidelog.tools import console
-from tidelog.tools.queue.store import PLACE, Place, opened
+from tidelog.tools.queue.store import PLACE, AtPlace, Place, opened
 from tidelog.tools.queue.value import cell, decoded, moment_text, one_line, value_cell
 from tidelog.tools.text import examples, milliseconds
 
@@ -17,6 +17,7 @@ HEAD = ("SCHEDULE", "QUEUE", "WHEN", "NEXT", "TICKS", "VALUE")
 
 
 @click.command(
+    cls=AtPlace,
     help="List the schedules of a store, by name.",
     epilog=examples(
         "tidelog queue schedule ls orders-data",

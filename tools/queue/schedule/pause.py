@@ -7,11 +7,12 @@ import click
 from tidelog.tools import exits
 from tidelog.tools.names import schedules
 from tidelog.tools.queue.schedule.change import change
-from tidelog.tools.queue.store import PLACE, Place
+from tidelog.tools.queue.store import PLACE, AtPlace, Place
 from tidelog.tools.text import examples
 
 
 @click.command(
+    cls=AtPlace,
     help="Stop the ticks of a schedule; they are not made up later.",
     epilog=examples(
         "tidelog queue schedule pause orders-data nightly",
