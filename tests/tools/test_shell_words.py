@@ -11,7 +11,7 @@ from tidelog.tools.shell_words import quoted, split
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/anna")
+    monkeypatch.setenv("HOME", "/users/anna")
     monkeypatch.setenv("place", "/data/a b")
     monkeypatch.delenv("none", raising=False)
 
