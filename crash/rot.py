@@ -32,6 +32,9 @@ from tidelog.store.errors import TidelogError
 ROT: Final = "rot"
 SNAPSHOTS: Final = f"{STORE}/snapshots"
 RESTORED: Final = "restored"
+# A store makes data.mdb as long as its damaged meta page says, with a hole of many gigabytes. No file of these lives is
+# longer than this.
+FILE_BYTES_MAX: Final = 64 << 20
 
 
 class Answers(NamedTuple):
@@ -119,7 +122,7 @@ def examine(disk: Disk, root: Path, question: Question) -> Answers:
         say(None, error)
     deleted = ""
     if not question.snapshot:
-        deleted = deletion(question.image, tree_of(disk, root), opened)
+        deleted = deletion(question.image, tree_of(disk, root, FILE_BYTES_MAX), opened)
     return Answers(contents, told, unclear, deleted)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.aof.reading import reader
 from tidelog.crash import report as reports
-from tidelog.crash.damage import KINDS, PROOF, Damage, Damages, damaged_in
+from tidelog.crash.damage import CHECKPOINT_DIRECTORY, KINDS, PROOF, Damage, Damages, damaged_in
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.forked import Died
 from tidelog.crash.lives import Step
@@ -173,6 +173,25 @@ def test_half_of_an_exchange_with_durable_costs_nothing_without_an_error(tmp_pat
     finally:
         examiner.close()
     assert outcomes == {(PROOF, False), (LOG, True)}
+
+
+def test_a_file_that_became_a_hole_of_gigabytes_is_answered_for(
+    trace: Trace, tmp_path: Path
+) -> None:
+    """The meta page says that the last page is one far away, and the store extends the file up to it."""
+    cut = cut_at(trace, len(trace.operations))
+    image = cut.image(cut.whole)
+    path = f"{CHECKPOINT_DIRECTORY}/data.mdb"
+    data = bytearray(image[path] or b"")
+    for page in range(2):
+        data[page * 4096 + 139] ^= 1  # the fourth byte of the number of the last page
+    examiner = Examiner(tmp_path)
+    try:
+        answers = examiner.ask(Question({**image, path: bytes(data)}, ""))
+    finally:
+        examiner.close()
+    assert isinstance(answers, Answers), answers
+    assert judge(Oracle(trace.units), cut.promised, answers, None) is None
 
 
 def test_every_kind_of_damage_is_drawn_and_can_be_made_again(trace: Trace) -> None:
