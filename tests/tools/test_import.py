@@ -29,6 +29,7 @@ from tidelog.snapshot.filling import Filling
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import keys as importing_keys
 from tidelog.tools.importing import pieces
+from tidelog.tools.importing.pieces import Pieces
 from tidelog.tools.rdb.group import RDB
 
 T0 = 1_700_000_000_000
@@ -286,6 +287,15 @@ def test_places(run: Run, mixed: Path, tmp_path: Path) -> None:
     (tmp_path / "full" / "notes.txt").write_text("")
     assert run("import", tmp_path / "full", mixed).code == exits.REFUSED
     assert run("import", mixed, mixed).code == exits.REFUSED
+
+
+def test_a_look_at_the_first_bytes_gives_no_more(tmp_path: Path) -> None:
+    """Of a FIFO that somebody writes at once, the first look gets more than it asks for."""
+    (tmp_path / "rest").write_bytes(b"345")
+    with (tmp_path / "rest").open("rb", buffering=0) as file:
+        pieces = Pieces(file, None, lambda count: None, b"012")
+        assert (pieces.peek(2), pieces.peek(5)) == (b"01", b"01234")
+        assert pieces.pull() + pieces.pull() == b"012345"
 
 
 def test_a_pipe(run: Run, mixed: Path, tmp_path: Path) -> None:

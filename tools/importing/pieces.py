@@ -40,14 +40,14 @@ class Pieces:
         return piece
 
     def peek(self, nbytes: int) -> bytes:
-        """The first bytes; `pull` returns them all the same."""
+        """The first bytes, as many as asked for if there are; `pull` returns them all the same."""
         while len(self._head) < nbytes:
             piece = self._file.read(nbytes - len(self._head))
             if not piece:
                 break
             self._advance(len(piece))
             self._head += piece
-        return self._head
+        return self._head[:nbytes]
 
 
 @contextmanager
