@@ -14,14 +14,14 @@ MUTANTS: Final = (
     Mutant(
         "limits/paused-jobs-hold-places",
         LIMITS,
-        "    return concurrency - (len(pending) - pending.nacked() - finished)\n",
-        "    return concurrency - (len(pending) - finished)\n",
+        "    held = sum(len(group.pending) - group.pending.nacked() for group in groups)\n",
+        "    held = sum(len(group.pending) for group in groups)\n",
         (f"{TESTS}::test_a_retry_needs_a_place",),
         "Only jobs that workers hold count against `concurrency`.",
     ),
     Mutant(
         "limits/retries-without-a-place",
-        FETCH,
+        "store/queue/work/look.py",
         "and not self._full and self.resumed < self._free:\n",
         "and not self._full:\n",
         (f"{TESTS}::test_a_retry_needs_a_place",),
@@ -46,8 +46,8 @@ MUTANTS: Final = (
     Mutant(
         "limits/retries-are-free",
         FETCH,
-        "                rate.log(ctx, len(got))\n",
-        "                rate.log(ctx, len(got) - len(claims))\n",
+        "                rate.log(ctx, len(self.delivery.jobs))\n",
+        "                rate.log(ctx, sum(count == 1 for _, _, count in self.delivery.jobs))\n",
         (f"{TESTS}::test_every_delivery_counts",),
         "Retries count against the rate.",
     ),

@@ -16,7 +16,6 @@ SERVED: Final = "tests/server/test_queue_commands.py"
 LATER: Final = "tests/server/test_queue_later.py"
 SHARED: Final = "tests/client/test_shared_queue.py"
 OWNER: Final = "tests/client/test_owner.py"
-WORKER: Final = "tests/crash/test_worker.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -63,9 +62,9 @@ MUTANTS: Final = (
     Mutant(
         "served/done-without-a-fence",
         COMMANDS,
-        "            held.extend(dict.fromkeys(among_held(group, worker, fences)))\n",
-        "            held.extend(job for job, _ in fences if group.pending.contains(job))\n",
-        (f"{WORKER}::test_a_late_done_does_not_count",),
+        "                here = list(dict.fromkeys(among_held(group, worker, some)))\n",
+        "                here = [job for job, _ in some if group.pending.contains(job)]\n",
+        (f"{SERVED}::test_a_job_put_and_done",),
         "A DONE of an earlier delivery does not count.",
     ),
     Mutant(
@@ -87,7 +86,7 @@ MUTANTS: Final = (
     Mutant(
         "served/a-new-server-lends-nothing-again",
         JOBS,
-        "                self.desk.hand(session, self, Lent(delivery, beat, None))\n",
+        "                    self.desk.hand(session, self, Lent(delivery, beat, None))\n",
         "",
         (f"{SERVED}::test_a_worker_goes_on_after_a_restart_of_the_server",),
         "A server that was started meanwhile lends the jobs again that a living worker names.",

@@ -41,7 +41,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "strangers/an-unseen-delivery-counts",
-        "store/queue/work/fetch.py",
+        "store/queue/work/ends.py",
         "less = tuple(max(counts[job] - 1, 0) for job in back)",
         "less = tuple(counts[job] for job in back)",
         (
