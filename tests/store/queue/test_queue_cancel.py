@@ -30,9 +30,14 @@ SEGMENT = 1 << 16  # small, since a store is opened for each line
 # --- what must be true afterwards, for both faces
 
 
+LANES = (0, 2, 9)
+
+
 def numbers(db: tidelog.Store, name: str) -> Counter[int]:
-    """The jobs that a stream holds."""
-    return Counter(json.loads(fields[b"value"])["n"] for _, fields in db.xrange(name))
+    """The jobs that the lanes of a queue hold."""
+    lanes = (f"{name}:priority:{lane}" if lane else name for lane in LANES)
+    found = (fields for lane in lanes for _, fields in db.xrange(lane))
+    return Counter(json.loads(fields[b"value"])["n"] for fields in found)
 
 
 def others_still_work(db: tidelog.Store) -> None:
@@ -74,7 +79,7 @@ def work_off(db: tidelog.Store, clock: testing.Clock, total: int = TOTAL) -> Non
         clock.advance(RETRY_AFTER * 2)
     stats = queue.stats()
     assert stats.depth == 0, f"nobody gets it any more: {stats}"
-    assert db.xlen("jobs") == 0 and db.xlen("jobs:holds") == 0
+    assert not numbers(db, "jobs") and db.xlen("jobs:holds") == 0
     now = numbers(db, "effects")
     assert now == done + left
     assert not inside.waiters(db), "somebody is parked whom nobody waits for"
@@ -159,8 +164,8 @@ WORKS: list[Work] = [
 ]
 
 
-def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
-    """One life with one interrupt. Where it struck, "" if the work has fewer lines."""
+def interrupted(work: Work, at: int, seen: set[str] | None = None, lanes: bool = False) -> str:
+    """One life with one interrupt. Where it struck, "" if the work has fewer lines. `lanes`: jobs have priorities."""
     clock = testing.Clock()
     with tidelog.open(
         ROOT, fsync="no", disk=SimulatedDisk(), clock=clock, segment_bytes=SEGMENT
@@ -168,7 +173,7 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
         queue: Any = db.queue("jobs", retry_after=RETRY_AFTER)
         effects: Any = db.queue("effects")
         for number in range(TOTAL):
-            queue.put({"n": number})
+            queue.put({"n": number}, priority=LANES[number % len(LANES)] if lanes else 0)
         effects.put({"n": -1})  # the stream is there
         trap = QueueTrap(at, seen or ())
         told = trap.breaks(lambda: work(queue, effects))
@@ -185,11 +190,12 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
     return trap.where
 
 
+@pytest.mark.parametrize("lanes", [False, True], ids=["one-lane", "lanes"])
 @pytest.mark.parametrize("work", rest_slow(WORKS, 2))
-def test_an_interrupt_in_every_line(work: Work) -> None:
+def test_an_interrupt_in_every_line(work: Work, lanes: bool) -> None:
     """Each line once, when it is first come to."""
     places = set[str]()
-    while where := interrupted(work, 0, places):
+    while where := interrupted(work, 0, places, lanes):
         places.add(where)
     assert len(places) > 15
     print(f"{len(places)} lines")
@@ -197,11 +203,12 @@ def test_an_interrupt_in_every_line(work: Work) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("every", slow_and_soak(7, 1))
+@pytest.mark.parametrize("lanes", [False, True], ids=["one-lane", "lanes"])
 @pytest.mark.parametrize("work", WORKS)
-def test_an_interrupt_at_every_line(work: Work, every: int) -> None:
+def test_an_interrupt_at_every_line(work: Work, lanes: bool, every: int) -> None:
     """Each line, as often as it is come to."""
     at = 0
-    while interrupted(work, at):
+    while interrupted(work, at, lanes=lanes):
         at += every
     assert at > 50
     print(f"{at} interrupts")

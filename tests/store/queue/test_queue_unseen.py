@@ -325,12 +325,15 @@ def test_a_generator_around_a_consumer_keeps_no_job(way: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("every", some_and_all(5, 1))
 @pytest.mark.parametrize("batch", [1, 3])
-def test_an_interrupt_gives_back_what_was_fetched(batch: int, every: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("priority", [0, 5])
+def test_an_interrupt_gives_back_what_was_fetched(
+    priority: int, batch: int, every: int, tmp_path: Path
+) -> None:
     """At every line of `next`: either the caller has the job, or the next worker gets it at once, as its first."""
     at = 0
     while True:
         with tidelog.queue(tmp_path / f"{at}", "jobs", fsync="no", clock=testing.Clock()) as queue:
-            queue.put_many(range(2))
+            queue.put_many(range(2), priority=priority)
             consumer = queue.consume("worker", batch, block=0)
             got: list[Any] = []
             trap = QueueTrap(at)
