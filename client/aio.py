@@ -254,6 +254,7 @@ class AsyncSharedStore(AsyncMethods[TextT]):
         max_failures: int = 1000,
         concurrency: int | None = None,
         rate: str | None = None,
+        concurrency_per_key: int | None = None,
     ) -> AsyncSharedQueue[Any]:
         """A durable queue in this store. As `SharedStore.queue`."""
         return AsyncSharedQueue(
@@ -267,6 +268,7 @@ class AsyncSharedStore(AsyncMethods[TextT]):
                 max_failures=max_failures,
                 concurrency=concurrency,
                 rate=rate,
+                concurrency_per_key=concurrency_per_key,
             ),
             self,
         )
@@ -388,10 +390,11 @@ class AsyncSharedQueue(Generic[V]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> SharedPut:
         """A job for `AsyncSharedJob.done_and` to put. As `SharedQueue.new`."""
         new = partial(self._queue.new, value, dedup_id=dedup_id, headers=headers)
-        return new(delay=delay, at=at, ttl=ttl, priority=priority)
+        return new(delay=delay, at=at, ttl=ttl, priority=priority, key=key)
 
     async def put(
         self,
@@ -404,10 +407,11 @@ class AsyncSharedQueue(Generic[V]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> AsyncHandle:
         """Put one job. As `SharedQueue.put`."""
         put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
-        put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority)
+        put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
         return AsyncHandle.of(self, await threaded(put))
 
     async def put_many(
@@ -419,10 +423,12 @@ class AsyncSharedQueue(Generic[V]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> int:
         """Put many jobs. As `SharedQueue.put_many`."""
         put = partial(self._queue.put_many, values, timeout=timeout)
-        return await threaded(partial(put, delay=delay, at=at, ttl=ttl, priority=priority))
+        put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
+        return await threaded(put)
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """Wait for the result of a job. As `SharedQueue.result`."""
@@ -613,6 +619,11 @@ class AsyncSharedJob(Generic[V]):
     def priority(self) -> int:
         """The priority that it was put with, from 0 to 9."""
         return self._job.priority
+
+    @property
+    def key(self) -> str | None:
+        """The key that it was put with."""
+        return self._job.key
 
     @property
     def enqueued_at(self) -> datetime:

@@ -177,6 +177,7 @@ def aopen_queue(
     max_failures: int = 1000,
     concurrency: int | None = None,
     rate: str | None = None,
+    concurrency_per_key: int | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncQueue] | Opening[AsyncSharedQueue]:
@@ -198,6 +199,7 @@ def aopen_queue(
         "max_failures": max_failures,
         "concurrency": concurrency,
         "rate": rate,
+        "concurrency_per_key": concurrency_per_key,
         "fsync": fsync,
         "clock": clock,
     }

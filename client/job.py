@@ -87,6 +87,11 @@ class SharedJob(Generic[T]):
         return rows.priority_of(self._row) if len(self._row) > 2 else 0
 
     @property
+    def key(self) -> str | None:
+        """The key that it was put with."""
+        return rows.shown_key(self._row)
+
+    @property
     def enqueued_at(self) -> datetime:
         """When it was put, in UTC."""
         return rows.moment(int(self._id.partition(b"-")[0]))

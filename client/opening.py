@@ -202,6 +202,7 @@ def open_queue(
     max_failures: int = 1000,
     concurrency: int | None = None,
     rate: str | None = None,
+    concurrency_per_key: int | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Queue | SharedQueue:
@@ -236,6 +237,7 @@ def open_queue(
         "max_failures": max_failures,
         "concurrency": concurrency,
         "rate": rate,
+        "concurrency_per_key": concurrency_per_key,
     }
     if not shared:
         return open_embedded(path, name, group, **options, fsync=fsync, clock=clock)

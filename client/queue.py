@@ -135,6 +135,7 @@ class SharedQueue(Generic[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> Handle:
         """Put one job. As `Queue.put`. If the connection breaks meanwhile, the put is repeated, and adds one job.
 
@@ -147,6 +148,7 @@ class SharedQueue(Generic[T]):
             at: As in `Queue.put`.
             ttl: As in `Queue.put`.
             priority: As in `Queue.put`.
+            key: As in `Queue.put`.
 
         Returns:
             The job's ID, `ms-seq`, as `Queue.put` returns it.
@@ -164,6 +166,7 @@ class SharedQueue(Generic[T]):
             at=at,
             ttl=ttl,
             priority=priority,
+            key=key,
         )
         words = [b"QUEUE", b"PUT", *put.words]
         id: bytes = self._until_room(words, patience("timeout", timeout))
@@ -179,6 +182,7 @@ class SharedQueue(Generic[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> SharedPut:
         """A job for `SharedJob.done_and` to put.
 
@@ -190,6 +194,7 @@ class SharedQueue(Generic[T]):
             at: As in `put`.
             ttl: As in `put`.
             priority: As in `put`.
+            key: As in `put`.
 
         Raises:
             EncodeError: The codec cannot encode the value.
@@ -207,7 +212,7 @@ class SharedQueue(Generic[T]):
             words += (b"DEDUP", named("dedup_id", dedup_id))
         if delay is not None or at is not None or ttl is not None:
             words += _time_words(delay, at, ttl)
-        words += _rank_words(priority)
+        words += _tail_words(priority, key)
         return SharedPut(self, [*words, *self._words])
 
     def _until_room(self, words: list[bytes], wait: float | None) -> Any:
@@ -234,6 +239,7 @@ class SharedQueue(Generic[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
 
@@ -244,6 +250,7 @@ class SharedQueue(Generic[T]):
             at: As in `put`.
             ttl: As in `put`.
             priority: As in `put`.
+            key: As in `put`.
 
         Returns:
             How many were put.
@@ -257,7 +264,7 @@ class SharedQueue(Generic[T]):
             raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
         wait = patience("timeout", timeout)
         until = None if wait is None else time.monotonic() + wait
-        options = [*_time_words(delay, at, ttl), *_rank_words(priority)]
+        options = [*_time_words(delay, at, ttl), *_tail_words(priority, key)]
         source = iter(values)
         total = 0
         while True:
@@ -790,9 +797,10 @@ def _time_words(delay: Duration | None, at: datetime | None, ttl: Duration | Non
     return words
 
 
-def _rank_words(priority: Any) -> list[bytes]:
-    """The option of QUEUE PUT for a priority. Raises DataError."""
-    return [b"PRIORITY", b"%d" % priority] if ranked(priority) else []
+def _tail_words(priority: Any, key: Any) -> list[bytes]:
+    """The options of QUEUE PUT for a priority and a key. Raises DataError."""
+    words = [b"PRIORITY", b"%d" % priority] if ranked(priority) else []
+    return words if key is None else [*words, b"KEY", named("key", key)]
 
 
 def _job_id(job_id: Any) -> bytes:
@@ -814,6 +822,8 @@ def _option_words(options: Options) -> list[bytes]:
         words += (b"MAXDEPTH", b"%d" % options.max_depth)
     if options.concurrency is not None:
         words += (b"CONCURRENCY", b"%d" % options.concurrency)
+    if options.concurrency_per_key is not None:
+        words += (b"CONCURRENCYPERKEY", b"%d" % options.concurrency_per_key)
     if options.rate is not None:
         words += (b"RATE", str(options.rate).encode())
     if options.keep_count:

@@ -366,6 +366,7 @@ class SharedStore(Base, Methods[TextT]):
         max_failures: int = 1000,
         concurrency: int | None = None,
         rate: str | None = None,
+        concurrency_per_key: int | None = None,
     ) -> SharedQueue[Any]:
         """A durable queue in this store. As `Store.queue`.
 
@@ -398,6 +399,7 @@ class SharedStore(Base, Methods[TextT]):
             max_failures=max_failures,
             concurrency=concurrency,
             rate=rate,
+            concurrency_per_key=concurrency_per_key,
         )
         return SharedQueue(self, options, codec)
 

@@ -42,6 +42,7 @@ _NUMBERS: Final = {
     b"MAXDEPTH": "max_depth",
     b"MAXFAILURES": "max_failures",
     b"CONCURRENCY": "concurrency",
+    b"CONCURRENCYPERKEY": "concurrency_per_key",
     b"KEEP": "keep",
 }
 OPTIONS: Final = frozenset((*_NUMBERS, b"GROUP", b"RETRYAFTER", b"KEEPMS", b"CODEC", b"RATE"))

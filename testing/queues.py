@@ -30,6 +30,7 @@ def queue(
     max_failures: int = 1000,
     concurrency: int | None = None,
     rate: str | None = None,
+    concurrency_per_key: int | None = None,
     fsync: str = "no",
 ) -> Iterator[Queue]:
     """An empty queue in a temporary store (`queue.store`), which is closed and removed at the end of the block.
@@ -55,6 +56,7 @@ def queue(
             max_failures=max_failures,
             concurrency=concurrency,
             rate=rate,
+            concurrency_per_key=concurrency_per_key,
         ) as found:
             yield found
 
@@ -73,6 +75,7 @@ async def aqueue(
     max_failures: int = 1000,
     concurrency: int | None = None,
     rate: str | None = None,
+    concurrency_per_key: int | None = None,
     fsync: str = "no",
 ) -> AsyncIterator[AsyncQueue]:
     """An empty queue in a temporary store, for asyncio: `async with`. As `testing.queue`."""
@@ -88,5 +91,6 @@ async def aqueue(
             max_failures=max_failures,
             concurrency=concurrency,
             rate=rate,
+            concurrency_per_key=concurrency_per_key,
         ) as found:
             yield found

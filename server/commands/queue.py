@@ -36,12 +36,12 @@ from tidelog.store.queue.base import (
     Prepared,
     Put,
     lifetime,
-    ranked_rows,
+    rows_of,
 )
 from tidelog.store.queue.job import JobBase, Settled
 from tidelog.store.queue.names import queue_names
 from tidelog.store.queue.options import PRIORITY_MAX
-from tidelog.store.queue.rows import HEADER, PRIORITY, VALUE, DeadJob, Failure
+from tidelog.store.queue.rows import HEADER, VALUE, DeadJob, Failure
 from tidelog.store.queue.streams import among_held
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.ends import log_finished
@@ -61,7 +61,7 @@ _XADD: Final = b"XADD"
 # The number of words after each option; HEADERS says it itself.
 _FLAG, _ONE, _TWO, _MANY = 0, 1, 2, -1
 # The options of the commands that run for each job.
-_WHEN: Final = {b"DELAY": _ONE, b"AT": _ONE, b"TTL": _ONE, b"PRIORITY": _ONE}
+_WHEN: Final = {b"DELAY": _ONE, b"AT": _ONE, b"TTL": _ONE, b"PRIORITY": _ONE, b"KEY": _ONE}
 _JOB: Final = {**_WHEN, b"DEDUP": _ONE, b"HEADERS": _MANY}  # the options of one job
 _PUT: Final = {**_JOB, b"BLOCK": _ONE, b"ONCE": _TWO}
 _SLOW: Final = frozenset((*_WHEN, b"DEDUP"))  # a put with one of these needs a decision of its own
@@ -72,7 +72,7 @@ _TAKE: Final = {
 _DONE: Final = {b"ONCE": _TWO, b"RESULT": _ONE, b"RESULTTTL": _ONE}
 # Parsed options are kept unless they are as long as this, or have one of these, whose values seldom come again.
 _KEPT_BYTES_MAX: Final = 256
-_UNKEPT: Final = frozenset((b"DEDUP", b"HEADERS", b"AT", b"RESULT"))
+_UNKEPT: Final = frozenset((b"DEDUP", b"HEADERS", b"AT", b"KEY", b"RESULT"))
 
 
 class Given(NamedTuple):
@@ -118,6 +118,17 @@ class Given(NamedTuple):
         if found is None or not 0 <= found <= PRIORITY_MAX:
             raise CommandError(b"ERR PRIORITY must be between 0 and %d" % PRIORITY_MAX)
         return found
+
+    def key(self) -> str | None:
+        """KEY."""
+        found = self.own.get(b"KEY")
+        try:
+            key = None if found is None else found[0].decode()
+        except UnicodeDecodeError:
+            key = ""
+        if key == "":
+            raise CommandError(b"ERR KEY must be UTF-8, and not empty")
+        return key
 
     def once(self) -> Once | None:
         """ONCE."""
@@ -210,8 +221,8 @@ def _headers(words: Iterable[bytes]) -> list[bytes]:
 
 def _put_of(given: Given, value: bytes) -> Put:
     priority = given.priority()
-    rank = (PRIORITY, b"%d" % priority) if priority else ()
-    row = (VALUE, value, *_headers(given.own.get(b"HEADERS", ())), *rank)
+    headers = _headers(given.own.get(b"HEADERS", ()))
+    row = (VALUE, value, *headers, *rows.tail_of(priority, given.key()))
     dedup = given.own.get(b"DEDUP")
     once = None if dedup is None else dedup[0]
     return Put(given.queue, row, once, given.due(), given.ttl(), priority)
@@ -219,7 +230,7 @@ def _put_of(given: Given, value: bytes) -> Put:
 
 def put(session: Session, args: list[bytes]) -> Reply:
     """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [DELAY ms | AT unix-ms] [TTL ms]
-    [PRIORITY 0 to 9] [BLOCK ms] [ONCE lane number] [option ...]
+    [PRIORITY 0 to 9] [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
     """
     given = _given_again(session, b"PUT", args[2], args[4:], _PUT)
     queue, core = given.queue, session.core
@@ -279,8 +290,8 @@ def put(session: Session, args: list[bytes]) -> Reply:
 
 
 def putmany(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9] [BLOCK ms]
-    [ONCE lane number] [option ...]
+    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9]
+    [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
 
     Replies how many were put, in one unit: fewer than given if a bounded queue had no room for all, or if they are more
     than a unit holds.
@@ -291,7 +302,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
     own = {**_WHEN, b"BLOCK": _ONE, b"ONCE": _TWO}
     given = _given(session, args[2], args[4 + count :], own)
     queue, core, once = given.queue, session.core, given.once()
-    due, ttl, priority = given.due(), given.ttl(), given.priority()
+    due, ttl, priority, key = given.due(), given.ttl(), given.priority(), given.key()
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     _may_write(session)
 
@@ -304,14 +315,14 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
                 return known
             if due is not None:
                 room = len(values)
-                if queue._log_put(ctx, due, ranked_rows(values, priority), ttl) is NO_GROUP:
+                if queue._log_put(ctx, due, rows_of(values, priority, key), ttl) is NO_GROUP:
                     return NO_GROUP
             else:
                 room = queue._room(ctx, len(values))
                 if room <= 0:
                     waits = queue._queue_up(caller)
                     return NOT_YET
-                queue._log_values(ctx, values[:room], priority, ttl)
+                queue._log_values(ctx, values[:room], priority, key, ttl)
             if once is not None:
                 once.note(ctx, room)
             return room
@@ -974,8 +985,8 @@ _HELP: Final = (
     b"LIST",
     b"    Names and groups of all queues.",
     b"Every subcommand but LIST, DEAD, SCHEDULE and SCHEDULES takes the queue's options at its end: GROUP,",
-    b"RETRYAFTER (ms), MAXDELIVERIES, MAXDEPTH, MAXFAILURES, CONCURRENCY, RATE (<jobs>/s, m, h or d), KEEP (jobs),",
-    b"KEEPMS, CODEC (its name is kept with dead jobs).",
+    b"RETRYAFTER (ms), MAXDELIVERIES, MAXDEPTH, MAXFAILURES, CONCURRENCY, CONCURRENCYPERKEY, RATE (<jobs>/s, m, h or",
+    b"d), KEEP (jobs), KEEPMS, CODEC (its name is kept with dead jobs).",
     b"HELP",
     b"    Print this help.",
 )

@@ -236,6 +236,7 @@ class AsyncStore(Face, AsyncMethods[TextT]):
         max_failures: int = 1000,
         concurrency: int | None = None,
         rate: str | None = None,
+        concurrency_per_key: int | None = None,
     ) -> AsyncQueue[Any]:
         """A durable queue in this store; its methods are awaited. As `Store.queue`."""
         # here: a program without queues does not load them
@@ -252,6 +253,7 @@ class AsyncStore(Face, AsyncMethods[TextT]):
             max_failures=max_failures,
             concurrency=concurrency,
             rate=rate,
+            concurrency_per_key=concurrency_per_key,
         )
         return AsyncQueue(self, options)
 

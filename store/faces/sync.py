@@ -307,6 +307,7 @@ class Store(Face, Methods[TextT]):
         max_failures: int = 1000,
         concurrency: int | None = None,
         rate: str | None = None,
+        concurrency_per_key: int | None = None,
     ) -> Queue[Any]:
         """A durable queue in this store. Its options are not stored; nothing is written before the first job.
 
@@ -323,6 +324,8 @@ class Store(Face, Methods[TextT]):
             max_failures: How many records of failures to keep.
             concurrency: How many jobs the workers of the group may hold at once; None = no limit.
             rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None = no limit.
+            concurrency_per_key: How many jobs with the same key may be in progress at once; None = no limit. With 1,
+                the jobs of a key are done one after the other.
 
         Raises:
             DataError: An option is invalid.
@@ -341,6 +344,7 @@ class Store(Face, Methods[TextT]):
             max_failures=max_failures,
             concurrency=concurrency,
             rate=rate,
+            concurrency_per_key=concurrency_per_key,
         )
         return Queue(self, options)
 

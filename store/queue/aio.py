@@ -80,12 +80,17 @@ class AsyncQueue(QueueBase[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> AsyncHandle:
         """Put one job. As `Queue.put`."""
         plain = delay is None and at is None and ttl is None and priority == 0
         if plain and dedup_id is None and timeout is None and not self._bounded:
             data = rows.encode_value(self._options, value)
-            row = (VALUE, data) if headers is None else rows.job_row(data, headers)
+            row = (
+                (VALUE, data)
+                if headers is None and key is None
+                else rows.job_row(data, headers, 0, key)
+            )
             try:
                 effect, log, lsn = self._core.add(self._db, self._key, row)
             except CommandError as error:
@@ -94,7 +99,7 @@ class AsyncQueue(QueueBase[T]):
             return AsyncHandle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
             unbounded = timeout is None and not self._bounded
-            aside = self._put_aside(value, headers, delay, at, ttl, priority, unbounded)
+            aside = self._put_aside(value, headers, delay, at, ttl, priority, key, unbounded)
             if aside is not None:
                 id, promise = aside
                 await self._face._hold(promise)
@@ -107,6 +112,7 @@ class AsyncQueue(QueueBase[T]):
             at=at,
             ttl=ttl,
             priority=priority,
+            key=key,
         )
         return AsyncHandle.of(self, await self._put_slowly(put, timeout))
 
@@ -130,6 +136,7 @@ class AsyncQueue(QueueBase[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
@@ -137,10 +144,11 @@ class AsyncQueue(QueueBase[T]):
         total = 0
         due, left = self._due_at(delay, at), lifetime(ttl)
         ranked(priority)
+        rows.tail_of(0, key)
         for batch, error in self._batches(values):
             while batch:
                 stored, promise, caller = self._put_values(
-                    batch, due, left, priority, None if wait == 0 else TaskCaller
+                    batch, due, left, priority, key, None if wait == 0 else TaskCaller
                 )
                 if stored:
                     await self._face._hold(promise)

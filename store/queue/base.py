@@ -61,7 +61,7 @@ from tidelog.store.queue.lanes import (
     totals,
 )
 from tidelog.store.queue.options import Options, named, ranked
-from tidelog.store.queue.rows import PRIORITY, VALUE, Failure, WaitingJob
+from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.streams import lost_of, stream_at, waiting
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import UNIT_BYTES, in_units
@@ -184,10 +184,10 @@ class Put:
         if self.dedup_id is None:
             return None
         options = self.queue._options
-        lanes = [options.lane(priority).key for priority in self.queue._used(ctx)]
-        ctx.stream(options.key)  # raises CommandError for another type
-        for key in (options.key, options.later_key, *lanes):
-            stream = stream_at(ctx, key)
+        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]
+        for priority in self.queue._used(ctx):
+            streams.append(stream_at(ctx, options.lane(priority).key))
+        for stream in streams:
             if stream is not None and stream.idmp is not None:
                 found = stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now)
                 if found is not None:
@@ -264,12 +264,10 @@ class Put:
         return prepared.last.get(key)
 
 
-def ranked_rows(values: list[bytes], priority: int) -> list[EntryRow] | Alike:
-    """Rows of jobs with these values and one priority; Alike for priority 0."""
-    if not priority:
-        return Alike(VALUE, values)
-    rank = b"%d" % priority
-    return [(VALUE, value, PRIORITY, rank) for value in values]
+def rows_of(values: list[bytes], priority: int, key: str | None) -> list[EntryRow] | Alike:
+    """Rows of jobs with these values, one priority and one key; Alike if they have neither."""
+    tail = rows.tail_of(priority, key)
+    return [(VALUE, value, *tail) for value in values] if tail else Alike(VALUE, values)
 
 
 def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> list[EntryRow] | Alike:
@@ -364,6 +362,7 @@ class QueueBase(Generic[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> Put:
         """A job for `Job.done_and` to put.
 
@@ -375,12 +374,13 @@ class QueueBase(Generic[T]):
             at: As in `Queue.put`.
             ttl: As in `Queue.put`.
             priority: As in `Queue.put`.
+            key: As in `Queue.put`.
 
         Raises:
             EncodeError: The codec cannot encode the value.
             DataError: Another argument is invalid.
         """
-        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority))
+        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
         once = None if dedup_id is None else named("dedup_id", dedup_id)
         return Put(self, row, once, self._due_at(delay, at), lifetime(ttl), priority)
 
@@ -421,6 +421,7 @@ class QueueBase(Generic[T]):
         at: datetime | None,
         ttl: Duration | None,
         priority: int,
+        key: str | None,
         unbounded: bool,
     ) -> tuple[Any, Any] | None:
         """Put one job without a dedup ID that is delayed or, if `unbounded`, has a priority: (ID, promise). None if it
@@ -429,7 +430,7 @@ class QueueBase(Generic[T]):
         due = self._due_at(delay, at)
         if due is None and not (unbounded and priority):
             return None
-        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority))
+        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
         if due is not None:
             return self._put_delayed(due, [row], lifetime(ttl))
         work = partial(self._log_into_lane, priority=priority, given=[row], ttl=lifetime(ttl))
@@ -527,13 +528,14 @@ class QueueBase(Generic[T]):
         due: Due | None,
         ttl: int | None,
         priority: int,
+        key: str | None,
         caller: Callable[[], Caller] | None,
     ) -> tuple[int, Any, Caller | None]:
         """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
         caller).
         """
         if due is not None:
-            _, promise = self._put_delayed(due, ranked_rows(batch, priority), ttl)
+            _, promise = self._put_delayed(due, rows_of(batch, priority, key), ttl)
             return len(batch), promise, None
         waiting_caller = None
 
@@ -543,16 +545,24 @@ class QueueBase(Generic[T]):
             if room <= 0:
                 waiting_caller = self._queue_up(caller)
                 return 0
-            self._log_values(ctx, batch if room == len(batch) else batch[:room], priority, ttl)
+            some = batch if room == len(batch) else batch[:room]
+            self._log_values(ctx, some, priority, key, ttl)
             return room
 
         stored, promise = self._ask(self._core.decided, self._db, work)
         return stored, promise, waiting_caller
 
-    def _log_values(self, ctx: Context, batch: list[bytes], priority: int, ttl: int | None) -> None:
+    def _log_values(
+        self,
+        ctx: Context,
+        batch: list[bytes],
+        priority: int,
+        key: str | None,
+        ttl: int | None,
+    ) -> None:
         """[lock] Log that jobs with these values are put, due at once."""
-        given = ranked_rows(batch, priority)
-        if isinstance(given, Alike):
+        given = rows_of(batch, priority, key)
+        if isinstance(given, Alike) or not priority:
             decide_xadd_many(ctx, self._key, expiring(given, ctx.now, ttl))
         else:
             self._log_into_lane(ctx, priority, given, ttl)
@@ -925,6 +935,8 @@ class QueueBase(Generic[T]):
             )
         texts = list(map(ids.text, jobs))
         shared.ended(texts)
+        if shared.limited:
+            shared.freed(paused)
         if paused:
             words.append([b"XACK", options.key, options.group_key, *texts[: len(paused)]])
             entries = [

@@ -66,6 +66,7 @@ class Queue(QueueBase[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> Handle:
         """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
 
@@ -81,6 +82,7 @@ class Queue(QueueBase[T]):
             ttl: Seconds or a timedelta, counted from when the job is due. After that it is not delivered any more, but
                 becomes a dead job with the reason `expired`.
             priority: From 0 to 9. Jobs with a larger number are delivered first.
+            key: A name for what the job is about, such as `customer-7`, for the option `concurrency_per_key`.
 
         Returns:
             The job's ID, `ms-seq`, a str; its method `result` waits for what the worker says. A delayed job gets a new
@@ -100,7 +102,11 @@ class Queue(QueueBase[T]):
                     data = self._encode(value)
                 except Exception:
                     data = rows.encode_value(self._options, value)  # a clear EncodeError
-            row = (VALUE, data) if headers is None else rows.job_row(data, headers)
+            row = (
+                (VALUE, data)
+                if headers is None and key is None
+                else rows.job_row(data, headers, 0, key)
+            )
             face, core = self._face, self._core
             try:
                 effect, log, lsn = core.add(self._db, self._key, row)
@@ -111,7 +117,7 @@ class Queue(QueueBase[T]):
             return Handle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
             unbounded = timeout is None and not self._bounded
-            aside = self._put_aside(value, headers, delay, at, ttl, priority, unbounded)
+            aside = self._put_aside(value, headers, delay, at, ttl, priority, key, unbounded)
             if aside is not None:
                 id, promise = aside
                 self._face._hold(promise)
@@ -124,6 +130,7 @@ class Queue(QueueBase[T]):
             at=at,
             ttl=ttl,
             priority=priority,
+            key=key,
         )
         return Handle.of(self, self._put_slowly(put, timeout))
 
@@ -147,6 +154,7 @@ class Queue(QueueBase[T]):
         at: datetime | None = None,
         ttl: Duration | None = None,
         priority: int = 0,
+        key: str | None = None,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
 
@@ -157,6 +165,7 @@ class Queue(QueueBase[T]):
             at: As in `put`.
             ttl: As in `put`.
             priority: As in `put`.
+            key: As in `put`, of all of them.
 
         Returns:
             How many were put.
@@ -171,10 +180,11 @@ class Queue(QueueBase[T]):
         total = 0
         due, left = self._due_at(delay, at), lifetime(ttl)
         ranked(priority)
+        rows.tail_of(0, key)
         for batch, error in self._batches(values):
             while batch:
                 stored, promise, caller = self._put_values(
-                    batch, due, left, priority, None if wait == 0 else ThreadCaller
+                    batch, due, left, priority, key, None if wait == 0 else ThreadCaller
                 )
                 if stored:
                     self._face._hold(promise)

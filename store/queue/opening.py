@@ -25,6 +25,7 @@ def open_queue(
     max_failures: int = 1000,
     concurrency: int | None = None,
     rate: str | None = None,
+    concurrency_per_key: int | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Queue:
@@ -37,7 +38,7 @@ def open_queue(
 
     Args:
         path: The directory.
-        name: Name of the queue. For it and the options up to `rate` see `Store.queue`.
+        name: Name of the queue. For it and the options up to `concurrency_per_key` see `Store.queue`.
         fsync: As in `tidelog.open`.
         clock: As in `tidelog.open`.
 
@@ -58,6 +59,7 @@ def open_queue(
         max_failures=max_failures,
         concurrency=concurrency,
         rate=rate,
+        concurrency_per_key=concurrency_per_key,
     )
     queue = Queue(open_store(path, fsync=fsync, clock=clock), options)
     queue._opened_here = True

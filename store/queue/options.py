@@ -28,7 +28,7 @@ class Options:
 
     keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
     keeps                       whether any are kept; precomputed, because the end of each job asks for it
-    limited                     whether `concurrency` or `rate` is set; precomputed, because each fetch asks for it
+    limited                     whether one of the limits is set; precomputed, because each fetch asks for it
     priority, root              of a lane (store/queue/lanes.py): its priority, and the queue's key; else 0 and `key`
     """
 
@@ -45,6 +45,7 @@ class Options:
     max_failures: int
     concurrency: int | None
     rate: Rate | None
+    concurrency_per_key: int | None = None
     priority: int = 0
     root: bytes = b""
     keeps: bool = field(init=False)
@@ -54,8 +55,8 @@ class Options:
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", self.root or self.key)
         object.__setattr__(self, "keeps", bool(self.keep_count or self.keep_seconds))
-        limited = self.concurrency is not None or self.rate is not None
-        object.__setattr__(self, "limited", limited)
+        limits = self.concurrency, self.rate, self.concurrency_per_key
+        object.__setattr__(self, "limited", limits != (None, None, None))
 
     def lane(self, priority: int) -> Options:
         """The same options for the stream of a priority; 0 = these."""
@@ -108,6 +109,7 @@ def make_options(
     max_failures: Any = 1000,
     concurrency: Any = None,
     rate: Any = None,
+    concurrency_per_key: Any = None,
 ) -> Options:
     """Check the options that the caller gave. Raises DataError, which names the option."""
     key, group_key = named("name", name), named("group", group)
@@ -139,6 +141,7 @@ def make_options(
         _count("max_failures", max_failures),
         None if concurrency is None else _count("concurrency", concurrency),
         rate_of(rate),
+        None if concurrency_per_key is None else _count("concurrency_per_key", concurrency_per_key),
     )
 
 

@@ -2,14 +2,14 @@
 
 For the queue `mails`:
 
-    mails            value, header.<name> ..., expires (unix ms), origin (first ID of a redriven or delayed job)
+    mails            value, header.<name> ..., key, expires (unix ms), origin (first ID of a redriven or delayed job)
     mails:priority:3 as above, with the field priority
     mails:later      a delayed job, as above but without origin
     mails:holds      group, job, until (unix ms)
     mails:failures   group, job, worker, deliveries, error, traceback
     mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue),
-                     priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors (JSON list of
-                     {"at": unix ms, "worker", "deliveries", "error", "traceback"})
+                     key, priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors (JSON
+                     list of {"at": unix ms, "worker", "deliveries", "error", "traceback"})
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.store.errors import DataError, DecodeError, EncodeError
 from tidelog.store.queue.codecs import Codec
-from tidelog.store.queue.options import Options
+from tidelog.store.queue.options import Options, named
 
 VALUE = b"value"
 HEADER = b"header."
@@ -33,6 +33,7 @@ FIELD = b"field."  # prefix of a dead job's fields, if its entry was not put by 
 ORIGIN = b"origin"
 EXPIRES = b"expires"
 PRIORITY = b"priority"
+KEY = b"key"
 EXPIRED = "expired"  # reason of a dead job that was not delivered in time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
@@ -53,10 +54,16 @@ def encode_value(options: Options, value: Any) -> bytes:
         ) from error
 
 
-def job_row(value: bytes, headers: Mapping[str, str] | None, priority: int = 0) -> EntryRow:
+def job_row(
+    value: bytes,
+    headers: Mapping[str, str] | None,
+    priority: int = 0,
+    key: str | None = None,
+) -> EntryRow:
     """The row of a job's entry. Raises DataError."""
+    rank = tail_of(priority, key)
     if headers is None:
-        return (VALUE, value, PRIORITY, b"%d" % priority) if priority else (VALUE, value)
+        return (VALUE, value, *rank)
     row = [VALUE, value]
     if not isinstance(headers, Mapping):
         raise DataError(f"headers must be a mapping of str to str, not {headers!r}")
@@ -69,9 +76,26 @@ def job_row(value: bytes, headers: Mapping[str, str] | None, priority: int = 0) 
             row += (HEADER + name.encode(), text.encode())
         except UnicodeEncodeError as error:
             raise DataError(f"header {name!r} is not valid Unicode: {error}") from None
-    if priority:
-        row += (PRIORITY, b"%d" % priority)
-    return tuple(row)
+    return (*row, *rank)
+
+
+def tail_of(priority: int, key: str | None) -> EntryRow:
+    """The fields of a job's priority and key, where it has them. Raises DataError."""
+    rank = (PRIORITY, b"%d" % priority) if priority else ()
+    return rank if key is None else (*rank, KEY, named("key", key))
+
+
+def key_of(row: Sequence[bytes]) -> bytes | None:
+    """The key of a job, by its row."""
+    if len(row) > 3 and row[2] == KEY:  # as of most jobs with a key
+        return row[3]
+    return fields_of(row).get(KEY) if KEY in row else None
+
+
+def shown_key(row: Sequence[bytes]) -> str | None:
+    """The key of a job as text."""
+    found = key_of(row)
+    return None if found is None else shown(found)
 
 
 def priority_of(row: Sequence[bytes]) -> int:
@@ -152,6 +176,7 @@ class WaitingJob:
         problem: Why the value cannot be decoded; None if it can.
         due_at: When a delayed job is due, in UTC; None if it is due now.
         priority: Its priority, from 0 to 9.
+        key: The key that it was put with; None if it has none.
     """
 
     id: str
@@ -161,6 +186,7 @@ class WaitingJob:
     problem: str | None = None
     due_at: datetime | None = None
     priority: int = 0
+    key: str | None = None
 
     @property
     def enqueued_at(self) -> datetime:
@@ -178,8 +204,8 @@ def waiting_job(
     except DecodeError as error:
         problem = str(error)
     due_at = None if due_ms is None else moment(due_ms)
-    raw, priority = value_of(row) or b"", priority_of(row)
-    return WaitingJob(text(entry_id), value, headers_of(row), raw, problem, due_at, priority)
+    raw, rank = value_of(row) or b"", (priority_of(row), shown_key(row))
+    return WaitingJob(text(entry_id), value, headers_of(row), raw, problem, due_at, *rank)
 
 
 # --- failures
@@ -284,10 +310,11 @@ class DeadJob:
         codec: Name of the codec that was in use then.
         group: Name of the group that gave it up.
         priority: Its priority, from 0 to 9. A redrive puts it back with the same one.
+        key: The key that it was put with, likewise; None if it has none.
     """
 
     __slots__ = (
-        *("id", "original_id", "raw", "headers", "deliveries", "reason", "priority"),
+        *("id", "original_id", "raw", "headers", "deliveries", "reason", "priority", "key"),
         *("workers", "errors", "codec", "group", "_codec", "_row"),
     )
 
@@ -301,7 +328,7 @@ class DeadJob:
         self.reason = shown(fields.get(b"reason", b""))
         self.codec = shown(fields.get(b"codec", b""))
         self.group = shown(fields.get(b"group", b""))
-        self.priority = priority_of(row)
+        self.priority, self.key = priority_of(row), shown_key(row)
         self.workers: list[str] = [str(name) for name in _listed(fields.get(b"workers"))]
         self.errors = [
             _told(self.original_id, found)
@@ -374,7 +401,7 @@ def carried(row: EntryRow) -> list[bytes]:
     for name, part in zip(row[::2], row[1::2], strict=False):
         if not ours:
             kept += (FIELD + name, part)
-        elif name in (VALUE, ORIGIN) or name.startswith(HEADER):
+        elif name in (VALUE, KEY, ORIGIN) or name.startswith(HEADER):
             kept += (name, part)
     return kept
 
@@ -383,7 +410,7 @@ def revived(row: EntryRow) -> list[bytes]:
     """The row of the job that a redriven dead job becomes: the kept fields and `origin`."""
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):
-        if name in (VALUE, PRIORITY) or name.startswith(HEADER):
+        if name in (VALUE, PRIORITY, KEY) or name.startswith(HEADER):
             kept += (name, part)
         elif name.startswith(FIELD):
             kept += (name[len(FIELD) :], part)

@@ -44,6 +44,7 @@ class QueueOptions(TypedDict, total=False):
     max_failures: int
     concurrency: int | None
     rate: str | None
+    concurrency_per_key: int | None
 
 
 class OpenOptions(QueueOptions, total=False):

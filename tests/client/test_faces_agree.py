@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
 }
 WORKERS = ("anna", "ben", "cleo")
 PRIORITIES = (0, 0, 0, 1, 5, 9)
+KEYS: dict[int, str | None] = {0: "k", 1: "l", 5: None, 9: "k"}  # of the jobs of each priority
 
 
 class Face:
@@ -81,7 +82,7 @@ class Methods(Face):
         priority: int,
     ) -> Any:
         job: dict[str, Any] = {"dedup_id": dedup, "headers": {"h": "1"}, "delay": delay}
-        job |= {"ttl": ttl, "priority": priority}
+        job |= {"ttl": ttl, "priority": priority, "key": KEYS[priority]}
         id = self.queue.put(value, timeout=0, **job)
         self.ids.append(id)
         return id
@@ -209,6 +210,8 @@ class Commands(Face):
         more: list[Any] = [] if dedup is None else ["DEDUP", dedup]
         if priority:
             more += ("PRIORITY", priority)
+        if KEYS[priority] is not None:
+            more += ("KEY", KEYS[priority])
         for option, seconds in (("DELAY", delay), ("TTL", ttl)):
             if seconds is not None:
                 more += (option, round(seconds * 1000))

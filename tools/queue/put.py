@@ -105,6 +105,7 @@ def headers_of(
     default=0,
     help="From 0 to 9; jobs with a larger number are delivered first.",
 )
+@click.option("--key", metavar="TEXT", help="What each job is about, for concurrency_per_key.")
 @click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -119,6 +120,7 @@ def command(
     at: datetime | None,
     ttl: float | None,
     priority: int,
+    key: str | None,
     create: bool,
     as_json: bool,
 ) -> None:
@@ -129,6 +131,7 @@ def command(
     if delay is not None and at is not None:
         raise click.UsageError("give either --delay or --at, not both")
     given = {"headers": headers, "dedup_id": dedup_id, "delay": delay, "at": at, "ttl": ttl}
+    given["key"] = key
     options: dict[str, Any] = {
         option: value for option, value in given.items() if value is not None
     }

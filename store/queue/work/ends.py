@@ -8,7 +8,7 @@ from tidelog.engine.idlist import pack
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.streams import among_held, stream_at
 from tidelog.store.queue.work.settle import log_done
-from tidelog.store.queue.work.shared import Hold, Job, Leftover, Shared
+from tidelog.store.queue.work.shared import Job, Leftover, Shared
 
 
 def log_finished(
@@ -22,7 +22,7 @@ def log_finished(
     log_done(ctx, options, stream, jobs)
     shared.unswept += len(jobs)
     if shared.limited:
-        shared.freed()
+        shared.freed(jobs)
     shared.ended(map(ids.text, jobs))
 
 
@@ -62,8 +62,8 @@ def give_back(
         less = tuple(max(counts[job] - 1, 0) for job in back)
         key, name = options.key, options.group_key
         ctx.effects.append((XNACK, ctx.db, key, name, pack(back), less))
-        for job in back:
-            shared.pause(job, Hold(mono, 0))
+        for job, count in zip(back, less, strict=True):
+            shared.give_back(job, count)
 
 
 def log_all_leftovers(

@@ -33,6 +33,8 @@ from tidelog.store.queue.options import Options
 from tidelog.store.queue.streams import stream_at
 from tidelog.store.queue.units import UNIT_BYTES
 from tidelog.store.queue.work.ends import log_all_leftovers, log_finished
+from tidelog.store.queue.work.keyed import Keyed
+from tidelog.store.queue.work.keys import Keys
 from tidelog.store.queue.work.limits import LOOK_SECONDS, Delivered, free_places
 from tidelog.store.queue.work.look import ENDED, LOOK_MAX, History, Look, Place
 from tidelog.store.queue.work.results import first_id_of_dead
@@ -122,6 +124,8 @@ class Fetch:
         group = None if stream is None else stream.groups.get(options.group_key)
         if stream is None or group is None:
             return NO_GROUP
+        if options.concurrency_per_key is not None and shared.keys is None:
+            shared.limit_keys()
         if shared.number != stream.number:
             shared.fresh(ctx, options, stream, group)
         mono = shared.monotonic()
@@ -130,7 +134,7 @@ class Fetch:
         if (
             self._single
             and not look
-            and not shared.lanes
+            and shared.plain
             and self.before is None
             and not shared.leftovers
         ):
@@ -167,6 +171,8 @@ class Fetch:
         if lanes is None:
             return NO_GROUP
         acked_in = self._take_finished(lanes)
+        if shared.keys is not None:
+            self._look_at_keys(shared.keys, lanes, acked_in, mono)
         if shared.leftovers or shared.lanes:
             self._left = log_all_leftovers(ctx, shared, options, mono)
         limit, free = self.batch, math.inf
@@ -205,6 +211,8 @@ class Fetch:
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         look_at = min(lane.shared.looks[period] for lane in lanes)
         look_at = min(look_at, mono + period)
+        if shared.keys is not None and shared.keys.is_waiting():
+            look_at = min(look_at, mono + LOOK_SECONDS)  # as below
         if limit == 0 or free <= 0:
             # Nothing can be delivered sooner, though older jobs may be due. Nobody need end a job for a rate to allow
             # the next one, and another client's acknowledgement wakes nobody.
@@ -241,6 +249,19 @@ class Fetch:
             found.append(Place(shared, options, stream, group))
         return [*found, lane_0]
 
+    def _look_at_keys(
+        self, keys: Keys, lanes: list[Place], acked_in: Place | None, mono: float
+    ) -> None:
+        """Free the keys of jobs that end in this unit, or that another client has ended."""
+        most = self.options.concurrency_per_key
+        keys.limit(math.inf if most is None else most)
+        if acked_in is not None:
+            keys.ended(acked_in.shared.priority, self._held)
+        if mono >= keys.look_at:
+            keys.look_at = mono + LOOK_SECONDS
+            for lane in lanes:
+                keys.look(lane.shared.priority, lane.group)
+
     def _take_finished(self, lanes: list[Place]) -> Place | None:
         """Take the finished jobs of the previous delivery, to acknowledge them in this unit. Returns their lane."""
         before = self.before
@@ -273,6 +294,8 @@ class Fetch:
         stream, group, shared = lane.stream, lane.group, lane.shared
         if stream.length and stream.last_live_id() > group.last_id:
             return True
+        if shared.keys is not None and shared.keys.first(shared.priority) is not None:
+            return True
         return len(group.pending) > 0 and mono >= shared.looks.get(self.options.retry_after, 0.0)
 
     def _search(
@@ -304,8 +327,25 @@ class Fetch:
                 shared.looks[period] = min(shared.looks[period], shared.chores_at)
         left = int(min(limit - len(claims), max(0, free)))
         opened: dict[int, int] = {}
+        passed = False
+        keyed: Keyed | None = None
+        if shared.keys is not None:
+            keyed = Keyed(ctx, lane, self.worker, shared.keys, self._left)
+            keyed.take_aside(left)
+            left -= len(keyed.claims)
+        fresh: Entries | None = None
         if left and stream.length and stream.last_live_id() > group.last_id:
             fresh = reading.after(stream, group.last_id, left)
+            if keyed is not None and not all(part.lacks(rows.KEY) for part in fresh.parts):
+                keyed.take_new(left, fresh)
+                fresh = None
+        if keyed is not None:
+            claims.update(keyed.claims)
+            got += keyed.got
+            dead += keyed.dead
+            done += keyed.done
+            opened, passed = keyed.opened, bool(keyed.passed)
+        if fresh is not None:
             late: dict[int, EntryRow] = {}
             if not all(part.lacks(rows.EXPIRES) for part in fresh.parts):
                 while (late := _expired(fresh, ctx.now)) and left > 1 and _too_much(late):
@@ -343,7 +383,7 @@ class Fetch:
         if done:
             log_finished(shared, options, ctx, stream, done)
         if not got:
-            return MORE if dead else None
+            return MORE if dead else AGAIN if passed else None
         got.reverse()
         delivery.jobs = got
         delivery.renewed = mono
@@ -356,6 +396,9 @@ def _next_job(lane: Place, mono: float) -> int:
     """The ID of the job of a lane that was put first, of those that may be delivered now."""
     pending, after = lane.group.pending, lane.group.last_id
     new = reading.after(lane.stream, after, 1).ids()
+    keys = lane.shared.keys
+    if keys is not None and (aside := keys.first(lane.shared.priority)) is not None:
+        new = [*new, aside]
     due = (
         [pending.first()]
         if len(pending) and mono >= min(lane.shared.looks.values(), default=0.0)

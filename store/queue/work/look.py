@@ -124,7 +124,7 @@ class Look:
 
     def _paused(self) -> None:
         shared, pending = self._shared, self._group.pending
-        if pending.nacked() > len(shared.paused):
+        if not shared.all_returned_known(self._group):
             shared.find_paused(self._group, self._mono)
         heap, again = shared.heap, []
         before = len(self.claims)
@@ -226,6 +226,8 @@ class Look:
         for job in (*doomed, *self._gone):
             shared.failed.pop(job, None)
         if self._gone:
+            if shared.limited:
+                shared.freed(self._gone)
             ctx.effects.append(
                 (XACK, ctx.db, options.key, options.group_key, pack(sorted(self._gone)))
             )

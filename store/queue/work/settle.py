@@ -96,7 +96,7 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
         shared.drop_notes(ctx, options, (job,))
         shared.failed.pop(job, None)
     if shared.limited:
-        shared.freed()
+        shared.freed((job,))
     if shared.results.asked:
         shared.ended([ids.text(job)])
     return True
@@ -140,7 +140,7 @@ def _left(held: Held) -> Words:
     shared.extended.pop(job, None)
     shared.failed.pop(job, None)
     if shared.limited:
-        shared.freed()
+        shared.freed((job,))
     shared.ended([first_id(job, held.row)])
     return [*_done_words(options, job), *gone]
 
@@ -184,7 +184,7 @@ def release(held: Held, ctx: Context) -> Words | None:
     options, shared = held.options, held.shared
     gone = _without_hold(shared, options, held.job)
     shared.extended.pop(held.job, None)
-    shared.pause(held.job, Hold(shared.monotonic(), 0))
+    shared.give_back(held.job, held.count - 1)
     if shared.limited:
         shared.freed()
     return [

@@ -41,6 +41,7 @@ from tidelog.store.queue.lanes import HIGHEST_FIRST, lane_of, totals
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import fields_of, hold_of, text
 from tidelog.store.queue.streams import among_held, stream_at
+from tidelog.store.queue.work.keys import Keys
 from tidelog.store.queue.work.later import Later
 from tidelog.store.queue.work.results import Results
 from tidelog.store.queue.work.ticks import Ticks
@@ -223,6 +224,8 @@ class Shared:
                 may differ in it
     room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
     closing     the store is being closed: no more jobs are handed out
+    keys        the jobs with keys, of all lanes; None unless a worker of this process limits them
+    plain       in lane 0: there are neither other lanes nor limited keys, so a fetch may go the short way
     limited     a worker of this process has limits, so the end of a job wakes those that wait
     later       the delayed jobs of the queue, which all of its groups share
     results     the results of its jobs, likewise
@@ -260,6 +263,8 @@ class Shared:
         self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
         self.closing = False
         self.limited = False
+        self.keys: Keys | None = None
+        self.plain = True
         self.number = -1  # number of the stream that the cache was read from; -1: read it again
         self._forget()
         self.later, self.results, self.ticks = later, results, ticks
@@ -269,6 +274,7 @@ class Shared:
         else:
             self.workers, self.room = lane_0.workers, lane_0.room
             self.closing, self.limited = lane_0.closing, lane_0.limited
+            self.keys = lane_0.keys
 
     def _forget(self) -> None:
         self.paused: dict[int, Hold] = {}
@@ -295,6 +301,13 @@ class Shared:
         for lane in self.all_lanes():
             lane.limited = True
 
+    def limit_keys(self) -> None:
+        """[lock] A worker limits keys. They are read with the cache."""
+        self.plain = False
+        self.keys = Keys()
+        for lane in self.all_lanes():
+            lane.keys, lane.number = self.keys, -1
+
     def find_lanes(self, keys: Keyspace) -> None:
         """[lock] Look for lanes that an earlier process or another client has made."""
         for priority in HIGHEST_FIRST:
@@ -307,6 +320,7 @@ class Shared:
             return
         lane = self._options.lane(priority)
         made = Shared(self.core, self.db, lane, self.later, self.results, self.ticks, self)
+        self.plain = False
         lanes = {**self.lanes, priority: made}
         # Replace the dict, because other threads iterate over it.
         self.lanes = {each: lanes[each] for each in sorted(lanes, reverse=True)}
@@ -326,6 +340,8 @@ class Shared:
             self._forget()
             if self.lane_0 is None:
                 self.find_lanes(ctx.database.keys)
+            if self.keys is not None:
+                self.keys.load(self.priority, stream, group)
             self._load(ctx, options, group)
             self.number = stream.number
 
@@ -353,6 +369,8 @@ class Shared:
             left = min(until - elapsed, until - (entry_id >> 64))
             hold = Hold(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
+            if job in self.aside():
+                continue
             if pending is None or pending[1] == NOBODY:
                 # Pause the job even if another client has acknowledged it. When the pause is over, the hold is dropped.
                 self._pause(job, hold)
@@ -374,10 +392,11 @@ class Shared:
 
     def find_paused(self, group: Group, mono: float) -> None:
         """Make the jobs due at once that were given back without a pause."""
+        aside = self.aside()
         for time, job in group.pending.by_age():
             if time >= 0:
                 break
-            if job not in self.paused:
+            if job not in self.paused and job not in aside:
                 self._pause(job, Hold(mono, 0))
 
     def pause(self, job: int, hold: Hold) -> None:
@@ -385,6 +404,21 @@ class Shared:
         self._pause(job, hold)
         if self.lane_0 is not None:  # nobody waits on the key that the unit changes
             self.core.waiting.signal([self.place])
+
+    def give_back(self, job: int, count: int) -> None:
+        """[lock] A job goes back at once in the unit under way, with this number of deliveries."""
+        if count or self.keys is None or not self.keys.released(self.priority, job):
+            self.pause(job, Hold(self.monotonic(), 0))
+        elif self.lane_0 is not None:
+            self.core.waiting.signal([self.place])
+
+    def aside(self) -> Collection[int]:
+        """[lock] The jobs of this lane that wait for their keys."""
+        return () if self.keys is None else self.keys.aside(self.priority)
+
+    def all_returned_known(self, group: Group) -> bool:
+        """[lock] Whether the cache has all jobs that are pending without owner."""
+        return group.pending.nacked() <= len(self.paused) + len(self.aside())
 
     def _pause(self, job: int, hold: Hold) -> None:
         self.paused[job] = hold
@@ -399,8 +433,10 @@ class Shared:
             self.looks[period] = min(before, at)
 
     def due(self, group: Group, mono: float) -> list[int]:
-        """[lock] The paused jobs that are due, in the order of the next fetches. Costs nothing for jobs not due."""
-        if group.pending.nacked() > len(self.paused):
+        """[lock] The paused jobs that are due, in the order of the next fetches, and those that wait for their keys.
+        Costs nothing for jobs not due.
+        """
+        if not self.all_returned_known(group):
             self.find_paused(group, mono)
         heap, found, places = self.heap, set[tuple[float, int]](), [0]
         for place in places:  # a heap: if an item is not due, no child of it is due
@@ -412,7 +448,7 @@ class Shared:
             hold, pending = self.paused.get(job), group.pending.get(job)
             if hold and hold.due == due and pending and pending[1] == NOBODY:
                 jobs.append(job)
-        return jobs
+        return jobs + [job for job in sorted(self.aside()) if group.pending.contains(job)]
 
     def remember_failure(self, job: int, entry_id: int) -> None:
         """Note which entry of `<name>:failures` is about this job."""
@@ -500,8 +536,12 @@ class Shared:
             self.stale()
             raise
 
-    def freed(self) -> None:
-        """[lock] A job ends in the unit under way: wake the workers whose limits may now let them take another one."""
+    def freed(self, ended: Iterable[int] = ()) -> None:
+        """[lock] Jobs end, or one goes back, in the unit under way: wake the workers whose limits may now let them take
+        another one. `ended`: those that end.
+        """
+        if self.keys is not None:
+            self.keys.ended(self.priority, ended)
         self.core.waiting.signal([self.place])
 
     def made_room(self) -> None:

@@ -36,6 +36,7 @@ class Task:
     origin: str | None = None
     poison: bool = False
     priority: int = 0
+    key: str | None = None
     where: str = WAITING
     deliveries: int = 0
     owner: str | None = None
@@ -59,11 +60,19 @@ class Task:
 class Model:
     """One queue as it should be."""
 
-    def __init__(self, name: str, retry_after: float, max_deliveries: int, keep: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        retry_after: float,
+        max_deliveries: int,
+        keep: int,
+        per_key: int | None = None,
+    ) -> None:
         self.name = name
         self.retry_after = retry_after
         self.max_deliveries = max_deliveries
         self.keep = keep
+        self.per_key = per_key  # how many jobs of a key may be in progress
         self.tasks: dict[str, Task] = {}
         self.deaths: dict[str, Task] = {}  # ID of the dead entry -> what died
         self.dedup: dict[str, tuple[str, float]] = {}
@@ -80,6 +89,15 @@ class Model:
         assert id not in self.tasks, f"{id} was given twice"
         self.tasks[id] = task = Task(id, value, **more)
         return task
+
+    # --- keys
+
+    def waits_for_key(self, task: Task) -> bool:
+        """Whether it is not in progress, and all places of its key are taken."""
+        if self.per_key is None or task.key is None or _in_progress(task):
+            return False
+        busy = [t for t in self.unfinished() if t.key == task.key and _in_progress(t)]
+        return len(busy) >= self.per_key
 
     # --- deliveries
 
@@ -99,7 +117,8 @@ class Model:
         assert task.where in UNFINISHED, f"{job.id} is {task.where}, and was delivered"
         assert job.value == task.value and dict(job.headers) == task.headers
         assert job.worker == worker and job.origin == task.origin
-        assert job.priority == task.priority
+        assert job.priority == task.priority and job.key == task.key
+        assert not self.waits_for_key(task), f"{job.id}: too many jobs of its key are in progress"
         sure = [t for t in self.must_have_got(worker, now) if not self.may_die(t, now)]
         self.skipped = any(t.priority > task.priority for t in sure)
         assert int(job.enqueued_at.timestamp() * 1000 + 0.5) == task.order[0]
@@ -107,7 +126,12 @@ class Model:
             before = [
                 t
                 for t in self.of(WAITING)
-                if not t.poison and t.order < task.order and t.priority == task.priority
+                if not t.poison
+                and t.order < task.order
+                and t.priority == task.priority
+                # Those of a batch were fetched before the keys of jobs that are done by now were free.
+                and not (self.per_key and t.key and ahead)
+                and not self.waits_for_key(t)
             ]
             assert not before, f"{job.id} before {before[0].id}"
             if not ahead:
@@ -140,6 +164,8 @@ class Model:
         """The jobs that a worker that found nothing should have found."""
         found = []
         for task in self.unfinished():
+            if self.waits_for_key(task):
+                continue
             if task.where == WAITING or now >= task.latest:
                 found.append(task)
             elif task.where == FLIGHT and task.orphan and task.owner == worker:
@@ -268,3 +294,8 @@ class Model:
                     task.latest = inf  # by a clock of which nobody knows what it will show
                 else:
                     task.latest = max(task.latest, now + self.retry_after + SLACK)
+
+
+def _in_progress(task: Task) -> bool:
+    """As keys count: from the delivery on, a pause for a retry too."""
+    return task.where == FLIGHT or task.where == PAUSED and task.deliveries > 0

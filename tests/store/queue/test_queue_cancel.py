@@ -31,6 +31,7 @@ SEGMENT = 1 << 16  # small, since a store is opened for each line
 
 
 LANES = (0, 2, 9)
+SHAPES = ("plain", "lanes", "keys")  # jobs have priorities; one job of a key at a time
 
 
 def numbers(db: tidelog.Store, name: str) -> Counter[int]:
@@ -60,11 +61,13 @@ def others_still_work(db: tidelog.Store) -> None:
     assert not failed, failed
 
 
-def work_off(db: tidelog.Store, clock: testing.Clock, total: int = TOTAL) -> None:
+def work_off(
+    db: tidelog.Store, clock: testing.Clock, total: int = TOTAL, per_key: int | None = None
+) -> None:
     """Whatever happened: the next workers get all that is unfinished, and each effect is there once."""
     gc.collect(1)  # what the interrupt left is young, and this happens after each line
     others_still_work(db)
-    queue: Any = db.queue("jobs", retry_after=RETRY_AFTER)
+    queue: Any = db.queue("jobs", retry_after=RETRY_AFTER, concurrency_per_key=per_key)
     effects: Any = db.queue("effects")
     done, left = numbers(db, "effects"), numbers(db, "jobs")
     dead = Counter(job.value["n"] for job in queue.dead)
@@ -164,16 +167,19 @@ WORKS: list[Work] = [
 ]
 
 
-def interrupted(work: Work, at: int, seen: set[str] | None = None, lanes: bool = False) -> str:
-    """One life with one interrupt. Where it struck, "" if the work has fewer lines. `lanes`: jobs have priorities."""
+def interrupted(work: Work, at: int, seen: set[str] | None = None, shape: str = "plain") -> str:
+    """One life with one interrupt. Where it struck, "" if the work has fewer lines. `shape`: see SHAPES."""
     clock = testing.Clock()
     with tidelog.open(
         ROOT, fsync="no", disk=SimulatedDisk(), clock=clock, segment_bytes=SEGMENT
     ) as db:
-        queue: Any = db.queue("jobs", retry_after=RETRY_AFTER)
+        per_key = 1 if shape == "keys" else None
+        queue: Any = db.queue("jobs", retry_after=RETRY_AFTER, concurrency_per_key=per_key)
         effects: Any = db.queue("effects")
         for number in range(TOTAL):
-            queue.put({"n": number}, priority=LANES[number % len(LANES)] if lanes else 0)
+            priority = LANES[number % len(LANES)] if shape == "lanes" else 0
+            key = f"{number // 2}" if shape == "keys" and number > 1 else None
+            queue.put({"n": number}, priority=priority, key=key)
         effects.put({"n": -1})  # the stream is there
         trap = QueueTrap(at, seen or ())
         told = trap.breaks(lambda: work(queue, effects))
@@ -183,19 +189,19 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None, lanes: bool =
             lost = set(range(TOTAL)) - set(numbers(db, "jobs")) - set(numbers(db, "effects"))
             lost -= {job.value["n"] for job in queue.dead}
             assert not lost or work in SILENT, f"lost: {lost}"
-            work_off(db, clock)
+            work_off(db, clock, per_key=per_key)
         except BaseException as error:
             error.add_note(f"interrupted at {trap.where}")
             raise
     return trap.where
 
 
-@pytest.mark.parametrize("lanes", [False, True], ids=["one-lane", "lanes"])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("work", rest_slow(WORKS, 2))
-def test_an_interrupt_in_every_line(work: Work, lanes: bool) -> None:
+def test_an_interrupt_in_every_line(work: Work, shape: str) -> None:
     """Each line once, when it is first come to."""
     places = set[str]()
-    while where := interrupted(work, 0, places, lanes):
+    while where := interrupted(work, 0, places, shape):
         places.add(where)
     assert len(places) > 15
     print(f"{len(places)} lines")
@@ -203,12 +209,12 @@ def test_an_interrupt_in_every_line(work: Work, lanes: bool) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("every", slow_and_soak(7, 1))
-@pytest.mark.parametrize("lanes", [False, True], ids=["one-lane", "lanes"])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("work", WORKS)
-def test_an_interrupt_at_every_line(work: Work, lanes: bool, every: int) -> None:
+def test_an_interrupt_at_every_line(work: Work, shape: str, every: int) -> None:
     """Each line, as often as it is come to."""
     at = 0
-    while interrupted(work, at, lanes=lanes):
+    while interrupted(work, at, shape=shape):
         at += every
     assert at > 50
     print(f"{at} interrupts")

@@ -55,6 +55,7 @@ LANES = (0, 2, 9)  # the priorities that are used
 
 picks = st.integers(0, 1 << 16)
 priorities = st.sampled_from((0, 0, *LANES))
+keys = st.sampled_from((None, "k", "k", "l"))
 seconds = st.sampled_from(MOVES)
 queues = st.sampled_from((0, 0, 0, 1))
 workers = st.sampled_from(WORKERS)
@@ -82,8 +83,11 @@ class Machine(RuleBasedStateMachine):
         self.held: list[Held] = []
         self.stale: list[Held] = []
         self.models = [
-            Model("jobs", RETRY_AFTER, 3 + shape % 2, 0),
-            Model("more", RETRY_AFTER * (1, 1000)[shape // 2 % 2], 5, (0, 3)[shape // 4 % 2]),
+            Model("jobs", RETRY_AFTER, 3 + shape % 2, 0, (None, 1, 2)[shape // 8 % 3]),
+            Model(
+                *("more", RETRY_AFTER * (1, 1000)[shape // 2 % 2], 5, (0, 3)[shape // 4 % 2]),
+                (None, 1)[shape // 24 % 2],
+            ),
         ]
         self.open()
 
@@ -95,6 +99,7 @@ class Machine(RuleBasedStateMachine):
                 max_deliveries=model.max_deliveries,
                 retry_after=model.retry_after,
                 keep=model.keep,
+                concurrency_per_key=model.per_key,
             )
             for model in self.models
         ]
@@ -114,11 +119,11 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         return {"n": self.number}
 
-    @rule(at=queues, headers=st.sampled_from(HEADERS), priority=priorities)
-    def put(self, at: int, headers: dict[str, str], priority: int) -> None:
+    @rule(at=queues, headers=st.sampled_from(HEADERS), priority=priorities, key=keys)
+    def put(self, at: int, headers: dict[str, str], priority: int, key: str | None) -> None:
         value = self.fresh()
-        id = self.queues[at].put(value, headers=headers or None, priority=priority)
-        self.models[at].add(id, value, headers=headers, priority=priority)
+        id = self.queues[at].put(value, headers=headers or None, priority=priority, key=key)
+        self.models[at].add(id, value, headers=headers, priority=priority, key=key)
 
     @rule(at=queues, name=st.sampled_from("xyz"), priority=priorities)
     def put_once(self, at: int, name: str, priority: int) -> None:
@@ -132,11 +137,11 @@ class Machine(RuleBasedStateMachine):
         model.add(id, value, priority=priority)
         model.dedup[name] = id, self.now()
 
-    @rule(at=queues, count=st.sampled_from((0, 1, 5, 40)), priority=priorities)
-    def put_many(self, at: int, count: int, priority: int) -> None:
+    @rule(at=queues, count=st.sampled_from((0, 1, 5, 40)), priority=priorities, key=keys)
+    def put_many(self, at: int, count: int, priority: int, key: str | None) -> None:
         values = [self.fresh() for _ in range(count)]
-        assert self.queues[at].put_many(iter(values), priority=priority) == count
-        self.learn(at, values, priority)
+        assert self.queues[at].put_many(iter(values), priority=priority, key=key) == count
+        self.learn(at, values, priority, key)
 
     @rule(at=queues, poison=st.sampled_from((False, False, True)))
     def put_by_another_client(self, at: int, poison: bool) -> None:
@@ -163,13 +168,15 @@ class Machine(RuleBasedStateMachine):
             if id.decode() not in self.models[at].tasks
         ]
 
-    def learn(self, at: int, values: list[dict[str, int]], priority: int = 0) -> None:
+    def learn(
+        self, at: int, values: list[dict[str, int]], priority: int = 0, key: str | None = None
+    ) -> None:
         """Jobs that came without their IDs being told: they are the newest of the stream, in this order."""
         model, new = self.models[at], self.new_in(at, priority)
         assert len(new) == len(values)
         for (id, fields), value in zip(new, values, strict=True):
             assert b"%d}" % value["n"] in fields[b"value"]
-            model.add(id, value, priority=priority)
+            model.add(id, value, priority=priority, key=key)
 
     # --- fetching
 
@@ -269,6 +276,8 @@ class Machine(RuleBasedStateMachine):
         back = 0
         for task in model.unfinished():
             row = rows.get(task.id)
+            if task.where == WAITING and self.is_set_aside(at, task, row):
+                continue
             if row is not None and row[0] == "" and task.where in (WAITING, FLIGHT):
                 if task.where == FLIGHT:
                     own = task.holder is None and task.owner == worker
@@ -276,6 +285,10 @@ class Machine(RuleBasedStateMachine):
                 model.given_back(task, self.now())
                 back += 1
         assert back < batch
+
+    def is_set_aside(self, at: int, task: Task, row: tuple[str, int] | None) -> bool:
+        """Whether a waiting job is pending because the group has passed over it."""
+        return bool(self.models[at].per_key and task.key and row == ("", 0))
 
     def bury(self, at: int, worker: str) -> None:
         """A fetch may have moved jobs to the dead: those that were delivered too often, or cannot be decoded."""
@@ -510,7 +523,12 @@ class Machine(RuleBasedStateMachine):
                 old = model.tasks[dead.original_id]
                 origin = fields[b"origin"].decode()
                 assert origin in (old.id, old.origin)
-                more = {"headers": old.headers, "poison": old.poison, "priority": priority}
+                more: dict[str, Any] = {
+                    "headers": old.headers,
+                    "poison": old.poison,
+                    "priority": priority,
+                }
+                more["key"] = old.key
                 model.add(id, old.value, origin=origin, **more)
 
     @rule(at=queues, way=st.sampled_from("one old all waiting".split()), pick=picks)
@@ -578,7 +596,8 @@ class Machine(RuleBasedStateMachine):
         for task in model.unfinished():
             row = pending.pop(task.id, None)
             if task.where == WAITING:
-                assert row is None, f"{task}, and pending as {row}"
+                aside = self.is_set_aside(at, task, row)
+                assert row is None or aside, f"{task}, and pending as {row}"
             elif task.where == FLIGHT:
                 assert row == (task.owner, task.deliveries), f"{task}, and pending as {row}"
             else:
@@ -604,6 +623,7 @@ class Machine(RuleBasedStateMachine):
                 model.deaths[dead.id] = task
                 assert dead.codec == "json" and dead.reason
                 assert dict(dead.headers) == task.headers and dead.priority == task.priority
+                assert dead.key == task.key
                 assert int(dead.enqueued_at.timestamp() * 1000 + 0.5) == task.order[0]
                 if task.poison:
                     with pytest.raises(tidelog.DecodeError):

@@ -1,4 +1,4 @@
-"""The side of the bench about priorities: its rows are there, and every job is worked off."""
+"""The side of the bench about priorities, keys and limits: its rows are there, and every job is worked off."""
 
 from pathlib import Path
 
@@ -15,7 +15,8 @@ def test_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = list(subject.rows(bench))
     steps = ("put one", "consume and ack one", "put_many", "consume and ack by 100")
     sides = ("one priority", "ten priorities")
-    assert [row.name for row in rows] == [
-        f"limits: {step}, {side}" for step in steps for side in sides
-    ]
-    assert all(row.measured > 0 and list(row.baselines) == [subject.PLAIN] for row in rows)
+    named = [f"limits: {step}, {side}" for step in steps for side in sides]
+    limits = ("concurrency", "concurrency_per_key without keys", "concurrency_per_key")
+    named += [f"limits: consume and ack by 100, {limit}" for limit in limits]
+    assert [row.name for row in rows] == named
+    assert all(row.measured > 0 and len(row.baselines) == 1 for row in rows)

@@ -28,7 +28,7 @@ SUBJECTS = {
     "queue":   "the durable queue beside other queues, and how deep or worked off it is",
     "shared":  "a queue that several processes share, beside other queues",
     "later":   "delayed jobs beside jobs that are due at once",
-    "limits":  "priorities of a queue beside jobs without one",
+    "limits":  "priorities, keys and limits of a queue beside jobs without them",
     "spark":   "snapshots read by Spark, beside other sources of the same rows",
     "server":  "the server beside redis-server: commands per second, latency, idle clients",
     "replication": "a leader and its follower beside redis-server and its replica",

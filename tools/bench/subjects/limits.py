@@ -1,10 +1,11 @@
-"""Priorities of a queue: jobs with priorities beside jobs without, 100 bytes each. In processor time,
-which a busy machine hardly changes.
+"""Priorities, keys and limits of a queue: beside jobs without them, 100 bytes each. In processor time, which a busy
+machine hardly changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -15,7 +16,10 @@ from tidelog.tools.bench.figure import Bound, Figure
 JOBS = 400_000
 SINGLY = 40_000
 VALUE = b"x" * 100
-PLAIN = "no priorities"
+PLAIN = "neither priorities nor limits"
+KEYED = "keys without a limit"
+KEYS = 100
+Sides = dict[str, Callable[[int], Any]]
 PARTS = (
     20  # the sides take turns in this many parts, so that busy moments of the machine affect both
 )
@@ -23,37 +27,54 @@ PARTS = (
 
 def rows(bench: Bench) -> Iterator[Figure]:
     with tidelog.open(bench.fresh("limits"), fsync=EVERYSEC) as db:
-        plain, one, ten = (db.queue(name, codec="bytes") for name in ("plain", "one", "ten"))
-        jobs, singly = bench.scaled(JOBS), bench.scaled(SINGLY)
-        put: dict[str, Callable[[int], Any]] = {
-            PLAIN: lambda count: _each(count, lambda at: plain.put(VALUE)),
-            "one priority": lambda count: _each(count, lambda at: one.put(VALUE, priority=5)),
-            "ten priorities": lambda count: _each(
-                count, lambda at: ten.put(VALUE, priority=at % 10)
-            ),
-        }
-        yield from _figures("put one", _rates(put, singly), 0.2)
-        yield from _taking("consume and ack one", plain, one, ten, singly, 1, 0.3)
-        put = {
-            PLAIN: lambda count: plain.put_many([VALUE] * count),
-            "one priority": lambda count: one.put_many([VALUE] * count, priority=5),
-            "ten priorities": lambda count: _each(
-                10, lambda at: ten.put_many([VALUE] * (count // 10), priority=at)
-            ),
-        }
-        yield from _figures("put_many", _rates(put, jobs), 0.3)
-        yield from _taking("consume and ack by 100", plain, one, ten, jobs, 100, 0.7)
+        yield from _priorities(bench, db)
+        yield from _limits(bench, db)
 
 
-def _taking(
-    what: str, plain: Any, one: Any, ten: Any, count: int, batch: int, least: float
-) -> Iterator[Figure]:
-    take: dict[str, Callable[[int], Any]] = {
-        PLAIN: lambda count: _take(plain, count, batch),
-        "one priority": lambda count: _take(one, count, batch),
-        "ten priorities": lambda count: _take(ten, count, batch),
+def _priorities(bench: Bench, db: tidelog.Store) -> Iterator[Figure]:
+    plain, one, ten = (db.queue(name, codec="bytes") for name in ("plain", "one", "ten"))
+    sides = {PLAIN: plain, "one priority": one, "ten priorities": ten}
+    jobs, singly = bench.scaled(JOBS), bench.scaled(SINGLY)
+    put: Sides = {
+        PLAIN: lambda count: _each(count, lambda at: plain.put(VALUE)),
+        "one priority": lambda count: _each(count, lambda at: one.put(VALUE, priority=5)),
+        "ten priorities": lambda count: _each(count, lambda at: ten.put(VALUE, priority=at % 10)),
     }
-    yield from _figures(what, _rates(take, count), least)
+    yield from _figures("put one", _rates(put, singly), 0.2)
+    yield from _figures("consume and ack one", _rates(_taking(sides, 1), singly), 0.3)
+    put = {
+        PLAIN: lambda count: plain.put_many([VALUE] * count),
+        "one priority": lambda count: one.put_many([VALUE] * count, priority=5),
+        "ten priorities": lambda count: _each(
+            10, lambda at: ten.put_many([VALUE] * (count // 10), priority=at)
+        ),
+    }
+    yield from _figures("put_many", _rates(put, jobs), 0.3)
+    yield from _figures("consume and ack by 100", _rates(_taking(sides, 100), jobs), 0.7)
+
+
+def _limits(bench: Bench, db: tidelog.Store) -> Iterator[Figure]:
+    """Queues whose limits hold nobody back: what the limits themselves cost."""
+    jobs = bench.scaled(JOBS)
+    free = db.queue("free", codec="bytes")
+    held = db.queue("held", codec="bytes", concurrency=1_000)
+    keyed = db.queue("keyed", codec="bytes", concurrency_per_key=1_000)
+    shown = db.queue("shown", codec="bytes")
+    unkeyed = db.queue("unkeyed", codec="bytes", concurrency_per_key=1_000)
+    for queue in (free, held, unkeyed):
+        queue.put_many([VALUE] * jobs)
+    for queue in (keyed, shown):
+        for key in range(KEYS):
+            queue.put_many([VALUE] * (jobs // KEYS), key=f"customer-{key}")
+    sides = {PLAIN: free, "concurrency": held, "concurrency_per_key without keys": unkeyed}
+    yield from _figures("consume and ack by 100", _rates(_taking(sides, 100), jobs), 0.9)
+    sides = {KEYED: shown, "concurrency_per_key": keyed}
+    rates = _rates(_taking(sides, 100), jobs)
+    yield from _figures("consume and ack by 100", rates, 0.75, KEYED)
+
+
+def _taking(queues: dict[str, Any], batch: int) -> Sides:
+    return {name: partial(_take, queue, batch) for name, queue in queues.items()}
 
 
 def _each(count: int, work: Callable[[int], Any]) -> None:
@@ -61,7 +82,7 @@ def _each(count: int, work: Callable[[int], Any]) -> None:
         work(at)
 
 
-def _take(queue: tidelog.Queue, count: int, batch: int) -> None:
+def _take(queue: tidelog.Queue, batch: int, count: int) -> None:
     """Work off `count` jobs, and no more than a batch beyond them."""
     done = 0
     with queue.consume("worker-1", batch, block=0) as jobs:
@@ -72,7 +93,7 @@ def _take(queue: tidelog.Queue, count: int, batch: int) -> None:
                 return
 
 
-def _rates(sides: dict[str, Callable[[int], Any]], count: int) -> dict[str, float]:
+def _rates(sides: Sides, count: int) -> dict[str, float]:
     """Operations of each side per second of processor time, in alternation."""
     part = max(10, count // PARTS)
     spent = dict.fromkeys(sides, 0.0)
@@ -85,8 +106,10 @@ def _rates(sides: dict[str, Callable[[int], Any]], count: int) -> dict[str, floa
     return {name: PARTS * part / taken for name, taken in spent.items()}
 
 
-def _figures(what: str, rates: dict[str, float], least: float) -> Iterator[Figure]:
-    base = {PLAIN: rates.pop(PLAIN)}
+def _figures(
+    what: str, rates: dict[str, float], least: float, beside: str = PLAIN
+) -> Iterator[Figure]:
+    base = {beside: rates.pop(beside)}
     for name, rate in rates.items():
-        target = (Bound(least, PLAIN),)
+        target = (Bound(least, beside),)
         yield Figure(f"limits: {what}, {name}", "/s", rate, base, target, "of processor time")
