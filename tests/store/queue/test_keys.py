@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
 from collections import Counter
@@ -158,6 +159,18 @@ def test_jobs_that_were_fetched_ahead_leave_their_keys(db: Any) -> None:
     held = taken(queue, worker="ben")
     assert values(held) == [1]  # k is still busy
     assert first.ack() and values(taken(queue, worker="ben")) == [2]
+
+
+def test_a_job_that_goes_back_is_not_overtaken(db: Any) -> None:
+    queue = db.queue("q", **ONE)
+    queue.put("x")
+    queue.put("a", key="k")
+    jobs = queue.consume("anna", batch=2, block=0)
+    assert next(jobs).value == "x"
+    del jobs  # "a" goes back in the unit of the next fetch, which finds "b", too
+    gc.collect()
+    queue.put("b", key="k")
+    assert values(taken(queue, worker="ben")) == ["a"]
 
 
 def test_a_job_of_a_dead_worker_keeps_its_key(db: Any, clock: testing.Clock) -> None:
