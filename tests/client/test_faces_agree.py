@@ -23,7 +23,12 @@ from tidelog.store.queue.rows import moment
 RETRY_AFTER = 8.0
 DEPTH = 12
 WORDS = ("RETRYAFTER", 8000, "MAXDELIVERIES", 3, "MAXDEPTH", DEPTH, "KEEP", 2)
-LIMITS: tuple[dict[str, Any], ...] = ({}, {"concurrency": 2}, {"concurrency": 3, "rate": "9/m"})
+LIMITS: tuple[dict[str, Any], ...] = (
+    {},
+    {"concurrency": 2},
+    {"concurrency": 3, "rate": "9/m"},
+    {"concurrency_per_key": 1},
+)
 OPTIONS: dict[str, Any] = {
     **{"codec": "bytes", "retry_after": RETRY_AFTER, "max_deliveries": 3},
     **{"max_depth": DEPTH, "keep": 2},
@@ -192,7 +197,11 @@ class Commands(Face):
 
     def call(self, verb: str, *words: Any) -> Any:
         try:
-            limits = [word for pair in self.limits.items() for word in pair]
+            limits = [
+                word
+                for name, value in self.limits.items()
+                for word in (name.replace("_", ""), value)
+            ]
             return self.client.execute_command("QUEUE", verb, "q", *words, *WORDS, *limits)
         except redis.ResponseError as error:
             if "QUEUEFULL" in str(error):

@@ -105,7 +105,12 @@ def headers_of(
     default=0,
     help="From 0 to 9; jobs with a larger number are delivered first.",
 )
-@click.option("--key", metavar="TEXT", help="What each job is about, for concurrency_per_key.")
+@click.option(
+    "--job-key",
+    "key",
+    metavar="TEXT",
+    help="A name for the subject of each job, for concurrency_per_key.",
+)
 @click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
