@@ -56,8 +56,8 @@ MUTANTS: Final = (
     Mutant(
         "later/dedup-ids-forgotten",
         "store/queue/base.py",
-        "        for key in (options.key, options.later_key, *lanes):\n",
-        "        for key in (options.key, *lanes):\n",
+        "        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]\n",
+        "        streams = [ctx.stream(options.key)]\n",
         (f"{JOBS}::test_dedup_ids_of_delayed_jobs_and_of_others_are_one_set",),
         "A dedup ID of a delayed job is known to every put.",
     ),
