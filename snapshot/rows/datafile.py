@@ -143,7 +143,7 @@ def _meta(file: Readable, offset: int, page: int) -> tuple[Head, str]:
     path = file.path
     if len(data) < PAGE_HEADER + _META.size:
         raise DamagedCheckpoint(
-            path, offset, f"the file ends within meta page {page}, after {file.size()} bytes"
+            path, file.size(), f"the file ends here, before the end of meta page {page}"
         )
     number, _, flags, _, _ = PAGE.unpack_from(data)
     fields = _META.unpack_from(data, PAGE_HEADER)

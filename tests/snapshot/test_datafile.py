@@ -66,7 +66,7 @@ def test_a_blank_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None
 
 # fmt: off
 @pytest.mark.parametrize("content, reason", [
-    (b"hello", "ends within meta page 0"),
+    (b"hello", "byte 5: the file ends here, before the end of meta page 0"),
     (b"SQLite format 3\0" + bytes(9000), "not an LMDB file"),
     (bytes(65537), "not an LMDB file"),
     (random.Random(0).randbytes(20000), "not an LMDB file"),
@@ -85,7 +85,7 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes, reason: str) 
     (0, "Q", 5, "page number 5"),
     (10, "H", 2, "not an LMDB file"),
     (40, "I", 4095, "page size 4095"),
-    (40, "I", 8192, "page 1 is not a meta page|within meta page 1"),
+    (40, "I", 8192, "page 1 is not a meta page|before the end of meta page 1"),
     (40, "I", 1 << 31, "page size"),
     (44, "H", 4, "tree flags"),
     (92, "H", 4, "tree flags"),
