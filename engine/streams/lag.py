@@ -59,6 +59,23 @@ def read_one(stream: Stream, last_id: int, entries_read: int, entry_id: int) -> 
     return estimate(stream, entry_id)
 
 
+def read_one_before_7_4(stream: Stream, entries_read: int, entry_id: int) -> int:
+    """entries-read as a Redis before 7.4 counts it when it delivers a live entry.
+
+    It asks whether a deleted entry may lie behind the delivered one, not behind the position before, so an entry that
+    was deleted in between is not counted. And while the first entry lies behind all deleted ones, it counts on.
+    """
+    added, first = stream.entries_added, stream.first_id()
+    none_deleted = not stream.max_deleted_id or stream.max_deleted_id < first
+    if entries_read != UNKNOWN and (none_deleted or entry_id > stream.max_deleted_id):
+        return entries_read + 1
+    if entry_id == stream.last_id:
+        return added
+    if none_deleted and entry_id == first:
+        return added - stream.length + 1
+    return UNKNOWN
+
+
 def lag(stream: Stream, group: Group) -> int | None:
     """The number of entries that the group has not read yet, or None if it is unknown."""
     added = stream.entries_added

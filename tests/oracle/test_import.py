@@ -35,10 +35,6 @@ from tidelog.engine.rdb.file import dumped
 from tidelog.engine.rdb.stream import read_stream
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import cli
-from tidelog.tools.importing.filters import Filter
-from tidelog.tools.importing.from_aof import take_directory, take_file
-from tidelog.tools.importing.keys import Keys
-from tidelog.tools.importing.report import Report
 
 FAR = 4_000_000_000_000
 LEFT_OUT = (
@@ -163,25 +159,6 @@ def imported(
         opened.close()
 
 
-class InMemory:
-    """A state that is never folded."""
-
-    def __init__(self) -> None:
-        self.state = State()
-
-    def fold(self) -> None: ...
-
-
-def taken(source: Path, owes: Differences, times: bool = False) -> Views:
-    """`imported`, without a store."""
-    folding = InMemory()
-    keys = Keys(folding, Report())
-    now_ms = time.time_ns() // 1_000_000
-    take = take_directory if source.is_dir() else take_file
-    take(source, keys, Filter(), now_ms)
-    return shown_by(folding.state, owes, times)
-
-
 def agree(ours: Views, theirs: Views, told: object = "") -> None:
     assert ours.keys() == theirs.keys(), told
     for at, form in theirs.items():
@@ -299,10 +276,7 @@ def test_append_only_files(place: Path, tmp_path: Path, kind: Kind, seeds: range
     for seed in seeds:
         source, theirs = killed_server(place, kind, seed)
         increments += len(list(source.glob("*.incr.aof"))) > 1
-        if seed % 6:
-            ours = taken(source, kind.owes)
-        else:
-            ours = imported(tmp_path / f"{seed}", source, owes=kind.owes)
+        ours = imported(tmp_path / f"{seed}", source, owes=kind.owes)
         for at in moved_behind_a_deletion(ours, theirs):
             del ours[at], theirs[at]
         agree(carried(kind, ours), carried(kind, theirs), f"seed {seed}")
@@ -328,9 +302,6 @@ def test_dump_files(place: Path, tmp_path: Path, kind: Kind, seeds: range) -> No
             assert link.call(b"SAVE") == OK
             source = place / "dump.rdb"
             # The view of 7.0 leaves seen-times open, since its seen-time is another fact.
-            if seed % 6:
-                ours = taken(source, kind.owes, times=True)
-            else:
-                ours = imported(tmp_path / f"{seed}", source, owes=kind.owes, times=True)
+            ours = imported(tmp_path / f"{seed}", source, owes=kind.owes, times=True)
             agree(ours, views(link), f"seed {seed}")
         link.close()

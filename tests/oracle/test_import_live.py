@@ -16,7 +16,6 @@ import pytest
 from tests.oracle.appending import Appending, Ended
 from tests.oracle.server import SEVEN, Release
 from tests.oracle.test_import import (
-    InMemory,
     Kind,
     Views,
     agree,
@@ -25,7 +24,6 @@ from tests.oracle.test_import import (
     imported,
     kind,
     place,
-    shown_by,
     views,
 )
 from tests.oracle.wire import Connection
@@ -35,10 +33,6 @@ from tests.server.ports import free_port
 from tidelog.tools import cli, exits
 from tidelog.tools.importing import from_server
 from tidelog.tools.importing import link as importing_link
-from tidelog.tools.importing.filters import Filter
-from tidelog.tools.importing.keys import Keys
-from tidelog.tools.importing.report import Report
-from tidelog.tools.replica.client import place_of
 
 __all__ = ["kind", "place"]  # fixtures
 
@@ -99,7 +93,9 @@ def test_all_replies_are_equal(
 @pytest.mark.parametrize(
     "seeds", some_slow_and_soak(range(4), range(1000, 1125), range(10_000, 11_000))
 )
-def test_random_states_are_equal(place: Path, kind: Kind, by: str, seeds: range) -> None:
+def test_random_states_are_equal(
+    place: Path, tmp_path: Path, kind: Kind, by: str, seeds: range
+) -> None:
     with served(place, kind.release, hz="500") as (server, url):
         link = server.connect()
         for seed in seeds:
@@ -107,15 +103,8 @@ def test_random_states_are_equal(place: Path, kind: Kind, by: str, seeds: range)
             link.call(b"FLUSHALL")
             fill(link, seed, 60, kind)
             theirs = without_lists(views(link))
-            folding = InMemory()
-            keys = Keys(folding, Report())
-            if by == "dump":
-                from_server.take_dumps(place_of(url), keys, Filter())
-            else:
-                from_server.take_psync(
-                    place_of(url), keys, Filter(), follow=False, until_caught_up=False
-                )
-            ours = shown_by(folding.state, kind.owes, times=True)
+            target = tmp_path / f"{seed}"
+            ours = imported(target, url, "--by", by, owes=kind.owes, times=True)
             if by == "dump":  # its expiries are told as times that are left
                 for found in (ours, theirs):
                     for form in found.values():
@@ -135,6 +124,38 @@ def test_the_cut_over_while_eight_write(
         folder.mkdir()
         with monkeypatch.context() as patched:
             cut_over(folder, tmp_path / f"{number}", patched, kind, number)
+
+
+def load(link: Connection, r: random.Random, name: bytes) -> None:
+    """One turn of a writer: entries come and are read, acknowledged, claimed, deleted and trimmed, also in MULTI."""
+    added = [link.call(b"XADD", b"load", b"*", b"n", b"%d" % r.randrange(1000))]
+    reader = [b"XREADGROUP", b"GROUP", b"g", name, b"COUNT", b"2", b"STREAMS", b"load", b">"]
+    read = link.call(*reader)
+    ids = [row[0] for row in read[0][1]] if isinstance(read, list) and read else added
+    way = r.randrange(10)
+    if way < 5:
+        link.call(b"XACK", b"load", b"g", ids[0])
+    elif way == 5:
+        link.call(b"XAUTOCLAIM", b"load", b"g", name, b"0", b"-", b"COUNT", b"3")
+    elif way == 6:
+        again = [b"RETRYCOUNT", b"%d" % r.randrange(9), b"FORCE"]
+        link.call(b"XCLAIM", b"load", b"g", b"spare-" + name, b"0", *ids, *again)
+    elif way == 7:
+        link.call(b"XDEL", b"load", r.choice([*ids, *added]))
+    elif way == 8:
+        exactly = r.choice((b"=", b"~"))
+        link.call(b"XTRIM", b"load", b"MAXLEN", exactly, b"%d" % r.randrange(100, 400))
+    else:
+        for command in (
+            [b"MULTI"],
+            [b"XADD", b"load", b"*", b"in", b"a unit"],
+            reader,
+            [b"XACK", b"load", b"g", *ids],
+            [b"XDEL", b"load", *added],
+            [b"INCR", b"units"],
+            [b"EXEC"],
+        ):
+            assert link.call(*command)
 
 
 def cut_over(
@@ -158,13 +179,7 @@ def cut_over(
             mine = server.connect()
             r = random.Random(100 * seed + number)
             for count in range(200):
-                mine.call(b"XADD", b"load", b"*", b"n", b"%d" % r.randrange(1000))
-                name = b"worker-%d" % number
-                read = mine.call(
-                    b"XREADGROUP", b"GROUP", b"g", name, b"COUNT", b"2", b"STREAMS", b"load", b">"
-                )
-                if isinstance(read, list) and r.random() < 0.6:
-                    mine.call(b"XACK", b"load", b"g", read[0][1][0][0])
+                load(mine, r, b"worker-%d" % number)
                 mine.call(b"INCR", b"total")
                 if count == 5:
                     started.wait()

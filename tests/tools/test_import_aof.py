@@ -275,3 +275,19 @@ def test_dry_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.aof").write_bytes(log(*ORDERS))
     assert imported(run, tmp_path / "t", tmp_path / "a.aof", "--dry-run")["commands"] == 7
     assert not (tmp_path / "t").exists()
+
+
+def test_entries_read_is_counted_as_the_server_that_delivered(run: Run, tmp_path: Path) -> None:
+    """A Redis before 7.4 does not count an entry that was deleted before the group came to it; 8.8 does."""
+    claim = "XCLAIM s g ann 0 {0} TIME 1700000000000 RETRYCOUNT 1 FORCE JUSTID LASTID {0}"
+    lines = [
+        *(f"XADD s {n}-0 f v" for n in (1, 2, 3)),
+        "XGROUP CREATE s g 0 ENTRIESREAD 0",
+        claim.format("1-0"),
+        "XDEL s 2-0",
+        claim.format("3-0"),
+    ]
+    (tmp_path / "a.aof").write_bytes(log("SELECT 0", *lines))
+    imported(run, tmp_path / "t", tmp_path / "a.aof")
+    group = keys(tmp_path / "t")[b"s"].groups[b"g"]
+    assert (group.last_id >> 64, group.entries_read) == (3, 2)

@@ -24,7 +24,7 @@ from tidelog.engine.keys.state import DATABASES, Settings
 from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.file import NO_EXPIRY, dumped
 from tidelog.engine.streams.idmp import auto_iid
-from tidelog.engine.streams.lag import read_one
+from tidelog.engine.streams.lag import read_one_before_7_4
 from tidelog.engine.streams.stream import Stream
 from tidelog.tools.importing.errors import Refused
 from tidelog.tools.importing.filters import Filter
@@ -161,7 +161,7 @@ class Replaying:
             return None
         if last <= group.last_id or not stream.contains(last):
             return None
-        read = read_one(stream, group.last_id, group.entries_read, last)
+        read = read_one_before_7_4(stream, group.entries_read, last)
         return (e.XGROUP_SETID, self._db, key, name, last >> 64, last & SEQ_MAX, read)
 
     def _restore(self, args: list[bytes]) -> None:
