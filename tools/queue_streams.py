@@ -14,9 +14,9 @@ from typing import Final
 from tidelog.engine import ids
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.store.queue import rows
-from tidelog.store.queue.options import SUFFIXES
+from tidelog.store.queue.options import SCHEDULES, SUFFIXES
 from tidelog.store.queue.work.later import FIRST_SEQ, GROUP, SHIFT_MS
-from tidelog.tools.text import argument, time_text
+from tidelog.tools.text import argument, span, time_text
 
 HOLDS, FAILURES, DEAD, LATER = (suffix.encode() for suffix in SUFFIXES)
 LANES: Final = tuple(b":priority:%d" % priority for priority in range(1, 10))
@@ -73,9 +73,24 @@ def delayed_origin(row: Sequence[bytes]) -> int | None:
     return first if first is not None and may_be_delayed(first) else None
 
 
+def has_due_times(key: bytes, group: bytes) -> bool:
+    """Whether the delivery times of a group say when jobs or ticks are due (work/later.py)."""
+    return group == DUE and (key == SCHEDULES or key.endswith(LATER))
+
+
+def due_ms(time: int) -> int:
+    """When the job or the tick is due whose time of delivery is `time`, both unix ms."""
+    return time + SHIFT_MS
+
+
+def due_in(due: int, now: int) -> str:
+    """How long it is from `now` until something is due, in words."""
+    return f"due in {span(due - now)}" if due > now else f"due {span(now - due)} ago"
+
+
 def due_text(time: int) -> str:
     """The time of a delivery in the group `due` in words: when the job or the tick is due."""
-    return time_text(time + SHIFT_MS)
+    return time_text(due_ms(time))
 
 
 def job_text(row: Sequence[bytes]) -> str:

@@ -19,6 +19,7 @@ from tidelog.tools.aof.wanted import name_filter
 from tidelog.tools.jobs import queue_facts, queue_lines
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
+from tidelog.tools.queue_streams import due_in, due_ms, has_due_times
 from tidelog.tools.text import argument, examples, json_value, time_text
 
 VERSION: Final = 1
@@ -68,7 +69,7 @@ def command(
                 facts = head | key_facts(db, key, value, expire_at, full)
                 click.echo(json.dumps(facts if queue is None else facts | {"queue": queue}))
             else:
-                for line in key_lines(db, key, value, expire_at, full):
+                for line in key_lines(db, key, value, expire_at, full, found.now):
                     click.echo(line)
                 for line in [] if queue is None else queue_lines(queue):
                     click.echo(line)
@@ -98,10 +99,10 @@ def key_facts(
     }
     if isinstance(value, bytes):
         return facts | {"type": "string", "value": json_value(bytes(value))}
-    return facts | {"type": "stream"} | stream_facts(value, full)
+    return facts | {"type": "stream"} | stream_facts(key, value, full)
 
 
-def stream_facts(stream: Stream, full: bool) -> dict[str, Any]:
+def stream_facts(key: bytes, stream: Stream, full: bool) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "length": stream.length,
         "first_id": id_text(stream.first_id()),
@@ -110,7 +111,7 @@ def stream_facts(stream: Stream, full: bool) -> dict[str, Any]:
         "entries_added": stream.entries_added,
         "nodes": stream.nodes(),
         "groups": [
-            group_facts(stream, stream.groups[name], full) for name in sorted(stream.groups)
+            group_facts(key, stream, stream.groups[name], full) for name in sorted(stream.groups)
         ],
     }
     if stream.idmp is not None:
@@ -130,7 +131,7 @@ def stream_facts(stream: Stream, full: bool) -> dict[str, Any]:
     return facts
 
 
-def group_facts(stream: Stream, group: Group, full: bool) -> dict[str, Any]:
+def group_facts(key: bytes, stream: Stream, group: Group, full: bool) -> dict[str, Any]:
     behind = lag(stream, group)
     facts: dict[str, Any] = {
         "group": json_value(group.name),
@@ -149,12 +150,13 @@ def group_facts(stream: Stream, group: Group, full: bool) -> dict[str, Any]:
             for consumer in group.listed()
         ],
     }
+    due = has_due_times(key, group.name)
     if full:
         facts["pending_entries"] = [
             {
                 "id": id_text(entry_id),
                 "consumer": json_value(group.owner_name(owner)),
-                "delivered_ms": time,
+                **({"due_ms": due_ms(time)} if due else {"delivered_ms": time}),
                 "count": count,
             }
             for entry_id, time, owner, count in group.pending.entries()
@@ -178,7 +180,7 @@ def id_text(entry_id: int) -> str:
 
 
 def key_lines(
-    db: int, key: bytes, value: Stream | bytes, expire_at: int, full: bool
+    db: int, key: bytes, value: Stream | bytes, expire_at: int, full: bool, now: int
 ) -> Iterator[str]:
     expires = "" if expire_at == NO_EXPIRY else f", expires {time_text(expire_at)}"
     head = f"[{db}] {argument(key)}"
@@ -196,10 +198,10 @@ def key_lines(
         for entry_id, row in entries(value):
             yield f"    {id_text(entry_id)} {' '.join(map(argument, row))}"
     for name in sorted(value.groups):
-        yield from group_lines(value, value.groups[name], full)
+        yield from group_lines(key, value, value.groups[name], full, now)
 
 
-def group_lines(stream: Stream, group: Group, full: bool) -> Iterator[str]:
+def group_lines(key: bytes, stream: Stream, group: Group, full: bool, now: int) -> Iterator[str]:
     behind = lag(stream, group)
     read = "unknown" if group.entries_read == UNKNOWN else f"{group.entries_read:,}"
     yield (
@@ -213,7 +215,11 @@ def group_lines(stream: Stream, group: Group, full: bool) -> Iterator[str]:
             f"    consumer {argument(consumer.name)}: pending {held:,}, "
             f"seen {time_text(consumer.seen_time)}, active {active}"
         )
-    if full:
+    if full and has_due_times(key, group.name):
+        for entry_id, time, _, _ in group.pending.entries():
+            due = due_ms(time)
+            yield f"    pending {id_text(entry_id)}: {due_in(due, now)}, {time_text(due)}"
+    elif full:
         for entry_id, time, owner, count in group.pending.entries():
             holder = argument(group.owner_name(owner)) if owner else "nobody"
             yield f"    pending {id_text(entry_id)}: {holder}, {time_text(time)}, delivery {count}"

@@ -131,3 +131,15 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "")
         for row in table
     ]
     return "\n".join(lines) + "\n"
+
+
+def span(ms: int) -> str:
+    """A span of time, short."""
+    seconds = max(0, ms) // 1000
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+    return f"{seconds // 86_400}d{seconds % 86_400 // 3600:02}h"

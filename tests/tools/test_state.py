@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,18 @@ def test_delayed_jobs_of_a_queue(run: Run, tmp_path: Path) -> None:
     assert told["mails"]["queue"]["scheduled"] == 2
     assert "queue" not in told["mails:later"]
     assert "2 scheduled" in run("state", root).out
+
+
+def test_due_times(run: Run, tmp_path: Path) -> None:
+    """The delivery times of delayed jobs and schedules are in the past by a constant."""
+    root = tmp_path / "data"
+    with tidelog.open(root, clock=Clock()) as db:
+        db.queue("mails").put("a", delay=3 * 3600)
+        db.schedule("nightly", every=7200, queue="mails", value=1)
+    text = run("state", root, "--full").out
+    assert re.search(r"  pending \S+: due in 3h00m, 2026-01-01T03:00:00.000Z\n", text), text
+    assert re.search(r"  pending \S+: due in 2h00m, 2026-01-01T02:00:00.000Z\n", text), text
+    told = [json.loads(line) for line in run("state", root, "--full", "--json").out.splitlines()]
+    pending = [row["groups"][0]["pending_entries"][0] for row in told if row["groups"]]
+    assert [row["due_ms"] for row in pending] == [1767236400000, 1767232800000]
+    assert all("delivered_ms" not in row for row in pending)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
+import pty
 import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,12 +29,14 @@ from textual.widgets import Input, Static
 import tidelog
 from tidelog.testing import Clock
 from tidelog.tools import exits, installed
+from tidelog.tools.importing.link import Link, ServerError
+from tidelog.tools.text import span
 from tidelog.tools.top.app import Top
 from tidelog.tools.top.command import source_of
 from tidelog.tools.top.look import Look, Place, Rates, StreamRow, ranked
-from tidelog.tools.top.server import STREAMS_ASKED
+from tidelog.tools.top.server import STREAMS_ASKED, Server
 from tidelog.tools.top.table import Table
-from tidelog.tools.top.words import span
+from tidelog.tools.top.words import oldest
 
 
 @pytest.fixture
@@ -137,6 +148,38 @@ def test_without_textual(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch)
     )
     assert run("top", store, "--once").code == 0
     assert run("top", store, "--rates").code == exits.USAGE
+
+
+# --- delayed jobs and schedules
+
+
+def test_due_times(run: Run, served: tuple[tidelog.Store, str], tmp_path: Path) -> None:
+    """The delivery times of these groups are in the past by a constant, and mean when a job or a tick is due."""
+    db, url = served
+    mails = db.queue("mails")
+    mails.put("later", delay=9 * 86_400 + 30)
+    mails.put("first", delay=3 * 3600 + 30)
+    mails.put("now")
+    db.schedule("nightly", every=7200, queue="mails", value=1)
+    assert mails.get("worker-1", block=0) is not None
+    for place in (tmp_path / "db", url):
+        out = run("top", place, "--once", "--sort", "oldest").out
+        assert re.search(r"\nmails:later +2 .* due in 3h00m\n", out), out
+        assert re.search(r"\nmails:later +due .* due in 3h00m +1\n", out), out
+        assert re.search(r"\ntidelog:schedules .* due in (1h59m|2h00m)\n", out), out
+        assert re.search(r"OLDEST\nmails ", out), out  # the only ones with a delivery are first
+        told = json.loads(run("top", place, "--json", "--filter", ":later").out)
+        (row,) = told["streams"]
+        assert row["oldest_ms"] is None and row["groups"][0]["oldest_ms"] is None
+        # a server tells how long ago it was, which is counted from two moments
+        assert abs(row["due_ms"] - row["groups"][0]["due_ms"]) < PATIENCE_S * 1000
+        assert 0 < row["due_ms"] - told["time_ms"] <= 3 * 3_600_000 + 30_000
+
+
+def test_a_due_time_in_words() -> None:
+    assert oldest(row("a", 0, 1)._replace(due_ms=T0 + 61_000), T0) == "due in 1m"
+    assert oldest(row("a", 0, 1)._replace(due_ms=T0 - 61_000), T0) == "due 1m ago"
+    assert oldest(row("a", 0, 1, T0 - 5000)._replace(due_ms=T0 - 61_000), T0) == "5s"
 
 
 # --- order and rates
@@ -306,6 +349,16 @@ def test_a_look_that_comes_while_the_screens_are_taken_apart_is_not_drawn(store:
     on_screens(str(store), test)
 
 
+def test_the_timer_of_an_application_that_has_ended_looks_no_more(store: Path) -> None:
+    ended: list[Top] = []
+
+    async def test(screens: Screens) -> None:
+        ended.append(screens.app)
+
+    on_screens(str(store), test)
+    ended[0].take()
+
+
 class Failing:
     """A source whose second look fails."""
 
@@ -336,6 +389,54 @@ def test_an_error_of_the_source_ends_it() -> None:
     app = asyncio.run(main())
     assert isinstance(app.failure, tidelog.StoreDamaged)
     assert app.look is not None
+
+
+@pytest.mark.parametrize("every", ["0.1", "3600"])
+def test_the_time_between_looks(tmp_path: Path, every: str) -> None:
+    """The program on a terminal: it shows a new stream by itself, or not until it is asked."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+    args = ["top", str(tmp_path / "db"), "--every", every]
+    script = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        f"from tidelog.tools import cli; sys.exit(cli.run({args!r}))"
+    )
+    said = ""
+
+    def until(text: str) -> None:
+        nonlocal said
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in said:
+            ready, _, _ = select.select([master], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"it shows no {text!r}, but {said!r}"
+            said += os.read(master, 65536).decode(errors="replace")
+
+    with tidelog.open(tmp_path / "db") as db:
+        db.xadd("first", {"n": 1})
+        child = subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        os.close(slave)
+        try:
+            until("1 streams, by lag")
+            db.xadd("second", {"n": 1})
+            if every == "3600":
+                os.write(master, b"s")  # what it shows again is the look before
+                until("1 streams, by pending")
+                assert "second" not in said
+                os.write(master, b"\t\t")  # each look at the queues is a new one
+            until("second")
+            os.write(master, b"q")
+            assert child.wait(PATIENCE_S) == 0
+        finally:
+            child.kill()
+            child.wait()
+            os.close(master)
 
 
 # --- a server
@@ -372,9 +473,125 @@ def test_the_screens_of_a_server(served: tuple[tidelog.Store, str]) -> None:
         await screens.pilot.press("enter")
         await screens.until(lambda: screens.names("entries") == ["1-0"])
         await screens.pilot.press("enter")
-        await screens.until(lambda: "tidelog why PATH s 1-0" in screens.text("life"))
+        await screens.until(lambda: "added by XADD" in screens.text("life"))
 
     on_screens(url, test)
+
+
+def test_the_store_of_a_server_elsewhere(
+    served: tuple[tidelog.Store, str], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine may have a store at the path that the server tells. The life that writes it tells them apart."""
+    db, url = served
+    db.xadd("s", {"n": 1}, id="1-0")
+    source = source_of(url)
+    try:
+        assert "added by XADD" in source.why((0, b"s"), "1-0")
+        monkeypatch.setattr(Server, "_root", lambda self: store)
+        assert f"tidelog why {store} s 1-0\n" in source.why((0, b"s"), "1-0")
+        monkeypatch.setattr(Server, "_root", lambda self: store / "none")
+        assert f"tidelog why {store}/none s 1-0\n" in source.why((0, b"s"), "1-0")
+    finally:
+        source.close()
+
+
+def test_the_queues_of_a_server(
+    run: Run, served: tuple[tidelog.Store, str], tmp_path: Path
+) -> None:
+    db, url = served
+    for n in range(5):
+        db.queue("mails").put(n)
+    held = [db.queue("mails").get("worker-1", block=0) for _ in range(3)]
+    assert held[0] is not None and held[1] is not None
+    assert held[0].fail("no") and held[1].nack("later", delay=600)
+    told = json.loads(run("top", url, "--json").out)["queues"]
+    beside = json.loads(run("top", tmp_path / "db", "--json").out)["queues"]
+    for row in (*told, *beside):
+        assert abs(row.pop("oldest_ms") - time.time() * 1000) < PATIENCE_S * 1000
+    assert told == beside
+    (row,) = told
+    assert (row["depth"], row["waiting"], row["in_flight"]) == (4, 2, 1)
+    assert (row["paused"], row["dead"]) == (1, 1)
+
+
+def test_one_database(run: Run, served: tuple[tidelog.Store, str], tmp_path: Path) -> None:
+    db, url = served
+    db.xadd("s", {"n": 1})
+    client = tidelog.connect(url)
+    with client.pipeline(transaction=True) as unit:
+        unit.execute_command("SELECT", 3)
+        unit.execute_command("XADD", "t", "*", "n", 1)
+        unit.execute()
+    client.close()
+
+    def places(*args: object) -> list[tuple[int, str]]:
+        told = json.loads(run("top", *args, "--json", "--sort", "key").out)
+        return [(row["db"], row["key"]) for row in told["streams"]]
+
+    assert places(url) == [(0, "s")]
+    assert places(url, "--db", 3) == [(3, "t")]
+    assert places(tmp_path / "db") == [(0, "s"), (3, "t")]
+    assert places(tmp_path / "db", "--db", 3) == [(3, "t")]
+    assert places(tmp_path / "db", "--db", 0) == [(0, "s")]
+    done = run("top", url, "--db", 99, "--once")
+    assert done.code == exits.REFUSED and "refused SELECT" in done.err
+    done = run("top", tmp_path / "db", "--db", 16, "--once")
+    assert done.code == exits.USAGE and "0 to 15" in done.err
+
+
+def test_the_oldest_delivery_at_a_server(served: tuple[tidelog.Store, str]) -> None:
+    """It need not be among the first pending entries, and need not be that of the lowest ID."""
+    db, url = served
+    for key in ("s", "t"):
+        for n in range(350):
+            db.xadd(key, {"n": n}, id=f"{n + 1}-0")
+        db.xgroup_create(key, "g", id="0")
+        db.xreadgroup("g", "anna", {key: ">"})
+    for n in range(200, 240):
+        db.xclaim("s", "g", "ben", 0, [f"{n}-0"], idle=n * 1000)
+    db.xclaim("s", "g", "ben", 0, ["230-0"], idle=3_600_000)
+    db.xclaim("t", "g", "ben", 0, ["1-0"], idle=60_000)
+    source = source_of(url)
+    try:
+        now = time.time() * 1000
+        (group,) = source.groups((0, b"s"))
+        assert group.oldest_ms is not None and 3_600_000 <= now - group.oldest_ms < 3_700_000
+        # of all streams only the delivery of the lowest ID is asked
+        rows = ranked(source.look(()).streams, "oldest", reverse=False, wanted="")
+        assert [row.key for row in rows] == [b"t", b"s"]
+        assert rows[0].oldest_ms is not None and 60_000 <= now - rows[0].oldest_ms < 160_000
+    finally:
+        source.close()
+
+
+def test_a_server_that_knows_neither_type_nor_idle(
+    served: tuple[tidelog.Store, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a Redis 5.0: the answers are those of its sources, since none runs here."""
+    db, url = served
+    db.set("k", "1")
+    db.xadd("s", {"n": 1}, id="1-0")
+    db.xgroup_create("s", "g", id="0")
+    db.xreadgroup("g", "anna", {"s": ">"})
+    asked = Link.pipeline
+
+    def pipeline(link: Link, *commands: tuple[bytes, ...]) -> list[Any]:
+        replies = asked(link, *commands)
+        for at, words in enumerate(commands):
+            if b"TYPE" in words[1:] or b"IDLE" in words or b"QUEUE" in words:
+                replies[at] = ServerError("ERR syntax error")
+        return replies
+
+    monkeypatch.setattr(Link, "pipeline", pipeline)
+    source = source_of(url)
+    try:
+        (row,) = source.look(()).streams
+        assert (row.key, row.length, row.pending) == (b"s", 1, 1)
+        assert row.oldest_ms is not None
+        assert source.groups((0, b"s"))[0].oldest_ms is not None
+        assert source.queues() == []
+    finally:
+        source.close()
 
 
 def test_streams_of_a_server_are_asked_in_turn(served: tuple[tidelog.Store, str]) -> None:

@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
-from tidelog.tools.text import argument
+from tidelog.tools.text import argument, span
 from tidelog.tools.top.look import (
     SORTS,
     EntryRow,
@@ -41,7 +41,6 @@ from tidelog.tools.top.words import (
     group_cells,
     key_text,
     queue_cells,
-    span,
     stream_cells,
 )
 
@@ -186,7 +185,8 @@ class Top(App[None]):
 
     def take(self) -> None:
         """Look, unless paused or the look before is still going on."""
-        if not self.paused and not self._lock.locked():
+        # While the application ends, its timer may still run, and the screens are gone.
+        if self.screen_stack and not self.paused and not self._lock.locked():
             self.take_now()
 
     def take_now(self) -> None:

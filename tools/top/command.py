@@ -35,7 +35,7 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
     help="Show streams, groups and queues as they change, of a store or a server.",
     epilog=examples(
         "tidelog top orders-data",
-        "tidelog top redis://127.0.0.1:6379 --sort pending",
+        "tidelog top redis://127.0.0.1:6379 --db 3 --sort pending",
         "tidelog top orders-data --once --filter orders --count 5",
         "tidelog top orders-data --json | jq '.streams[] | select(.lag > 100)'",
         codes=(*exits.READING, exits.REFUSED),
@@ -57,6 +57,12 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
     show_default=True,
     help="Sort the streams by this column, the most urgent first.",
 )
+@click.option(
+    "--db",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only this database. Otherwise of a store all, of a server 0.",
+)
 @click.option("--filter", "wanted", default="", metavar="TEXT", help="Only keys that contain TEXT.")
 @click.option(
     "--count",
@@ -72,6 +78,7 @@ def command(
     place: str,
     every: float,
     sort: str,
+    db: int | None,
     wanted: str,
     count: int,
     rates: bool,
@@ -82,7 +89,7 @@ def command(
         if rates:
             raise click.UsageError("--rates belongs to --once and --json")
         installed("tidelog top", "textual", extra="top")
-    source = source_of(place)
+    source = source_of(place, db)
     try:
         if not once and not as_json:
             # here: it loads textual
@@ -105,17 +112,22 @@ def command(
         source.close()
 
 
-def source_of(place: str) -> Source:
-    """The source at a directory or a URL. Raises as Directory and Server."""
+def source_of(place: str, db: int | None = None) -> Source:
+    """The source at a directory or a URL. Raises as Directory and Server; click.BadParameter."""
     if is_url(place):
         # here: redis-py is loaded for a server only
         from tidelog.tools.top.server import Server
 
-        return Server(place_of(place))
+        return Server(place_of(place), db or 0)
     # here: the engine is loaded for a directory only
+    from tidelog.engine.keys.state import DATABASES
     from tidelog.tools.top.directory import Directory
 
-    return Directory(Path(place))
+    if db is not None and db >= DATABASES:
+        raise click.BadParameter(
+            f"a store has the databases 0 to {DATABASES - 1}", param_hint="--db"
+        )
+    return Directory(Path(place), db)
 
 
 def show(source: Source, look: Look, count: int) -> None:

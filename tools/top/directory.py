@@ -17,7 +17,7 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.ids import MAX, parse
 from tidelog.engine.keys.keyspace import Keyspace, resident
-from tidelog.engine.keys.state import State
+from tidelog.engine.keys.state import DATABASES, State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
@@ -26,6 +26,7 @@ from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
 from tidelog.tools.jobs import queue_facts
 from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.queue_streams import due_ms, has_due_times
 from tidelog.tools.state import id_text
 from tidelog.tools.top.look import (
     ConsumerRow,
@@ -44,10 +45,11 @@ _ELSEWHERE: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL, e.RENAME, e.COPY
 
 
 class Directory:
-    """A Source. Raises the errors of `open_read_only` and `ReadOnlyCore.refresh`."""
+    """A Source: of all databases, or of the database `db`. Raises as `open_read_only` and `ReadOnlyCore.refresh`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, db: int | None = None) -> None:
         self.title = str(path)
+        self._databases = range(DATABASES) if db is None else (db,)
         self._files = LogFiles(path, snapshots=True)
         self._core = open_read_only(self._files.disk, self._files.root, SYSTEM)
         self._core.observe_records(self._written)
@@ -87,13 +89,11 @@ class Directory:
         """Look at the streams that changed; at all if the state is another one, since it was read anew."""
         before, rows = self._at_ms, self._rows
         if state is not self._state or self._all:
-            places = {
-                (db, key) for db, database in enumerate(state.databases) for key in database.keys
-            }
+            places = {(db, key) for db in self._databases for key in state.databases[db].keys}
             for gone in rows.keys() - places:
                 del rows[gone]
         else:
-            places = self._changed
+            places = {place for place in self._changed if place[0] in self._databases}
         for place in self._moving - places:
             if place in rows:
                 rows[place] = rows[place]._replace(added_per_s=0.0)
@@ -124,18 +124,22 @@ class Directory:
         behind: int | None = 0
         pending = 0
         oldest: int | None = None
-        for group in stream.groups.values():
+        due: int | None = None
+        for name, group in stream.groups.items():
             its = lag(stream, group)
             behind = None if behind is None or its is None else behind + its
             count = len(group.pending)
             if count:
                 pending += count
+                if has_due_times(place[1], name):
+                    due = _first_due(group)
+                    continue
                 first = group.pending.oldest()
                 if first is not None and (oldest is None or first < oldest):
                     oldest = first
         added = stream.entries_added
         return StreamRow(
-            *place, stream.length, added, None, len(stream.groups), behind, pending, oldest
+            *place, stream.length, added, None, len(stream.groups), behind, pending, oldest, due
         )
 
     def _facts(self) -> dict[str, Any]:
@@ -174,6 +178,7 @@ class Directory:
 
     def _of_group(self, place: Place, stream: Stream, group: Group, at_ms: int) -> GroupRow:
         read = None if group.entries_read == UNKNOWN else group.entries_read
+        due = has_due_times(place[1], group.name)
         return GroupRow(
             group.name,
             id_text(group.last_id),
@@ -181,13 +186,14 @@ class Directory:
             self._rates.of((*place, group.name), read, at_ms),
             lag(stream, group),
             len(group.pending),
-            group.pending.oldest() if len(group.pending) else None,
+            None if due else group.pending.oldest(),
             [
                 ConsumerRow(
                     one.name, group.pending.held_by(one.index), max(0, at_ms - one.seen_time)
                 )
                 for one in group.listed()
             ],
+            _first_due(group) if due else None,
         )
 
     def queues(self) -> list[QueueRow]:
@@ -196,8 +202,8 @@ class Directory:
         def at(state: State) -> list[QueueRow]:
             return [
                 row
-                for db, database in enumerate(state.databases)
-                for key, value, _ in database.keys.walk()
+                for db in self._databases
+                for key, value, _ in state.databases[db].keys.walk()
                 if isinstance(value, Stream)
                 for row in _queues(state, db, key, value, now)
             ]
@@ -217,18 +223,30 @@ class Directory:
         return rows
 
     def why(self, place: Place, entry_id: str) -> str:
-        found = story(self._files, place[1], parse(entry_id.encode()), quiet=True)
-        if not found.lives:
-            return refusal(place[1].decode("utf-8", "backslashreplace"), entry_id, found)
-        lines = []
-        for number, life in enumerate(found.lives):
-            notes = [] if number else found.notes
-            before: int | None = None
-            for event in sorted([*life.story(), *notes], key=lambda event: event.lsn):
-                passed = None if before is None else event.now - before
-                lines.append(as_text(event, None, passed))
-                before = event.now
-        return "".join(lines)
+        return life_text(self._files, place[1], entry_id)
+
+
+def life_text(files: LogFiles, key: bytes, entry_id: str) -> str:
+    """The life of an entry as lines. Raises as `story`."""
+    found = story(files, key, parse(entry_id.encode()), quiet=True)
+    if not found.lives:
+        return refusal(key.decode("utf-8", "backslashreplace"), entry_id, found)
+    lines = []
+    for number, life in enumerate(found.lives):
+        notes = [] if number else found.notes
+        before: int | None = None
+        for event in sorted([*life.story(), *notes], key=lambda event: event.lsn):
+            passed = None if before is None else event.now - before
+            lines.append(as_text(event, None, passed))
+            before = event.now
+    return "".join(lines)
+
+
+def _first_due(group: Group) -> int | None:
+    """When the first job of a group of delayed jobs is due; the next tick of the schedules."""
+    # Not `oldest`: of a chunk that is cold it tells the last time.
+    first = next(group.pending.by_age(0), None)
+    return None if first is None else due_ms(first[0])
 
 
 def _rate(before: StreamRow | None, row: StreamRow, ms: int) -> float | None:

@@ -16,7 +16,11 @@ SORTS: Final = ("lag", "pending", "added_per_s", "length", "oldest", "key")
 
 
 class StreamRow(NamedTuple):
-    """A stream. `lag` and `pending` are sums over its groups; `oldest_ms` is the time of the oldest delivery."""
+    """A stream. `lag` and `pending` are sums over its groups.
+
+    oldest_ms   the time of the oldest delivery that is pending
+    due_ms      when the first delayed job, or the next tick of a schedule, is due
+    """
 
     db: int
     key: bytes
@@ -27,6 +31,7 @@ class StreamRow(NamedTuple):
     lag: int | None
     pending: int
     oldest_ms: int | None
+    due_ms: int | None = None
 
     @property
     def place(self) -> Place:
@@ -42,7 +47,7 @@ class ConsumerRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group of a stream."""
+    """A group of a stream; `oldest_ms` and `due_ms` as of a StreamRow."""
 
     name: bytes
     last_id: str
@@ -52,6 +57,7 @@ class GroupRow(NamedTuple):
     pending: int
     oldest_ms: int | None
     consumers: list[ConsumerRow]
+    due_ms: int | None = None
 
 
 class QueueRow(NamedTuple):

@@ -1,4 +1,5 @@
 """Looks at a server, tidelog's or any Redis from 5.0 on, by ordinary commands: SCAN, XINFO, XPENDING, XREVRANGE, INFO.
+Of a tidelog server also QUEUE LIST and QUEUE STATS.
 
 A look asks about at most STREAMS_ASKED streams, those on the screen first and the others in turn, so that a server with
 many of them is not kept busy by its observer.
@@ -9,10 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from tidelog.aof.errors import AofError
 from tidelog.tools.importing.link import Link, ServerError
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.queue_streams import due_ms, has_due_times
 from tidelog.tools.replica.client import Place as Address
+from tidelog.tools.text import argument
+from tidelog.tools.top.directory import life_text
 from tidelog.tools.top.look import (
     ConsumerRow,
     EntryRow,
@@ -28,20 +35,43 @@ STREAMS_ASKED: Final = 500
 SCAN_EVERY: Final = 10  # looks
 SCAN_COUNT: Final = b"1000"
 TIMEOUT_S: Final = 10.0
-PENDING_ASKED: Final = b"100"  # of the pending entries, among which the oldest delivery is found
+# A server walks over all pending entries of a group to find those that wait longer than a time. In a group with more of
+# them the delivery of the lowest ID counts as the oldest one.
+EXACT_MAX: Final = 10_000
+PAGE: Final = b"100"
+
+
+class _Held(NamedTuple):
+    """The pending entries of a group. `exact`: the oldest delivery is wanted, and not only that of the lowest ID."""
+
+    key: bytes
+    group: bytes
+    pending: int
+    exact: bool
+
+    @property
+    def all_of_them(self) -> bool:
+        return self.exact and self.pending <= EXACT_MAX
 
 
 class Server:
-    """A Source of database 0. Raises Unreachable, Refused."""
+    """A Source of one database. Raises Unreachable, Refused."""
 
-    def __init__(self, address: Address) -> None:
-        self.title = str(address)
-        self._address = address
+    def __init__(self, address: Address, db: int = 0) -> None:
+        self.title = f"{address}, database {db}" if db else str(address)
+        self._db = db
         self._link = Link(address, TIMEOUT_S)
         self._rates = Rates()
         self._known: dict[bytes, StreamRow | None] = {}  # None: not asked yet
         self._turn: list[bytes] = []
         self._looks = 0
+        self._finds_streams = True  # SCAN knows TYPE: from Redis 6.0 on
+        try:
+            if db:
+                self._link.call(b"SELECT", b"%d" % db)
+        except BaseException:
+            self._link.close()
+            raise
 
     def close(self) -> None:
         self._link.close()
@@ -59,52 +89,108 @@ class Server:
         at_ms = time.time_ns() // 1_000_000
         commands = [(b"XINFO", kind, key) for key in keys for kind in (b"STREAM", b"GROUPS")]
         replies = self._link.pipeline(*commands)
+        found: dict[bytes, tuple[dict[bytes, Any], list[dict[bytes, Any]]]] = {}
         for key, stream, groups in zip(keys, replies[::2], replies[1::2], strict=True):
             if isinstance(stream, ServerError) or isinstance(groups, ServerError):
                 self._known.pop(key, None)  # it was deleted meanwhile
             else:
-                self._known[key] = self._row(key, _pairs(stream), list(map(_pairs, groups)), at_ms)
+                found[key] = _pairs(stream), list(map(_pairs, groups))
+        held = [
+            _Held(key, name, group[b"pending"], has_due_times(key, name))
+            for key, (_, groups) in found.items()
+            for group in groups
+            for name in (group[b"name"],)
+        ]
+        oldest = dict(zip((each[:2] for each in held), self._oldest(held, at_ms), strict=True))
+        for key, (stream, groups) in found.items():
+            times = [(group[b"name"], oldest[key, group[b"name"]]) for group in groups]
+            self._known[key] = self._row(key, stream, groups, times, at_ms)
         streams = [row for row in self._known.values() if row is not None]
         return Look(at_ms, self._facts(), streams)
 
     def _scan(self) -> None:
+        """Find the streams, as far as SCAN shows them."""
         found: dict[bytes, StreamRow | None] = {}
         cursor = b"0"
         while True:
-            cursor, keys = self._link.call(
-                b"SCAN", cursor, b"COUNT", SCAN_COUNT, b"TYPE", b"stream"
-            )
+            cursor, keys = self._streams(cursor)
             found |= {key: self._known.get(key) for key in keys}
             if cursor == b"0":
                 break
         self._known = found
         self._turn = [key for key in self._turn if key in found]
-        self._rates.keep({(0, key) for key in found})
+        self._rates.keep({(self._db, key) for key in found})
+
+    def _streams(self, cursor: bytes) -> tuple[bytes, list[bytes]]:
+        """The next cursor and streams of SCAN."""
+        page = (b"SCAN", cursor, b"COUNT", SCAN_COUNT)
+        if self._finds_streams:
+            (reply,) = self._link.pipeline((*page, b"TYPE", b"stream"))
+            if not isinstance(reply, ServerError):
+                return reply[0], reply[1]
+            # A Redis 5.0 takes the option for an error of syntax. Another refusal comes again without it.
+            self._finds_streams = False
+        cursor, keys = self._link.call(*page)
+        types = self._link.pipeline(*((b"TYPE", key) for key in keys))
+        return cursor, [key for key, kind in zip(keys, types, strict=True) if kind == b"stream"]
 
     def _row(
-        self, key: bytes, stream: dict[bytes, Any], groups: list[dict[bytes, Any]], at_ms: int
+        self,
+        key: bytes,
+        stream: dict[bytes, Any],
+        groups: list[dict[bytes, Any]],
+        times: list[tuple[bytes, int | None]],
+        at_ms: int,
     ) -> StreamRow:
         added = stream.get(b"entries-added")
         lags: list[int | None] = [group.get(b"lag") for group in groups]
         known = [each for each in lags if each is not None]
+        delivered, due = (
+            [at for name, at in times if at is not None and has_due_times(key, name) is later]
+            for later in (False, True)
+        )
         return StreamRow(
-            0,
+            self._db,
             key,
             stream[b"length"],
             added,
-            self._rates.of((0, key), added, at_ms),
+            self._rates.of((self._db, key), added, at_ms),
             len(groups),
             sum(known) if len(known) == len(lags) else None,
             sum(group[b"pending"] for group in groups),
-            None,
+            min(delivered, default=None),
+            due_ms(min(due)) if due else None,
         )
 
+    def _oldest(self, held: list[_Held], at_ms: int) -> list[int | None]:
+        """The time of the oldest delivery of each group, unix ms; None without one."""
+        idle: dict[int, int] = {}
+        last: dict[int, bytes] = {}  # the last ID of the answer before
+        asked = [at for at, each in enumerate(held) if each.pending]
+        while asked:
+            commands: list[tuple[bytes, ...]] = []
+            for at in asked:
+                each = held[at]
+                head = (b"XPENDING", each.key, each.group)
+                count = PAGE if each.all_of_them else b"1"
+                if at not in idle:
+                    commands.append((*head, b"-", b"+", count))
+                else:  # those behind the last one that wait even longer; the ones before it do not
+                    longer = (b"IDLE", b"%d" % (idle[at] + 1))
+                    commands.append((*head, *longer, b"(" + last[at], b"+", count))
+            again = []
+            for at, reply in zip(asked, self._link.pipeline(*commands), strict=True):
+                # An error: the group is gone, or a Redis before 6.2 does not know IDLE.
+                if not isinstance(reply, ServerError) and reply:
+                    idle[at] = max(idle.get(at, 0), *(row[2] for row in reply))
+                    last[at] = reply[-1][0]
+                    if held[at].all_of_them and len(reply) == int(PAGE):
+                        again.append(at)
+            asked = again
+        return [at_ms - idle[at] if at in idle else None for at in range(len(held))]
+
     def _facts(self) -> dict[str, Any]:
-        info = dict(
-            line.split(":", 1)
-            for line in self._link.call(b"INFO").decode("utf-8", "backslashreplace").splitlines()
-            if ":" in line
-        )
+        info = self._info()
 
         def number(name: str) -> Any:
             text = info.get(name, "")
@@ -128,20 +214,24 @@ class Server:
             "commands_per_s": number("instantaneous_ops_per_sec"),
         }  # fmt: skip
 
+    def _info(self) -> dict[str, str]:
+        text = self._link.call(b"INFO").decode("utf-8", "backslashreplace")
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
     def groups(self, place: Place) -> list[GroupRow]:
         _, key = place
         (groups,) = self._link.pipeline((b"XINFO", b"GROUPS", key))
         if isinstance(groups, ServerError):
             return []
         at_ms = time.time_ns() // 1_000_000
+        rows = list(map(_pairs, groups))
+        names: list[bytes] = [group[b"name"] for group in rows]
+        held = [_Held(key, group[b"name"], group[b"pending"], True) for group in rows]
+        of = self._link.pipeline(*((b"XINFO", b"CONSUMERS", key, name) for name in names))
         found = []
-        for group in map(_pairs, groups):
-            name = group[b"name"]
-            consumers, oldest = self._link.pipeline(
-                (b"XINFO", b"CONSUMERS", key, name),
-                (b"XPENDING", key, name, b"-", b"+", PENDING_ASKED),
-            )
-            read = group.get(b"entries-read")
+        for group, oldest, consumers in zip(rows, self._oldest(held, at_ms), of, strict=True):
+            name, read = group[b"name"], group.get(b"entries-read")
+            due = oldest is not None and has_due_times(key, name)
             found.append(
                 GroupRow(
                     name,
@@ -150,22 +240,44 @@ class Server:
                     self._rates.of((*place, name), read, at_ms),
                     group.get(b"lag"),
                     group[b"pending"],
-                    None
-                    if isinstance(oldest, ServerError) or not oldest
-                    else at_ms - max(idle for _, _, idle, _ in oldest),
+                    None if due else oldest,
                     []
                     if isinstance(consumers, ServerError)
                     else [
                         ConsumerRow(one[b"name"], one[b"pending"], one[b"idle"])
                         for one in map(_pairs, consumers)
                     ],
+                    due_ms(oldest) if due and oldest is not None else None,
                 )
             )
         return found
 
     def queues(self) -> list[QueueRow]:
-        """No row: the jobs that are paused are told by several streams together, and no command counts them."""
-        return []
+        """Every queue of a tidelog server; none of another one, which has no command that counts paused jobs."""
+        (queues,) = self._link.pipeline((b"QUEUE", b"LIST"))
+        if isinstance(queues, ServerError):
+            return []
+        replies = self._link.pipeline(
+            *((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in queues)
+        )
+        at_ms = time.time_ns() // 1_000_000
+        found = []
+        for (name, group), reply in zip(queues, replies, strict=True):
+            if isinstance(reply, ServerError):
+                continue  # it was deleted meanwhile
+            stats = _pairs(reply)
+            seconds = stats[b"oldest_seconds"]
+            found.append(
+                QueueRow(
+                    self._db,
+                    name,
+                    group,
+                    *(stats[b"depth"], stats[b"waiting"], sum(stats[b"in_flight"][1::2])),
+                    *(stats[b"paused"], stats[b"dead"]),
+                    None if seconds is None else at_ms - round(float(seconds) * 1000),
+                )
+            )
+        return found
 
     def entries(self, place: Place, count: int) -> list[EntryRow]:
         (found,) = self._link.pipeline(
@@ -176,10 +288,34 @@ class Server:
         return [EntryRow(entry_id.decode(), fields or ()) for entry_id, fields in found]
 
     def why(self, place: Place, entry_id: str) -> str:
+        """The life of the entry if the store of the server is on this machine; else the command that tells it there."""
+        root = self._root()
+        files = None if root is None else self._files(root)
+        if files is not None:
+            return life_text(files, place[1], entry_id)
+        path = "PATH" if root is None else argument(str(root).encode())
         return (
-            "A server does not tell its log. On the machine of the store, use\n"
-            f"tidelog why PATH {place[1].decode('utf-8', 'backslashreplace')} {entry_id}\n"
+            "A server does not tell its log, and its store is not on this machine. On the machine of the store, use\n"
+            f"tidelog why {path} {argument(place[1])} {entry_id}\n"
         )
+
+    def _root(self) -> Path | None:
+        """The directory of the store, as a tidelog server tells it."""
+        (found,) = self._link.pipeline((b"CONFIG", b"GET", b"dir"))
+        if isinstance(found, ServerError) or "tidelog_version" not in self._info():
+            return None
+        return Path(_pairs(found)[b"dir"].decode("utf-8", "surrogateescape"))
+
+    def _files(self, root: Path) -> LogFiles | None:
+        """The log in this directory, if the server's present life writes it: other machines may have such a path."""
+        try:
+            files = LogFiles(root)
+            headers = files.headers()[1]
+        except (AofError, OSError):
+            return None
+        fields = headers[-1].fields if headers else None
+        life = self._info().get("master_replid")
+        return files if fields is not None and f"{fields.incarnation:040x}" == life else None
 
 
 def _pairs(reply: list[Any]) -> dict[bytes, Any]:

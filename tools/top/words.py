@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidelog.tools.text import argument, json_value, size_text
+from tidelog.tools.queue_streams import due_in
+from tidelog.tools.text import argument, json_value, size_text, span
 from tidelog.tools.top.look import GroupRow, Look, QueueRow, StreamRow
 
 UNKNOWN: Final = "?"
@@ -27,21 +28,16 @@ def rate(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.1f}"
 
 
+def oldest(row: StreamRow | GroupRow, at_ms: int) -> str:
+    """The age of the oldest delivery; of delayed jobs and schedules when the first is due."""
+    if row.oldest_ms is not None or row.due_ms is None:
+        return age(row.oldest_ms, at_ms)
+    return due_in(row.due_ms, at_ms)
+
+
 def age(ms: int | None, at_ms: int) -> str:
     """How long ago a moment is."""
     return "" if ms is None else span(at_ms - ms)
-
-
-def span(ms: int) -> str:
-    """A span of time, short."""
-    seconds = max(0, ms) // 1000
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m"
-    if seconds < 86_400:
-        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
-    return f"{seconds // 86_400}d{seconds % 86_400 // 3600:02}h"
 
 
 def stream_cells(row: StreamRow, at_ms: int) -> tuple[str, ...]:
@@ -53,7 +49,7 @@ def stream_cells(row: StreamRow, at_ms: int) -> tuple[str, ...]:
         count(row.groups),
         count(row.lag),
         count(row.pending),
-        age(row.oldest_ms, at_ms),
+        oldest(row, at_ms),
     )
 
 
@@ -65,7 +61,7 @@ def group_cells(row: GroupRow, at_ms: int) -> tuple[str, ...]:
         rate(row.read_per_s),
         count(row.lag),
         count(row.pending),
-        age(row.oldest_ms, at_ms),
+        oldest(row, at_ms),
         count(len(row.consumers)),
     )
 
