@@ -138,11 +138,31 @@ def test_a_segment_in_the_middle_of_a_life(run: Run, tmp_path: Path) -> None:
             db.xadd("s", {"n": n, "pad": "x" * 400})
     first, *_, last = sorted((root / "aof").glob("*.aof"))
     done = run("aof", "ls", first, last, "--json")
-    assert (done.code, [row["state"] for row in rows(done.out)]) == (0, ["sealed", "sealed"])
+    assert (done.code, [row["state"] for row in rows(done.out)]) == (
+        0,
+        ["sealed", "open or sealed"],
+    )
     assert run("aof", "dump", first).code == 0
     first.write_bytes(first.read_bytes()[:-200])
     done = run("aof", "ls", first, "--json")
     assert (done.code, [row["state"] for row in rows(done.out)]) == (exits.DAMAGED, ["damaged"])
+
+
+def test_a_file_is_not_called_sealed_if_the_store_calls_it_open(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "db"
+
+    def states(path: Path) -> list[str]:
+        return [row["state"] for row in rows(run("aof", "ls", path, "--json").out)]
+
+    with tidelog.open(root, segment_bytes=4096) as db:
+        for n in range(20):
+            db.xadd("s", {"n": n, "pad": "x" * 400})
+        *_, before, last = sorted((root / "aof").glob("*.aof"))
+        assert states(root)[-2:] == ["sealed", "open"]
+        assert states(last) == ["open"]  # there is room behind the records
+    assert states(root)[-2:] == ["sealed", "open"]
+    assert states(last) == ["open or sealed"]
+    assert states(before) == ["sealed"]  # the segment that follows stands beside it
 
 
 def test_several_paths_are_segments(run: Run, made: Made) -> None:

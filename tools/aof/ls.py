@@ -37,6 +37,9 @@ RIGHT: Final = "FIRST LAST RECORDS FRAMES BYTES FILE"
 # STATE of a segment
 SEALED: Final = "sealed"  # ends where the next segment's header says
 OPEN: Final = "open"  # the last one, to which a writer would append
+OPEN_OR_SEALED: Final = (
+    "open or sealed"  # segments may follow that were not given, and the file does not tell
+)
 TORN_TAIL: Final = "torn"  # ends with an unfinished write
 DAMAGED: Final = "damaged"  # promised records are missing from it
 UNREADABLE: Final = "unreadable"  # its header is damaged, or it does not belong here
@@ -155,7 +158,9 @@ def scanned(
     facts |= {"end": scan.verdict.value, "reason": scan.reason if broken else ""}
     if not every:
         states = {Verdict.TORN: TORN_TAIL, Verdict.CORRUPT: DAMAGED}
-        whole = OPEN if last and scan.size > scan.offset or last and not files.bare else SEALED
+        whole = SEALED
+        if last:  # a file has room behind its records only as long as a writer appends
+            whole = OPEN if scan.size > scan.offset or not files.bare else OPEN_OR_SEALED
         facts |= {"state": states.get(scan.verdict, whole)}
     return Row(facts, scan)
 
