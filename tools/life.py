@@ -23,6 +23,7 @@ from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.effects.as_commands import added
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.groups.group import Group
+from tidelog.engine.idlist import is_narrow, key_of, pack_key
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.state import State
@@ -46,26 +47,13 @@ from tidelog.tools.text import argument, time_text
 
 Place = tuple[int, bytes]  # database, key
 
-# effects that name one key and change nothing elsewhere
-_AT_A_KEY: Final = frozenset(
-    (
-        *(
-            e.XTRIM,
-            e.XDEL,
-            e.XSETID,
-            e.XCFGSET,
-            e.XIDMPRECORD,
-            e.IDMP_DUPLICATE,
-            e.STREAM_CREATE,
-            e.XREOPEN,
-        ),
-        *range(e.XGROUP_CREATE, e.XACKDEL + 1),
-        *(e.SET, e.PEXPIREAT, e.PERSIST, e.APPEND),
-    )
-)
-
 _ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
+# effects that end or move the entry, or what is known of it in a group, and do not name it
+_TAKES_AWAY: Final = _WITHOUT_KEY | {
+    *(e.XTRIM, e.XGROUP_DESTROY, e.XGROUP_DELCONSUMER),
+    *(e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE),
+}
 
 
 class WasDelayed(Exception):
@@ -121,6 +109,7 @@ class Watch:
 
     `run` applies effects to the state. `lives` are all streams that held the entry, in the order of their beginning.
     `id` is another one from the time on when a delayed job is due; `first` is the one that was asked for.
+    A frame without any of the `needles` names neither the entry nor the job; they are others when more is known.
     """
 
     def __init__(self, state: State, entry_id: int, key: bytes) -> None:
@@ -144,6 +133,7 @@ class Watch:
         self._put_now: list[tuple[int, Effect]] = []
         self._dead_gone: list[int] = []
         self._left: int | None = None
+        self.needles: tuple[bytes, ...] = ()
         self._watch_for(entry_id)
         # fmt: off
         self._on: dict[int, Callable[[Effect], None]] = {
@@ -172,6 +162,7 @@ class Watch:
         self.id = entry_id
         self._text = id_text(entry_id)
         self._packed_ms: bytes = msgpack.packb(entry_id >> 64)
+        self._look_for()
 
     def follow(self, job: int) -> None:
         """Go on with the ID that the delayed job has now."""
@@ -214,6 +205,7 @@ class Watch:
                         if key == self.queue.later and group.name == DUE:
                             at = f"delayed until {due_text(_held(group, self.id)[0])}"
                         self._note(life, "pending", f"is {at}")
+        self._look_for()
 
     def _find_due(self) -> None:
         """Go on with the job's present ID if the state has it after its delay was over."""
@@ -227,18 +219,33 @@ class Watch:
                         self.follow(entry_id)
                         return
 
-    def may_concern(self, body: bytes) -> bool:
-        """Whether the bytes of a frame may hold a record that names the entry, or a key at which it is."""
-        if self._packed_ms in body or self._text in body:
-            return True
-        return bool(self._here) and any(key in body for _, key in self._here)
+    def _look_for(self) -> None:
+        """Find the bytes that a frame has if one of its records names the entry, or tells about the job.
 
-    def loses_keys(self, effects: list[Effect]) -> bool:
-        """Whether an effect that names no key may take a stream away that holds the entry."""
-        return bool(self._here) and any(effect[0] & OPCODE in _WITHOUT_KEY for effect in effects)
+        An ID is in a record as its two numbers, in a list of IDs as a key, or as text.
+        """
+        found = [self._packed_ms, self._text]
+        if self._here and is_narrow(self.id):
+            found.append(pack_key(key_of(self.id)))
+        if self._text != self.first:
+            found.append(self.first)
+        if not self._result.endswith(self.first):
+            found.append(self._result)
+        if self._dead:
+            found.append(self.queue.dead)
+        if found != list(self.needles):
+            self.needles = tuple(found)
 
-    def concerned(self, effects: list[Effect]) -> bool:
-        """Whether one of the effects may be about the entry, as things stand before the first of them."""
+    def concerned(self, effects: list[Effect], named: bool) -> bool:
+        """Whether one of the effects may be about the entry, as things stand before the first of them.
+
+        named    the bytes of the effects have one of the `needles`
+        """
+        if not named:
+            # Only effects that take entries away name none.
+            return bool(self._here or self._has_result) and any(
+                effect[0] & OPCODE in _TAKES_AWAY and self._takes(effect) for effect in effects
+            )
         wanted, here, queue = self.id, self._here, self.queue
         helpers, notes, jobs = queue.all, queue.notes, queue.jobs
         ms, seq = wanted >> 64, wanted & SEQ_MAX
@@ -259,12 +266,33 @@ class Watch:
                 return True
             elif opcode == e.SET and effect[2] == self._result:
                 return True
-            elif here and (opcode not in _AT_A_KEY or (effect[1], effect[2]) in here):
+            elif opcode in _TAKES_AWAY:
+                if self._takes(effect):
+                    return True
+            elif here and (effect[1], effect[2]) in here:
                 return True
         return False
 
-    def run(self, effects: list[Effect], lsn: int, now: int) -> None:
-        """Apply the records of a frame that begins with `lsn`."""
+    def _takes(self, effect: Effect) -> bool:
+        """Whether an effect of _TAKES_AWAY may end or move the entry, or a stream or a group that has it."""
+        opcode, here = effect[0] & OPCODE, self._here
+        if opcode == e.DEL:
+            keys = effect[2]
+            gone = self._has_result and self._result in keys
+            return gone or any((effect[1], key) in here for key in keys)
+        if opcode in _WITHOUT_KEY:
+            return bool(here)
+        place = effect[1], effect[2]
+        if opcode == e.XTRIM:
+            return place in here and self._is_there(effect)
+        if opcode == e.RENAME:
+            return place in here or (effect[1], effect[3]) in here
+        if opcode == e.COPY:
+            return place in here or (effect[3], effect[4]) in here
+        return place in here
+
+    def run(self, effects: list[Effect], lsn: int, now: int, named: bool) -> None:
+        """Apply the records of a frame that begins with `lsn`. `named` as of `concerned`."""
         state, on, wanted, queue = self.state, self._on, self.id, self.queue
         helpers, jobs = queue.all, queue.jobs
         self.now = now
@@ -272,7 +300,7 @@ class Watch:
             opcode = effect[0] & OPCODE
             if opcode <= e.XADD_IDMP:
                 APPLY[effect[0]](state, effect)
-                if opcode != e.EPOCH:
+                if named and opcode != e.EPOCH:
                     ours = effect[3] << 64 | effect[4] == wanted
                     if ours:
                         self.lsn = at
@@ -282,7 +310,7 @@ class Watch:
                         self.lsn = at
                         self._told(effect)
             else:
-                watch = on.get(opcode)
+                watch = on.get(opcode) if named or opcode in _TAKES_AWAY else None
                 if watch is None:
                     APPLY[effect[0]](state, effect)
                 else:
@@ -291,6 +319,7 @@ class Watch:
             if effect[0] & END and (self._put_now or self._dead_gone or self._left):
                 self._unit_ended()
                 wanted = self.id
+        self._look_for()
 
     def told(self) -> int:
         """The number of events so far."""

@@ -16,12 +16,13 @@ from typing import Any, Final, NamedTuple
 import click
 
 from tidelog.aof import durable
+from tidelog.aof.errors import Damage, NewerRecord
 from tidelog.aof.reading.reader import FrameTuple, Replay, Scan
 from tidelog.aof.start import Start, beginning
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.as_commands import commands
 from tidelog.engine.effects.effect import END, Effect
-from tidelog.engine.errors import CommandError
+from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.ids import MAX, parse
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
@@ -59,6 +60,7 @@ class Found(NamedTuple):
     """The lives of the entry in the streams that were at the key, and where the replay began.
 
     units     of the events, by LSN
+    damage    the error that ended the replay: the events are those before it
     nearest   IDs of the key's stream that are near, if there is no life
     """
 
@@ -67,6 +69,7 @@ class Found(NamedTuple):
     notes: list[Event]
     units: dict[int, Unit]
     nearest: list[bytes]
+    damage: Exception | None = None
 
 
 @click.command(
@@ -91,7 +94,7 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
     files = LogFiles(path, snapshots=True)
     found = story(files, name, wanted)
     if not found.lives:
-        raise Unknown(refusal(key, entry_id, found))
+        raise found.damage or Unknown(refusal(key, entry_id, found))
     for number, life in enumerate(found.lives):
         events = sorted(
             [*life.story(), *(found.notes if not number else [])], key=lambda ev: ev.lsn
@@ -111,12 +114,14 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
             else:
                 click.echo(as_text(event, unit, passed, again=unit == shown), nl=False)
                 shown = unit
+    if found.damage is not None:
+        raise found.damage
 
 
 def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> Found:
-    """Replay the log and watch the entry, with a progress bar unless `quiet`.
+    """Replay the log up to its end, or to damage, and watch the entry, with a progress bar unless `quiet`.
 
-    Raises Unknown without a base; Damage, CorruptBlock, OSError.
+    Raises Unknown without a base; Damage and CorruptBlock if nothing can be replayed; OSError.
     """
     try:
         return _story(files, key, wanted, quiet)
@@ -146,16 +151,21 @@ def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:
             if notes and not _lives_at(watch, family):
                 gone = f"is not there in {base.name}: trimmed, deleted or moved before"
                 notes.append(Event("gone", gone, start.lsn, start.now))
+        damage: Exception | None = None
         if files.snapshot is None:
             replayed = _Replayed(watch, units)
-            with console.progress("replaying", files.size(), size=True, quiet=quiet) as advance:
-                for scan, at in _scans(files, start):
-                    replayed.run(scan)
-                    advance(scan.size - at)
+            try:
+                with console.progress("replaying", files.size(), size=True, quiet=quiet) as advance:
+                    for scan, at in _scans(files, start):
+                        replayed.run(scan)
+                        advance(scan.size - at)
+            except (Damage, NewerRecord, CorruptBlock) as error:
+                damage = error
         lives = _lives_at(watch, {key}) or _lives_at(watch, family)
         if notes and not lives:
             lives = [Life((0, key))]
-        return Found(base, lives, [*notes, *watch.notes], units, nearest(state, key, wanted))
+        near = nearest(state, key, wanted) if damage is None else []
+        return Found(base, lives, [*notes, *watch.notes], units, near, damage)
 
 
 def _lives_at(watch: Watch, keys: Collection[bytes]) -> list[Life]:
@@ -177,50 +187,55 @@ def _scans(files: LogFiles, start: Start) -> Iterator[tuple[Scan, int]]:
 
 
 class _Replayed:
-    """Replays in batches of frames, as recovery does. A batch that may concern the entry is applied frame by frame."""
+    """Replays in batches of frames, as recovery does. A frame that may concern the entry is applied by the watcher."""
 
     def __init__(self, watch: Watch, units: dict[int, Unit]) -> None:
         self._watch = watch
         self._units = units
         self._apply = applier(watch.state)
         self._replay = Replay(self._take)
-        self._frames: list[tuple[int, int, int]] = []  # of the batch: first LSN, records, time
-        self._hot = False  # a frame of the batch has bytes that a record about the entry would have
+        # of the batch: first LSN, records, time, and whether the bytes have one of the watcher's needles
+        self._frames: list[tuple[int, int, int, bool]] = []
 
     def run(self, scan: Scan) -> None:
         """Apply the frames of a segment."""
         self._replay.run(scan.path, self._noted(scan))
 
     def _noted(self, scan: Scan) -> Iterator[FrameTuple]:
-        note, may_concern = self._frames.append, self._watch.may_concern
+        note, watch = self._frames.append, self._watch
         for fields in scan.tuples():
-            note((fields[1], fields[2], fields[3]))
-            if not self._hot and may_concern(fields[6]):
-                self._hot = True
+            body, named = fields[6], False
+            for needle in watch.needles:
+                if needle in body:
+                    named = True
+                    break
+            note((fields[1], fields[2], fields[3], named))
             yield fields
 
     def _take(self, records: list[Effect]) -> None:
         watch = self._watch
-        if not self._hot and not watch.loses_keys(records):
-            self._apply(records)
-            self._frames.clear()
-            return
-        at = taken = 0
+        at = applied = taken = 0
+        found_more = False
         while at < len(records):
-            lsn, count, now = self._frames[taken]
-            effects = records[at : at + count]
-            at += count
+            lsn, count, now, named = self._frames[taken]
             taken += 1
-            if not watch.concerned(effects):
-                self._apply(effects)
+            begin, at = at, at + count
+            effects = records[begin:at]
+            # What the watcher has found in this batch was not looked for in its later frames.
+            named = named or found_more
+            if not watch.concerned(effects, named):
                 continue
-            seen = watch.told()
-            watch.run(effects, lsn, now)
+            if applied < begin:
+                self._apply(records[applied:begin])
+            seen, needles = watch.told(), watch.needles
+            watch.run(effects, lsn, now, named)
+            applied = at
+            found_more = found_more or watch.needles is not needles
             if watch.told() != seen:
                 self._units.update(_units(effects, lsn))
+        self._apply(records[applied:] if applied else records)
+        # A batch that cannot be decoded as a whole is taken frame by frame.
         del self._frames[:taken]
-        # After an error in the batch its frames are taken one by one; the others are still to come.
-        self._hot = bool(self._frames)
 
 
 def _units(effects: list[Effect], lsn: int) -> Iterator[tuple[int, Unit]]:

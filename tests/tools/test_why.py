@@ -49,6 +49,34 @@ def test_an_id_that_is_none(run: Run, made: Made) -> None:
     assert run("why", made.root, "orders", "yesterday").code == exits.USAGE
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_damaged_log_is_told_up_to_the_damage(run: Run, tmp_path: Path, as_json: bool) -> None:
+    root = tmp_path / "db"
+    with tidelog.open(root, save=(), checkpoint_bytes=0) as db:
+        entry = added(db, {"n": "1"})
+        db.xgroup_create("s", "g", id="0")
+        db.xreadgroup("g", "anna", {"s": ">"})
+        behind = int(db.info()["next_lsn"])
+        for n in range(20):
+            db.xadd("s", {"n": n, "pad": f"mark {n}"})
+        later = added(db, {"n": "later"})
+        db.xack("s", "g", entry)
+    shutil.rmtree(root / "checkpoint", ignore_errors=True)  # made by close
+    (path,) = (root / "aof").glob("*.aof")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"mark 5")] ^= 1
+    path.write_bytes(data)
+    flags = ["--json"] if as_json else []
+    done = run("why", root, "s", entry, *flags)
+    assert done.code == exits.DAMAGED
+    lines = done.out.splitlines()
+    assert len(lines) == 2 and "added" in lines[0] and "delivered to anna" in lines[1]
+    assert f"{path.name}, " in done.err and f"LSN {behind + 5}" in done.err
+    assert done.err.count("\n") == 1
+    done = run("why", root, "s", later, *flags)
+    assert (done.code, done.out) == (exits.DAMAGED, "") and f"LSN {behind + 5}" in done.err
+
+
 def test_a_job_in_the_words_of_the_queue(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "db"
     with tidelog.open(root) as db:

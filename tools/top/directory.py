@@ -229,6 +229,8 @@ class Directory:
 def life_text(files: LogFiles, key: bytes, entry_id: str) -> str:
     """The life of an entry as lines. Raises as `story`."""
     found = story(files, key, parse(entry_id.encode()), quiet=True)
+    if not found.lives and found.damage is not None:
+        raise found.damage
     if not found.lives:
         return refusal(key.decode("utf-8", "backslashreplace"), entry_id, found)
     lines = []
@@ -239,6 +241,8 @@ def life_text(files: LogFiles, key: bytes, entry_id: str) -> str:
             passed = None if before is None else event.now - before
             lines.append(as_text(event, None, passed))
             before = event.now
+    if found.damage is not None:
+        lines.append(f"{found.damage}\n")
     return "".join(lines)
 
 

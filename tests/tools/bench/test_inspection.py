@@ -30,7 +30,7 @@ def test_every_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(inspection, name, count)
     rows = {row.name: row for row in inspection.rows(bench)}
-    assert len(rows) == 19
+    assert len(rows) == 23
     assert not bench.missing
     assert "redis-check-aof" in rows["aof verify --no-replay, entries"].baselines
     assert "redis-cli --pipe" in rows["aof export, commands"].baselines

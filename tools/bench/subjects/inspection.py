@@ -167,12 +167,50 @@ def _records(bench: Bench) -> Iterator[Figure]:
     yield Figure("diff --state, entries", "/s", compared, {}, (), one)
     opened = {OPEN: _open_s(root) * 1000}
     bound = (Bound(1.3, OPEN, most=True),)
+    first, last = _ends(root)
     for name, args, code in (
         ("state --at-lsn", ("state", root, "--at-lsn", count, "--key", "none"), exits.OK),
         ("why, an unknown ID", ("why", root, STREAM, unknown), exits.NOT_A_STORE),
+        ("why, the first entry", ("why", root, STREAM, first), exits.OK),
+        ("why, the last entry", ("why", root, STREAM, last), exits.OK),
     ):
         spent = _spent(*args, code=code) * 1000
         yield Figure(name, "ms", spent, opened, bound, note)
+    yield from _why_read(bench)
+
+
+def _why_read(bench: Bench) -> Iterator[Figure]:
+    """The life of an entry in a stream that a group reads and acknowledges, and that is trimmed."""
+    count = bench.scaled(RECORDS) // (3 * FRAME) * FRAME
+    root = bench.fresh("read") / "store"
+    with closing(_opened(root)) as db:
+        db.xgroup_create(STREAM, "workers", id="0", mkstream=True)
+        for _ in range(count // FRAME):
+            pipeline = db.pipeline(transaction=False)
+            for fields in SMALL.some(FRAME):
+                pipeline.xadd(STREAM, fields)
+            pipeline.execute()
+            pipeline = db.pipeline(transaction=False)
+            for _, entries in db.xreadgroup("workers", "anna", {STREAM: ">"}, count=FRAME):
+                for entry_id, _ in entries:
+                    pipeline.xack(STREAM, "workers", entry_id)
+            pipeline.xtrim(STREAM, maxlen=count // 2)
+            pipeline.execute()
+    first, last = _ends(root)
+    opened = {OPEN: _open_s(root) * 1000}
+    bound = (Bound(1.3, OPEN, most=True),)
+    note = f"{count:,} entries, read and acknowledged; frames of {FRAME} records; trimmed to half of them"
+    for name, entry in (("the oldest entry that is left", first), ("the last entry", last)):
+        spent = _spent("why", root, STREAM, entry) * 1000
+        yield Figure(f"why, of a group: {name}", "ms", spent, opened, bound, note)
+
+
+def _ends(root: Path) -> tuple[str, str]:
+    """The first and the last ID of the stream."""
+    with closing(tidelog.open(root, read_only=True)) as db:
+        (first, _), *_ = db.xrange(STREAM, count=1)
+        (last, _), *_ = db.xrevrange(STREAM, count=1)
+        return first.decode(), last.decode()
 
 
 def _verify(bench: Bench) -> Iterator[Figure]:
