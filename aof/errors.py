@@ -59,11 +59,19 @@ class NewerRecord(NewerFormat):
         self.path, self.found, self.offset, self.lsn = path, kind, offset, lsn
 
 
-class StoreLocked(AofError):
-    """Another process, or this one, has the store open for writing."""
+ELSEWHERE: Final = "which does not run here"
 
-    def __init__(self, path: Path, pid: int | None) -> None:
+
+class StoreLocked(AofError):
+    """Another process, or this one, has the store open for writing. `here`: it runs on this machine, in sight."""
+
+    def __init__(self, path: Path, pid: int | None, *, here: bool = True) -> None:
         holder = f"process {pid}" if pid is not None else "another process"
+        if not here:
+            holder += (
+                f", {ELSEWHERE} but in another container, or on another machine if this is a network file "
+                "system; that can use the store by the URL of a server only"
+            )
         super().__init__(
             f"{path.parent} is open for writing by {holder} (it holds {path.name}). Close it there, open it "
             f"read-only here, or let several processes use it by tidelog.connect({str(path.parent)!r})"

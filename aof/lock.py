@@ -6,6 +6,7 @@ is ever stale. The pid is only information, for people and for the error that a 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,17 @@ NAME: Final = "LOCK"
 TEXT_BYTES_MAX: Final = 64
 
 
+def _runs_here(pid: int) -> bool:
+    """Whether there is such a process on this machine, as far as this process sees."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # of another user
+    return True
+
+
 def acquire(disk: Disk, root: Path, pid: int) -> File:
     """Take the lock of the store in `root`. It is held until the returned file is unlocked, or closed in every
     process that inherited it.
@@ -26,7 +38,8 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
     path = root / NAME
     file = disk.lock(path)
     if file is None:
-        raise StoreLocked(path, holder(disk, path))
+        other = holder(disk, path)
+        raise StoreLocked(path, other, here=other is None or _runs_here(other))
     try:
         text = b"%d\n" % pid
         # overwrites the old pid, which needs no new space, so it works on a full disk

@@ -25,6 +25,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from tidelog.aof.errors import ELSEWHERE
 from tidelog.aof.layout import SHARED
 from tidelog.client.address import Address
 from tidelog.client.starting import Starting
@@ -441,10 +442,9 @@ class Link:
             if wire is not None:
                 wire.close()
                 return
-            raise StoreLocked(
-                f"{text}. That process does not serve it: let it call tidelog.serve(db), or connect instead of open",
-                None,
-            )
+            if ELSEWHERE not in text:
+                text += ". That process does not serve it: let it call tidelog.serve(db), or connect instead of open"
+            raise StoreLocked(text, None)
         kind = _ERRORS.get(name)
         why = said if kind is None else text
         raise (kind or CannotOpen)(
