@@ -221,7 +221,7 @@ class _Replayed:
             taken += 1
             begin, at = at, at + count
             effects = records[begin:at]
-            # What the watcher has found in this batch was not looked for in its later frames.
+            # The later frames of this batch were not searched for the finds of the watcher.
             named = named or found_more
             if not watch.concerned(effects, named):
                 continue
