@@ -1,4 +1,4 @@
-"""Checks of a story: they hold in spite of all kills. Each raises AssertionError, which names the job or the call."""
+"""Checks of a story. They hold no matter which processes were killed; an AssertionError names the job or the call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from tests.client.kills.crowd import HANG_S, NAME
+from tests.client.kills.crowd import HANG_S, NAME, START_S
 from tests.client.kills.evidence import DONE, FULL, UNKNOWN, Call, Delivery, Story
 from tests.client.kills.queues import (
     BY_NAME,
@@ -42,7 +42,8 @@ def check_all(story: Story, wall_ns: int) -> None:
 
 
 def limits_are_reached(story: Story) -> None:
-    """Otherwise nobody tried to exceed them."""
+    """Otherwise nobody tried to exceed them. And the schedules have ticked."""
+    assert all(number > 10 for number in story.left.ticks.values())
     assert held_at_once(story) == CONCURRENCY
     assert delivered_in_a_second(story) >= 0.6 * RATE
 
@@ -51,15 +52,25 @@ def limits_are_reached(story: Story) -> None:
 
 
 def no_call_hangs(story: Story) -> None:
-    """Each call ends in time: after it began, or after the last kill of an owner meanwhile."""
+    """Each call ends in time: after it began, or after the last kill of an owner meanwhile.
+
+    A busy machine has more time, in proportion to the time that processes needed to start meanwhile.
+    """
+    begins: dict[str, int] = {}
+    for call in story.calls:
+        begins[call.process] = min(call.begin, begins.get(call.process, call.begin))
+    starts = [(at, begins[who]) for who, at in story.started.items() if who in begins]
     for call in story.calls:
         end = story.killed[call.process] if call.end is None else call.end
         if any(who == call.process and a < end and call.begin < b for who, a, b in story.frozen):
             continue
         kills = (at for at in story.owners_killed if call.begin < at < end)
         took = (end - max(kills, default=call.begin)) / NS
-        patience = HANG_S * story.slowness + call.facts.get("wait", 0.0)
-        assert took <= patience, f"{took:.1f} s: {call}"
+        wait = call.facts.get("wait", 0.0)
+        if took > HANG_S + wait:
+            meanwhile = ((b - a) / NS / START_S for a, b in starts if a < end and call.begin < b)
+            patience = HANG_S * max(story.slowness, *meanwhile, 1.0) + wait
+            assert took <= patience, f"{took:.1f} s, and not more than {patience:.1f}: {call}"
 
 
 # --- jobs
@@ -311,17 +322,21 @@ def ticks_are_made_once(story: Story, plan: Plan, wall_ns: int) -> None:
     assert not twice, f"these ticks of {plan.name} were made twice: {twice}"
     ticks = sorted(jobs)
     assert len(ticks) == story.left.ticks[plan.name], f"{plan.name}: {len(ticks)} ticks were seen"
+    if not ticks:
+        return  # the run was too short
     firsts = [
         call.outcome[1]
         for call in story.of("schedule")
         if call.outcome is not None and call.outcome[0] == plan.name
     ]
     first, last = round(min(firsts) * 1000), ticks[-1]
-    assert len(ticks) > 2, f"{plan.name} hardly ticked, so nothing was tried"
     fetches = [
         (call.begin + wall_ns, call.end + wall_ns)
         for call in story.of("take")
-        if call.end is not None and call.outcome != UNKNOWN
+        if call.end is not None
+        and call.outcome != UNKNOWN
+        # Of a batch, only the first job needs a fetch.
+        and BY_NAME[call.facts["queue"]].batch == 1
     ]
     for tick in range(first, last, plan.every_ms):
         if tick in jobs:

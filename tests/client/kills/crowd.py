@@ -29,7 +29,8 @@ NAME: Final = "named"
 OWNERS: Final = 0.25  # share of the kills
 TWICE: Final = 0.2  # of the owner's kills: the next owner is killed too, while it begins
 FREEZES: Final = 0.03
-PAUSE_S: Final = 0.2  # between two kills, at most
+BETWEEN: Final = 10  # calls between two kills, at least
+PAUSE_S: Final = 0.2  # after a kill, at most
 
 
 def within(seconds: float, true: Callable[[], object], what: Callable[[], str]) -> float:
@@ -72,6 +73,7 @@ class Crowd:
         seed = str(self.pick.randrange(1 << 30))
         words = [ROLES[place], str(self.root), name, seed, self.policy, str(path)]
         self.readers[process] = Reader(path)
+        self.story.started[process] = time.monotonic_ns()
         with path.with_suffix(".err").open("wb") as errors:
             child = subprocess.Popen(
                 [sys.executable, "-m", "tests.client.kills.peer", *words], stderr=errors
@@ -91,7 +93,9 @@ class Crowd:
     # --- one kill
 
     def act(self) -> None:
-        """Kill somebody, and see that the others get on."""
+        """Kill somebody, once the crowd has done something, and see that the others get on."""
+        before = self._calls()
+        within(2 * HANG_S, lambda: self._calls() > before + BETWEEN, lambda: "nobody gets on")
         roll = self.pick.random()
         if roll < FREEZES:
             self._freeze(self.pick.randrange(len(ROLES)))
@@ -103,6 +107,12 @@ class Crowd:
         else:
             self._kill_peer(self.pick.randrange(len(ROLES)))
         time.sleep(self.pick.uniform(0, PAUSE_S))
+
+    def _calls(self) -> int:
+        for process, child in self.living:
+            assert child.poll() is None, self.errors()
+            self.readers[process].read()
+        return sum(len(reader.calls) for reader in self.readers.values())
 
     def _kill_owner(self) -> int:
         """Kill the process that LOCK names. Returns its ID, 0 if there is none."""

@@ -153,7 +153,7 @@ class Delivery:
 
 @dataclass
 class Left:
-    """Contents of the store at the end, by the name of the queue.
+    """Jobs that were in the store at the end, by the name of the queue.
 
     taken       jobs that the test took and acknowledged: (ID, first ID, value, headers)
     dead        (ID, value, reason)
@@ -178,6 +178,7 @@ class Story:
     killed          process -> when it was gone at the latest, ns
     owners_killed   when, ns
     frozen          (process, from, to), ns
+    started         process -> when it was started, ns
     slowness        how much slower than usual the machine was at its busiest, as far as it mattered
     """
 
@@ -185,6 +186,7 @@ class Story:
     killed: dict[str, int] = field(default_factory=dict)
     owners_killed: list[int] = field(default_factory=list)
     frozen: list[tuple[str, int, int]] = field(default_factory=list)
+    started: dict[str, int] = field(default_factory=dict)
     slowness: float = 1.0
     left: Left = field(default_factory=Left)
 
