@@ -74,7 +74,7 @@ def no_session(master: str) -> None:
         (("orders", "-o", "no/a.html"), exits.SYSTEM, "no/a.html: its directory does not exist"),
         (("orders", "-o", "a.html", "--events", "none", "--snapshot", "now"), exits.SYSTEM, "none: the file or dir"),
         (("orders", "-o", "a.html", "--log", "--master", "yarn"), exits.USAGE, "--log works only with a Spark master"),
-        (("orders", "-o", "a.html", "--queue", "mails:dead:workers"), exits.USAGE, "helper streams"),
+        (("orders", "-o", "a.html", "--queue", "mails:dead:workers"), exits.USAGE, "a queue's own streams"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line(

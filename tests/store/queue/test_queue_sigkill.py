@@ -156,14 +156,12 @@ class Life:
 
 
 def values(db: Any, name: str) -> list[Any]:
-    return [job.value for job in db.queue(name).peek(1_000_000)] + [
-        # In flight or paused: peek shows what waits.
-        job
-        for job in unfinished(db, name)
-    ]
+    """The values of all jobs that are not done. `peek` shows those that are due, also some that were delivered before."""
+    due = {job.id: job.value for job in db.queue(name).peek(1_000_000)}
+    return [*due.values(), *(value for id, value in unfinished(db, name) if id not in due)]
 
 
-def unfinished(db: Any, name: str) -> list[Any]:
+def unfinished(db: Any, name: str) -> list[tuple[str, Any]]:
     import json
 
     if not db.exists(name) or not db.xinfo_groups(name):
@@ -172,7 +170,7 @@ def unfinished(db: Any, name: str) -> list[Any]:
     found = []
     for row in rows:
         ((_, fields),) = db.xrange(name, row["message_id"], row["message_id"])
-        found.append(json.loads(fields[b"value"]))
+        found.append((row["message_id"].decode(), json.loads(fields[b"value"])))
     return found
 
 
