@@ -15,7 +15,8 @@ copy in quarantine/ again under the same name.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ from tidelog.engine.effects.effect import Effect
 
 TORN: Final = ".torn"  # how the names of torn tails in quarantine/ end
 _VANISHED_MAX = 100
+_GAP_BYTES: Final = 1 << 20
 
 _logger = logging.getLogger("tidelog")
 
@@ -260,8 +262,17 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
     directory = root / identity.QUARANTINE
     recipe.make_directory(disk, directory)
     # The file's name has the incarnation, because the next life reuses the name of an empty segment.
-    name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}{TORN}"
-    recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
+    base = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}"
+    # A recovery that lost power before its cut was durable has left a copy. The disk can show other bytes now, and then
+    # neither copy may replace the other.
+    for number in count(1):
+        name = f"{base}{TORN}" if number == 1 else f"{base}.{number}{TORN}"
+        if not disk.exists(directory / name):
+            recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
+            break
+        if _is_copy(disk, directory / name, nbytes, scan.tail()):
+            disk.sync_directory(directory)
+            break
     _logger.warning(
         "%s, byte %d: the log ended with an unfinished write of %d bytes, which was never acknowledged as durable and "
         "was moved to %s; the log now ends with LSN %d",
@@ -272,6 +283,28 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
         scan.lsn - 1,
     )
     return directory / name
+
+
+def _is_copy(disk: Disk, path: Path, nbytes: int, pieces: Iterable[tuple[int, bytes]]) -> bool:
+    """Whether a file has these `nbytes` bytes, given as (offset, bytes) pieces with zeros between them."""
+    file = disk.open(path)
+    try:
+        if file.size() != nbytes:
+            return False
+        at = 0
+        for offset, piece in (*pieces, (nbytes, b"")):
+            while at < offset:
+                gap = file.pread(min(_GAP_BYTES, offset - at), at)
+                if gap.strip(b"\0"):
+                    return False
+                at += len(gap)
+            piece = piece[: nbytes - offset]
+            if file.pread(len(piece), offset) != piece:
+                return False
+            at = offset + len(piece)
+        return True
+    finally:
+        file.close()
 
 
 def _cut(disk: Disk, scan: Scan) -> None:

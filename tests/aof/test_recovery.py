@@ -53,6 +53,28 @@ def test_a_torn_tail_is_cut_off() -> None:
     assert recovered(disk) == (units, None)
 
 
+def test_another_torn_tail_at_the_same_place_gets_a_copy_of_its_own() -> None:
+    """The cut of a recovery that lost power was not durable, and the disk shows other bytes behind it now."""
+    disk, end = torn()
+    _, first = recovered(disk)
+    assert first is not None
+    other = TAIL[:20] + bytes(10) + TAIL[30:]
+    for tail, name in (
+        (TAIL, first.name),
+        (other, f"{first.stem}.2.torn"),
+        (other, f"{first.stem}.2.torn"),
+    ):
+        file = disk.open(FIRST, write=True)
+        file.truncate(end)
+        file.write(end, tail)
+        file.close()
+        _, quarantined = recovered(disk)
+        assert quarantined is not None and quarantined.name == name
+        assert disk.open(quarantined).pread(1000, 0) == tail
+    assert disk.open(first).pread(1000, 0) == TAIL
+    assert sorted(disk.listdir(first.parent)) == [f"{first.stem}.2.torn", first.name]
+
+
 def test_the_zeros_that_were_prepared_are_cut_off_too() -> None:
     disk = SimulatedDisk()
     life = Life(disk, Past())

@@ -44,7 +44,7 @@ TORN_TAIL: Final = "torn"  # ends with an unfinished write
 DAMAGED: Final = "damaged"  # promised records are missing from it
 UNREADABLE: Final = "unreadable"  # its header is damaged, or it does not belong here
 
-_QUARANTINED: Final = re.compile(rf"(\d{{20}})\.([0-9a-f]{{16}})\.(\d+){re.escape(TORN)}")
+_QUARANTINED: Final = re.compile(rf"(\d{{20}})\.([0-9a-f]{{16}})\.(\d+)(\.\d+)?{re.escape(TORN)}")
 _SET_ASIDE: Final = re.compile(r"(\d{20})\.([0-9a-f]{16})")
 _SNAPSHOT: Final = re.compile(r"\d{20}")
 
