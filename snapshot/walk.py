@@ -116,16 +116,25 @@ def _listen(
         hung.set()
         child.kill()
 
+    def watched() -> threading.Timer:
+        found = threading.Timer(SILENT_S, kill)
+        found.name = "tidelog-walk"
+        found.daemon = True
+        found.start()
+        return found
+
+    def leave(timer: threading.Timer) -> None:
+        timer.cancel()
+        timer.join()  # so that no thread is left when the store is closed
+
     errors: list[bytes] = []
     reader = threading.Thread(target=lambda: errors.append(child.stderr.read()), daemon=True)  # type: ignore[union-attr]
     reader.start()
-    watch = threading.Timer(SILENT_S, kill)
-    watch.daemon = True
-    watch.start()
+    watch = watched()
     done = False
     try:
         for line in child.stdout:
-            watch.cancel()
+            leave(watch)
             told: dict[str, Any] = json.loads(line)
             if "text" in told:
                 yield WalkFinding(**told)
@@ -133,15 +142,13 @@ def _listen(
                 advance(told["rows"])
             else:
                 done = True
-            watch = threading.Timer(SILENT_S, kill)
-            watch.daemon = True
-            watch.start()
+            watch = watched()
     except ValueError as error:
         yield WalkFinding(
             f"{path}: the process that read the file sent an invalid result ({error})"
         )
     finally:
-        watch.cancel()
+        leave(watch)
         if not done:
             child.kill()
         status = child.wait()

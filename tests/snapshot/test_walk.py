@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,21 @@ def test_sound_files_pass(tmp_path: Path) -> None:
     for seed in range(3):
         made(tmp_path / str(seed), seed)
         assert findings(tmp_path / str(seed)) == []
+
+
+def test_no_thread_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that is called off takes a moment to end."""
+
+    class Slow(threading.Timer):
+        def run(self) -> None:
+            super().run()
+            threading.Event().wait(0.3)
+
+    made(tmp_path)
+    before = {*threading.enumerate()}
+    monkeypatch.setattr(threading, "Timer", Slow)
+    assert findings(tmp_path) == []
+    assert {*threading.enumerate()} == before
 
 
 def test_every_row_that_goes_is_missed(tmp_path: Path) -> None:
