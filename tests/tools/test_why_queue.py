@@ -36,10 +36,12 @@ class Ledger:
         if text:
             self.texts.setdefault(job, []).append(text)
 
-    def step(self, queue: tidelog.Queue, sent: tidelog.Queue, clock: Clock) -> None:
+    def step(
+        self, db: tidelog.Store, queue: tidelog.Queue, sent: tidelog.Queue, clock: Clock
+    ) -> None:
         pick = self.pick
         clock.advance(pick.choice((0, 0, 0.001, 2)))
-        match pick.randrange(8):
+        match pick.randrange(9):
             case 0 | 1 | 2:
                 self.number += 1
                 self.tell(queue.put({"n": self.number}), "added", text="put by XADD")
@@ -50,8 +52,30 @@ class Ledger:
                     text = f"to {worker} of group workers, delivery {job.deliveries}"
                     self.tell(job.id, "delivered", text=text)
                     self.end(queue, sent, job)
-            case _:
+            case 7:
                 self.redrive(queue)
+            case _:
+                self.meddle(db)
+
+    def meddle(self, db: tidelog.Store) -> None:
+        """What others may do to the queue's stream: rename it and back, and trim jobs that no worker has had."""
+        jobs = [entry.decode() for entry, _ in db.xrange("mails")]
+        if not jobs:
+            return
+        if self.pick.random() < 0.5:
+            db.rename("mails", "aside")
+            db.rename("aside", "mails")
+            for job in jobs:
+                self.tell(job, "moved", "moved", text="renamed to aside")
+            return
+        pending = db.xpending_range("mails", "workers", "-", "+", len(jobs))
+        given_back = {row["message_id"].decode() for row in pending}
+        new = [job not in given_back for job in jobs]
+        most = new.index(False) if False in new else len(jobs)
+        count = self.pick.randrange(most + 1)
+        assert db.xtrim("mails", maxlen=len(jobs) - count, approximate=False) == count
+        for job in jobs[:count]:
+            self.tell(job, "trimmed")
 
     def end(self, queue: tidelog.Queue, sent: tidelog.Queue, job: tidelog.Job) -> None:
         self.number += 1
@@ -106,8 +130,9 @@ def history(root: Path, seed: int) -> Ledger:
         with tidelog.open(root, clock=clock, retain_bytes=1 << 40, **OPTIONS) as db:
             queue = db.queue("mails", max_deliveries=MAX_DELIVERIES, retry_after=3600)
             sent = db.queue("sent")
+            queue.subscribe()
             for step in range(40):
-                ledger.step(queue, sent, clock)
+                ledger.step(db, queue, sent, clock)
                 if step == 20:
                     db.checkpoint()
     return ledger
@@ -153,4 +178,8 @@ def test_a_thousand_jobs_against_the_ledger(tmp_path: Path) -> None:
         total += len(ledger.told)
         kinds |= {kind for told in ledger.told.values() for kind in told}
         number += 1
-    assert kinds == {"added", "delivered", "redriven", "purged", *GAVE_BACK, *DIED}
+    assert kinds == {
+        *("added", "delivered", "redriven", "purged", "moved", "trimmed"),
+        *GAVE_BACK,
+        *DIED,
+    }
