@@ -19,6 +19,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
 from tidelog.snapshot.walk import WalkFinding, walk_here
 from tidelog.tools.aof.records import records_of
@@ -42,6 +43,7 @@ class Past(NamedTuple):
     folded    LSN up to which the checkpoint has it
     last      LSN
     uuid      of the store
+    written   first LSN of every frame -> (its records, its bytes)
     """
 
     trees: dict[str, Tree]
@@ -50,6 +52,7 @@ class Past(NamedTuple):
     folded: int
     last: int
     uuid: bytes
+    written: dict[int, tuple[list[Effect], bytes]]
 
     def lsns(self, name: str, start: int = 0, stop: int = 1 << 60) -> tuple[int, int]:
         """(first, last) LSN of the frames of a segment that end behind `start` and begin before `stop`."""
@@ -94,7 +97,7 @@ def past(place: Path) -> Past:
                     db.checkpoint()
     disk = RealDisk()
     whole = tree_of(disk, root.parent)
-    digests, frames = _told(root)
+    digests, frames, written = _told(root)
     files = LogFiles(root)
     base = checkpoint(files)
     assert base is not None
@@ -105,19 +108,23 @@ def past(place: Path) -> Past:
         "released": _without(released, "snapshots"),
         "kept": released,
     }
-    return Past(trees, digests, frames, base.start.lsn, max(digests), files.uuid)
+    return Past(trees, digests, frames, base.start.lsn, max(digests), files.uuid, written)
 
 
-def _told(root: Path) -> tuple[dict[int, str], list[tuple[str, int, int, int]]]:
+def _told(
+    root: Path,
+) -> tuple[dict[int, str], list[tuple[str, int, int, int]], dict[int, tuple[list[Effect], bytes]]]:
     state = State()
     apply = applier(state)
-    digests, frames = {}, []
+    digests, frames, written = {}, [], {}
     for path, each in LogFiles(root).frames():
-        apply([record.effect for record in records_of(path, each)])
+        effects = [record.effect for record in records_of(path, each)]
+        apply(effects)
         digests[each.lsn + each.count - 1] = digest(state)
         behind = each.offset + frame.HEADER_BYTES + len(each.body)
         frames.append((path.name, each.offset, each.lsn, behind))
-    return digests, frames
+        written[each.lsn] = effects, path.read_bytes()[each.offset : behind]
+    return digests, frames, written
 
 
 def _released(files: LogFiles, lsn: int, tree: Tree) -> Tree:
@@ -158,11 +165,13 @@ class Broken(NamedTuple):
     words     for a failing test
     told      parts of the damage that must be named; none if the store need not be damaged by it
     lost      (first, last) LSN of the records that are gone; None: not known, or no one damage is to blame
+    stays     every frame that is left stands where it stood
     """
 
     words: str
     told: tuple[str, ...] = ()
     lost: tuple[int, int] | None = None
+    stays: bool = False
 
 
 NOTHING = 0, 0
@@ -187,7 +196,7 @@ def torn(root: Path, story: Past, pick: random.Random) -> Broken:
     path = segments(root)[-1]
     with path.open("ab") as file:
         file.write(pick.randbytes(pick.randint(1, 200)))
-    return Broken(f"torn tail of {path.name}", (), NOTHING)
+    return Broken(f"torn tail of {path.name}", (), NOTHING, stays=True)
 
 
 def middle(root: Path, story: Past, pick: random.Random) -> Broken:
@@ -196,16 +205,27 @@ def middle(root: Path, story: Past, pick: random.Random) -> Broken:
     place = pick.randrange(at, behind)
     flip(path, place, 1 << pick.randrange(8))
     lost = story.lsns(path.name, at, behind)
-    return Broken(f"byte {place} of {path.name}", (f"{path}, byte {at}: ",), lost)
+    return Broken(f"byte {place} of {path.name}", (f"{path}, byte {at}: ",), lost, stays=True)
 
 
 def missing(root: Path, story: Past, pick: random.Random) -> Broken:
-    path = pick.choice(segments(root))
-    may_go = path == segments(root)[0] and (root / "checkpoint").exists()  # as if it was released
-    told = () if may_go else (str(root),)
-    found = Broken(f"{path.name} is missing", told, story.lsns(path.name))
+    there = segments(root)
+    at = pick.randrange(len(there))
+    path = there[at]
+    lost = story.lsns(path.name)
+    if path == there[-1]:
+        end = _frames_of(story, there[at - 1])[-1][1]
+        told = f"{there[at - 1]}, byte {end}: found zeros or the end of the file, although the file DURABLE"
+    elif at:
+        told = f"{path}, byte 0: a segment is missing here"
+    elif not (root / "checkpoint").exists():
+        told = f"{there[1]}, byte 0: the segments before this one are missing"
+    else:
+        told = f"{there[1]}, byte 0: the log begins with LSN {lost[1] + 1}, but the checkpoint ends"
+        if story.folded >= lost[1]:  # as if it was released
+            told = ""
     path.unlink()
-    return found
+    return Broken(f"{path.name} is missing", (told,) if told else (), lost, stays=True)
 
 
 def swapped(root: Path, story: Past, pick: random.Random) -> Broken:
@@ -256,7 +276,13 @@ def truncated(root: Path, story: Past, pick: random.Random) -> Broken:
     frames = _frames_of(story, path)
     size = pick.randrange(frames[-1][1])
     path.write_bytes(path.read_bytes()[:size])
-    return Broken(f"{path.name} is cut at byte {size}", (str(root),), story.lsns(path.name, size))
+    told = f"{path}, byte {size}: the file ends inside the segment's header"
+    if size >= segment.HEADER_BYTES:
+        at = next(at for at, behind in frames if behind > size)  # the first frame that is not whole
+        told = f"{path}, byte {at}: found "
+    return Broken(
+        f"{path.name} is cut at byte {size}", (told,), story.lsns(path.name, size), stays=True
+    )
 
 
 def header(root: Path, story: Past, pick: random.Random) -> Broken:
@@ -298,7 +324,7 @@ def store_file(root: Path, story: Past, pick: random.Random) -> Broken:
         path.write_bytes(path.read_bytes()[: pick.randrange(path.stat().st_size)])
     else:
         path.write_bytes(identity.render(pick.randbytes(16)))
-    return Broken(f"STORE, way {way}", (f"{path}, byte ",), NOTHING)
+    return Broken(f"STORE, way {way}", (f"{path}, byte ",), NOTHING, stays=True)
 
 
 def durable_file(root: Path, story: Past, pick: random.Random) -> Broken:
@@ -307,7 +333,7 @@ def durable_file(root: Path, story: Past, pick: random.Random) -> Broken:
     for at in durable.SLOT_OFFSETS:
         data[at : at + durable.SLOT_BYTES] = pick.randbytes(durable.SLOT_BYTES)
     path.write_bytes(data)
-    return Broken("both slots of DURABLE", (f"{path}, byte 0: ",), NOTHING)
+    return Broken("both slots of DURABLE", (f"{path}, byte 0: ",), NOTHING, stays=True)
 
 
 def lying_durable(root: Path, story: Past, pick: random.Random) -> Broken:
@@ -315,7 +341,9 @@ def lying_durable(root: Path, story: Past, pick: random.Random) -> Broken:
     path = root / "aof" / durable.NAME
     promise = Promise(pick.getrandbits(64), story.last + pick.randint(1, 9))
     path.write_bytes(durable.pack(story.uuid, *promise).ljust(durable.FILE_BYTES, b"\0"))
-    return Broken("DURABLE has a life that is gone", (f"through LSN {promise.lsn}",), NOTHING)
+    return Broken(
+        "DURABLE has a life that is gone", (f"through LSN {promise.lsn}",), NOTHING, stays=True
+    )
 
 
 def data_file(root: Path, story: Past, pick: random.Random) -> Broken:
@@ -333,8 +361,10 @@ def data_file(root: Path, story: Past, pick: random.Random) -> Broken:
         del data[pick.randrange(len(data)) :]
     path.write_bytes(data)
     has_more = (root / "snapshots").exists() or (root / "aof" / segment.file_name(1)).exists()
-    told = (str(path),) if way == 0 else ()
-    return Broken(f"data.mdb, way {way}", told, NOTHING if has_more else None)
+    told = (f"{path}, byte 0: page 0 is not a meta page",) if way == 0 else ()
+    if way == 2 and data:
+        told = (f"{path}, byte {len(data)}: the file ends here",)
+    return Broken(f"data.mdb, way {way}", told, NOTHING if has_more else None, stays=True)
 
 
 Damage = Callable[[Path, Past, random.Random], Broken]
@@ -354,6 +384,7 @@ DAMAGES: tuple[Damage, ...] = (
     displaced,
 )
 
+PAGE = 4096  # of data.mdb
 DOUBLE = 0.2  # the share of stores with two damages
 
 
