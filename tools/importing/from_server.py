@@ -77,6 +77,8 @@ def _take_some(link: Link, db: int, names: list[bytes], keys: Keys, wanted: Filt
     types = link.pipeline(*((b"TYPE", name) for name in chosen))
     taken = []
     for name, kind in zip(chosen, types, strict=True):
+        if isinstance(kind, ServerError):
+            raise Refused(f"{link.place} refused TYPE: {kind.text}")
         if kind in TAKEN:
             taken.append(name)
         elif kind != b"none":
@@ -89,8 +91,9 @@ def _take_some(link: Link, db: int, names: list[bytes], keys: Keys, wanted: Filt
         left = link.pipeline(*((b"PTTL", name) for name in some))
         now_ms = time.time_ns() // 1_000_000
         for name, payload, ttl in zip(some, payloads, left, strict=True):
-            if isinstance(payload, ServerError):
-                raise Refused(f"{link.place} refused DUMP: {payload.text}")
+            for command, reply in (("DUMP", payload), ("PTTL", ttl)):
+                if isinstance(reply, ServerError):
+                    raise Refused(f"{link.place} refused {command}: {reply.text}")
             if payload is None:
                 continue  # it is gone
             if not (_is_text(payload) and isinstance(ttl, int)):
