@@ -17,7 +17,10 @@ class Exists(Failed):
 
 def writable(output: Path, force: bool) -> None:
     """Find out before the work that the file could not be written."""
-    if output.exists() and not force:
+    there = os.path.lexists(output)  # a link that leads nowhere is somebody's too
+    if there and force and not output.is_file():
+        raise Exists(f"{output} is not a plain file, so it is not replaced; give another name")
+    if there and not force:
         raise Exists(f"{output} exists already; give another name, or --force to replace it")
     if not output.parent.is_dir():
         raise Exists(f"{output}: its directory does not exist")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.oracle.server import SEVEN
 from tests.oracle.test_import import agree, imported, place, views
 from tests.oracle.test_import_live import fill, served, without_lists
 from tests.server.access.test_tls import made
@@ -39,7 +40,7 @@ def test_over_tls(
         "tls_key_file": files.key,
         "tls_auth_clients": "no",
     }
-    with served(place, requirepass="secret", **secured) as (server, _):
+    with served(place, SEVEN, requirepass="secret", **secured) as (server, _):
         link = server.connect()
         link.call(b"AUTH", b"secret")
         fill(link, 12)
