@@ -66,6 +66,67 @@ def test_entries_that_the_counters_prove(run: Run, holed: Made) -> None:
     ]
 
 
+@pytest.fixture
+def trimmed(tmp_path: Path) -> Made:
+    """A store in whose gap two entries were added, which only a trim and deletions behind it tell."""
+    made = Made(tmp_path / "orders-data")
+    made.roll(T0)
+    made.unit(T0, (e.EPOCH, 1, 0xA1))
+    made.unit(T0 + 1, (e.XADD_NODE, 0, b"orders", T0 + 1, 0, (b"n", b"1")))
+    made.unit(T0 + 2, (e.XADD, 0, b"orders", T0 + 2, 0, (b"n", b"2")))
+    made.unit(T0 + 3, (e.XADD, 0, b"orders", T0 + 3, 0, (b"n", b"3")))
+    made.unit(T0 + 4, (e.XADD, 0, b"orders", T0 + 4, 0, (b"n", b"4")))
+    made.unit(T0 + 5, (e.XADD, 0, b"orders", T0 + 5, 0, (b"n", b"5")))
+    made.unit(T0 + 6, (e.XDEL, 0, b"orders", ids((T0 + 5, 0)), ()))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("behind", "missing"),
+    [
+        ([(e.XTRIM, 0, b"orders", 1, 3, 0, 3, (), b"")], [(2, 2, 4)]),
+        # Less is proved where the gap has deletions, and a later record may prove more.
+        ([(e.XTRIM, 0, b"orders", 1, 2, 0, 2, (), b"")], [(1, 2, 3)]),
+        (
+            [
+                (e.XTRIM, 0, b"orders", 1, 2, 0, 2, (), b""),
+                (e.XGROUP_SETID, 0, b"orders", b"g", T0 + 5, 0, 5),
+            ],
+            [(2, 2, 4)],
+        ),
+        ([(e.XTRIM, 0, b"orders", 1, 1, 0, 1, (), b"")], []),
+        # Another stream has the name, or somebody has set the counter.
+        ([(e.DEL, 0, (b"orders",)), (e.XTRIM, 0, b"orders", 1, 9, 0, 9, (), b"")], []),
+        ([(e.FLUSHALL,), (e.XTRIM, 0, b"orders", 1, 9, 0, 9, (), b"")], []),
+        ([(e.COPY, 0, b"x", 0, b"orders"), (e.XTRIM, 0, b"orders", 1, 9, 0, 9, (), b"")], []),
+        ([(e.MOVE, 1, b"orders", 0), (e.XTRIM, 0, b"orders", 1, 9, 0, 9, (), b"")], []),
+        (
+            [
+                (e.XSETID, 0, b"orders", T0 + 5, 0, 900, 0, 0),
+                (e.XGROUP_SETID, 0, b"orders", b"g", T0 + 5, 0, 900),
+            ],
+            [],
+        ),
+    ],
+)
+def test_entries_that_a_trim_proves(
+    run: Run, trimmed: Made, behind: list[tuple[object, ...]], missing: list[tuple[int, int, int]]
+) -> None:
+    for number, effect in enumerate(behind):
+        trimmed.unit(T0 + 10 + number, effect)
+    trimmed.write()
+    for lsn in (4, 5):
+        trimmed.flip(trimmed.offsets[lsn - 1] + 60)
+    trimmed.promise(trimmed.lsn - 1)
+    told = json.loads(run("repair", trimmed.root, "--json").out)
+    rows = [(row["entries"], row["added"], row["then"]) for row in told["missing_entries"]]
+    assert rows == missing
+    text = run("repair", trimmed.root).out
+    for entries, added, then in missing:
+        verb = "1 entry of orders is" if entries == 1 else f"{entries} entries of orders are"
+        assert f"{verb} missing: entries-added {added}, then {then}." in text
+
+
 def test_records_behind_the_damage(run: Run, holed: Made, tmp_path: Path) -> None:
     """Those that fit are applied; the trim, whose extent is not certain, and an acknowledgement of nothing are not."""
     copy = tmp_path / "copy"

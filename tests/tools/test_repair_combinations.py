@@ -18,6 +18,7 @@ from tests.tools.salvaged import differences, salvage
 
 import tidelog
 from tidelog.disk.real import RealDisk
+from tidelog.engine.effects.as_commands import commands
 from tidelog.engine.effects.digest import digest
 from tidelog.snapshot import scrub
 from tidelog.testing.scratch import scratch
@@ -56,6 +57,17 @@ def sound(root: Path, found: Plan) -> None:
         pass
 
 
+def added_in(story: Past, key: bytes, gaps: list[list[int]]) -> int:
+    """How many entries the records in the gaps had added to a stream."""
+    return sum(
+        command[:2] == [b"XADD", key]
+        for first, (records, _) in story.written.items()
+        for lsn, record in enumerate(records, first)
+        if any(begin <= lsn <= end for begin, end in gaps)
+        for command in commands(record)
+    )
+
+
 class Done(NamedTuple):
     """What was done with one store: the repairs, and how many of them were compared with a second opinion."""
 
@@ -88,6 +100,9 @@ def case(seed: int, place: Path, story: Past, skipped_share: float = 1.0) -> Don
         behind = told["intact_behind"]
         if behind["records"]:
             assert behind["last_lsn"] == last + gaps + behind["records"]
+        for row in told["missing_entries"]:
+            added = added_in(story, row["key"].encode(), told["unreadable"])
+            assert 0 < row["entries"] <= added, "more is said to be missing than was there"
         if not seen.damages and found.reach.damage is None:
             return Done(0, 0)
         before = data_of(root)

@@ -37,7 +37,7 @@ DEFAULT = {
 # fmt: on
 SLOW = range(96, 124)
 SHARES = 3
-SAMPLE = 10  # images tried for each seed by default
+SAMPLE = 8  # images tried for each seed by default
 STATES = 512  # a moment with no more states than this has all of them tried
 DRAWN = 12  # states of a moment that has more: one in which data.mdb is written
 

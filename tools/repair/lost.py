@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.as_commands import keys
 from tidelog.engine.effects.effect import OPCODE, Effect
@@ -16,6 +17,11 @@ from tidelog.tools.aof.fields import entries_of
 from tidelog.tools.aof.records import Record
 
 _ADDS = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
+_REPLACES = frozenset((e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE, e.STREAM_CREATE))
+_REPLACES_ALL = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
+
+Place = tuple[int, bytes]
+"""The database and the key of a stream."""
 
 
 class Missing(NamedTuple):
@@ -35,7 +41,7 @@ class Lost(NamedTuple):
     first, last, since, until   LSNs and times (unix ms) of the intact records; 0: there are none
     intact     number of intact records
     by_key     (key, kind of record) -> number of intact records
-    missing    entries that were added in the gap, as the counters of groups behind it prove
+    missing    entries that were added in the gap, at least, as counters and lengths behind it prove
     """
 
     gaps: list[tuple[int, int]]
@@ -75,38 +81,64 @@ def lost_behind(records: Iterable[Record], lsn: int, state: State) -> Lost:
 
 
 class _Counters:
-    """Compares how many entries were added behind the gap with what the groups there say they had read.
+    """Compares how many entries were added behind the gap with what the records there say they found.
 
-    A group that stands at an entry and knows how many it has read knows the stream's counter at that entry.
+    A group that stands at an entry and knows how many it has read knows the stream's counter at that entry. A trim
+    knows how many entries the stream had. Both may prove less than was added, if entries were deleted in the gap,
+    but never more, so the greatest number counts. XSETID proves nothing, since a client may give it any counter.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         # ID of the last entry of an effect -> how many entries were added through it
-        self._at: dict[tuple[int, bytes], dict[int, int]] = {}
-        self._count: Counter[tuple[int, bytes]] = Counter()
-        self._missing: dict[tuple[int, bytes], Missing] = {}
+        self._at: dict[Place, dict[int, int]] = {}
+        self._added: Counter[Place] = Counter()
+        self._removed: Counter[Place] = Counter()
+        self._missing: dict[Place, Missing] = {}
+        # Streams of another name or number than before the gap, and those whose counter was set: nothing is compared.
+        self._replaced: set[Place] = set()
+        self._set: set[Place] = set()
+        self._all_replaced = False
 
     def take(self, effect: Effect) -> None:
         opcode = effect[0] & OPCODE
+        place = (effect[1], effect[2]) if len(effect) > 2 else (0, b"")
         if opcode in _ADDS:
-            place = effect[1], effect[2]
             count = entries_of(effect) if opcode == e.XADD_MANY else 1
-            self._count[place] += count
+            self._added[place] += count
             last = (effect[3] << 64 | effect[4]) + count - 1
-            self._at.setdefault(place, {})[last] = self._count[place]
+            self._at.setdefault(place, {})[last] = self._added[place]
         elif opcode in (e.DELIVER, e.XGROUP_SETID) and len(effect) in (7, 12):
             ms, seq, read = effect[-3:]
-            place = effect[1], effect[2]
             behind = self._at.get(place, {}).get(ms << 64 | seq)
-            if behind is not None and read >= 0 and place not in self._missing:
-                self._compare(place, read, behind)
+            if behind is not None and read >= 0 and place not in self._set:
+                self._proves(place, read - behind - self._stream(place, "entries_added"))
+        elif opcode == e.XTRIM:
+            found, known = effect[3] + effect[4], self._stream(place, "length")
+            self._proves(place, found - (known + self._added[place] - self._removed[place]))
+            self._removed[place] += effect[4]
+        elif opcode in (e.XDEL, e.XACKDEL):
+            self._removed[place] += idlist.count(effect[3 if opcode == e.XDEL else 4])
+        elif opcode == e.XSETID:
+            self._set.add(place)
+        elif opcode in _REPLACES:
+            self._replaced |= {(effect[1], key) for key in keys(effect)}
+            self._replaced |= {(effect[3], key) for key in keys(effect) if opcode == e.MOVE}
+            self._replaced |= {(effect[3], effect[4])} if opcode == e.COPY else set()
+        elif opcode in _REPLACES_ALL:
+            self._all_replaced = True
 
-    def _compare(self, place: tuple[int, bytes], read: int, behind: int) -> None:
+    def _stream(self, place: Place, counter: str) -> int:
+        """A counter of the stream before the gap."""
         stream = self._state.databases[place[0]].keys.get(place[1])
-        added = stream.entries_added if isinstance(stream, Stream) else 0
-        count = read - behind - added
-        if count > 0:
+        return int(getattr(stream, counter)) if isinstance(stream, Stream) else 0
+
+    def _proves(self, place: Place, count: int) -> None:
+        before = self._missing.get(place)
+        if count <= (before.entries if before else 0):
+            return
+        if not self._all_replaced and place not in self._replaced:
+            added = self._stream(place, "entries_added")
             self._missing[place] = Missing(*place, count, added, added + count)
 
     def missing(self) -> list[Missing]:
