@@ -25,7 +25,7 @@ KINDS: Final[dict[str, One]] = {
     "rdb": rdb.one,
 }
 STATES: Final = 40  # random histories whose files are changed
-MEMORY_BYTES: Final = 1 << 30  # that an input of a few thousand bytes may take
+MEMORY_BYTES: Final = 256 << 20  # that an input of a few thousand bytes may take
 
 
 class Found(AssertionError):

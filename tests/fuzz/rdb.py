@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.engine.rdb.loaded import check, put_dump
 from tests.engine.rdb.test_damage import changed, image, taken
+from tests.fuzz.others import among, lzf
 from tests.fuzz.outcome import REFUSED, TAKEN, Outcome
 from tests.fuzz.twist import changed as bytes_changed
 from tests.oracle.played import played
@@ -16,6 +17,8 @@ from tidelog.engine.commands.rewrite import Lost
 from tidelog.engine.keys.state import State
 from tidelog.engine.rdb.crc64 import crc64
 from tidelog.engine.rdb.errors import RdbError
+from tidelog.engine.rdb.lzf import decompress as decompressed
+from tidelog.engine.rdb.lzf import in_python
 from tidelog.engine.rdb.write import RdbTarget, dump
 
 TARGETS = list(RdbTarget)
@@ -54,10 +57,31 @@ def restored(payload: bytes, r: random.Random) -> bool:
     return True
 
 
+def unpacked(r: random.Random) -> bool:
+    """Changed bytes of LZF: with the package in C and without it, the same bytes, or none."""
+    chunk, times = r.randbytes(r.randrange(1, 70)), r.randrange(1, 9)
+    packed = lzf(chunk, times)
+    packed = bytes_changed(packed, r, 0, len(packed)) if r.random() < 0.8 else packed
+    found = []
+    for decompress in (decompressed, in_python):
+        try:
+            found.append(decompress(packed, len(chunk) * times))
+        except ValueError:
+            found.append(b"")
+    assert found[0] == found[1], packed
+    return bool(found[0])
+
+
 def one(seed: int, r: random.Random, place: Path) -> Outcome:
     known = payloads(seed)
-    if known and r.random() < 0.3:
+    way = r.random()
+    if known and way < 0.3:
         good = restored(r.choice(known), r)
+    elif way < 0.35:
+        good = unpacked(r)
+    elif way < 0.5:
+        image = among(sound(seed), r)
+        good = taken(image if r.random() < 0.3 else changed(image, r)) is not None
     else:
         good = taken(changed(sound(seed), r)) is not None
     return TAKEN if good else REFUSED

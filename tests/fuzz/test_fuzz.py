@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 import random
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.engine.rdb.test_damage import image, taken
+from tests.fuzz.__main__ import ROOT
 from tests.fuzz.kinds import KINDS, bounded, fuzz
+from tests.fuzz.others import among
 from tests.fuzz.outcome import REFUSED, TAKEN
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -38,6 +44,28 @@ def test_a_million(kind: str, tmp_path: Path) -> None:
     with bounded():
         outcomes = fuzz(kind, seed, range(1_000_000), tmp_path / "db", states=1000)
     assert outcomes.total() == 1_000_000
+
+
+def test_the_parts_that_are_put_among_keys_are_as_redis_writes_them() -> None:
+    for number in range(300):
+        assert taken(among(image(number % 5), random.Random(number))) is not None, number
+
+
+# The percentage of lines that these inputs have to reach. They do not reach a wrong checksum, which is put right, the
+# refusal of what no writer is given, and the steps that only an open for writing takes.
+FLOORS = {"engine/rdb": 92, "aof/reading": 91}
+
+
+@pytest.mark.slow
+def test_the_lines_that_are_reached() -> None:
+    """In a process of its own: here the caches of other tests would spare the inputs some lines."""
+    words = [sys.executable, "-m", "tests.fuzz", "--inputs", "700", "--seed", "2", "--coverage"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=600)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    reached = dict(re.findall(r"^(\S+): ([\d.]+)% of \d+ lines$", done.stdout, re.M))
+    for folder, floor in FLOORS.items():
+        assert float(reached[folder]) >= floor, f"{folder}: {reached[folder]}% of the lines"
 
 
 def test_an_input_that_is_found_can_be_tried_again(

@@ -12,6 +12,8 @@ from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, UUID, Made, ids
 
 import tidelog
+from tidelog.aof import segment
+from tidelog.disk.real import RealFile
 from tidelog.engine.effects import effect as e
 from tidelog.tools import cli, exits
 from tidelog.tools.aof import backwards
@@ -271,3 +273,24 @@ def test_an_id_that_does_not_fit_a_narrow_list(run: Run, tmp_path: Path) -> None
     root = made.write()
     assert lsns(run("aof", "dump", root, "--json", "--id", f"5-{1 << 30}").out) == [1, 2]
     assert lsns(run("aof", "dump", root, "--json", "--id", f"{T0}-7").out) == [2, 3]
+
+
+def test_reverse_with_an_end_that_lies(
+    run: Run, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next header states an end far behind that of the file: nobody asks the disk for so many bytes."""
+    path = made.path()
+    header = segment.unpack(path, path.read_bytes()[: segment.HEADER_BYTES])
+    lie = header._replace(before=header.before._replace(offset=1 << 40)).pack()
+    path.write_bytes(lie + path.read_bytes()[segment.HEADER_BYTES :])
+    asked: list[int] = []
+    pread = RealFile.pread
+
+    def noted(file: RealFile, length: int, offset: int) -> bytes:
+        asked.append(length)
+        return pread(file, length, offset)
+
+    monkeypatch.setattr(RealFile, "pread", noted)
+    done = run("aof", "dump", made.root, "--reverse")
+    assert (done.code, done.err.count("\n")) == (exits.DAMAGED, 1), done
+    assert max(asked) < 8 << 20

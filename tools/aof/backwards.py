@@ -81,6 +81,8 @@ class _Segment:
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames from the end on, as far as their chain can be followed."""
+        if self.begun > self._windows.size:
+            return  # the next header states an end behind that of the file: the walk forward says so
         length = STRETCH_BYTES
         while self.begun > FIRST_OFFSET:
             base = max(FIRST_OFFSET, self.begun - length)
