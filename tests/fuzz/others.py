@@ -1,4 +1,4 @@
-"""What a Redis writes into an image and tidelog does not.
+"""Parts of an image that a Redis writes and tidelog does not.
 
 Values of other types, facts between keys, and compressed strings: written from the layouts, without the code that reads
 them.

@@ -17,7 +17,7 @@ from tidelog.tools.importing import from_server
 
 __all__ = ["place"]  # a fixture
 
-# What the guide names as the rights of each way; nothing else is allowed.
+# The rights that the guide names for each way; nothing else is allowed.
 RIGHTS = {
     "psync": "+psync +replconf +info",
     "dump": "+info +select +scan +type +dump +pttl ~*",

@@ -32,7 +32,7 @@ class Stream:
 
 
 class Salvage(NamedTuple):
-    """What should be there, and the LSNs that should have been refused."""
+    """The streams that should be there, and the LSNs that should have been refused."""
 
     streams: dict[bytes, Stream]
     refused: list[int]

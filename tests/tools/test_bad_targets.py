@@ -33,7 +33,7 @@ LINES: dict[str, Line] = {
     "snapshot copy":    lambda good, damaged, to: ("snapshot", "copy", spoiled.snapshot_of(good), to),
     "snapshot restore": lambda good, damaged, to: ("snapshot", "restore", spoiled.snapshot_of(good), to),
 }
-# What else has such a place, and why it is not here.
+# Other commands with such a place, and the reason why they are not here.
 ELSEWHERE = {
     "export": "it starts a JVM, which writes; tests/spark",
     "report": "it reads the files that export wrote; tests/tools/test_report.py",
