@@ -1,6 +1,6 @@
 """A client of a server under test: it sends pipelines of commands, and knows by the replies what it was promised.
 
-It uses keys of its own and IDs of its choice. So its commands are known units of the model (crash/oracle.py) before
+It uses keys of its own and IDs of its choice. So its commands are known units of the model (crash/model.py) before
 they are sent, whatever other clients do meanwhile.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidelog.crash.errors import BenchError
-from tidelog.crash.oracle import Contents, Model
+from tidelog.crash.model import Contents, Model
 from tidelog.crash.trace import Unit
 
 GROUP: Final = b"g"
@@ -104,10 +104,10 @@ class Client:
             self.units.append(unit)
             self._model.apply(unit)
             self._awaited.append((len(lines), len(self.units), False))
-            data += b"".join(map(_resp, lines))
+            data += b"".join(map(resp, lines))
         if ask:
             self._awaited.append((1, len(self.units), True))
-            data += _resp(SYNCED)
+            data += resp(SYNCED)
         self._changed()
         self._socket.sendall(data)
 
@@ -185,7 +185,8 @@ class Client:
         return bool(data)
 
 
-def _resp(command: Command) -> bytes:
+def resp(command: Command) -> bytes:
+    """A command in RESP."""
     parts = [b"*%d\r\n" % len(command)]
     parts += [b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in command]
     return b"".join(parts)

@@ -16,16 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
+from tidelog.crash.afterwards import AFTERWARDS, PROBE, afterwards
 from tidelog.crash.commits import commits_noted
 from tidelog.crash.damage import Damage
 from tidelog.crash.injector import Trouble
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.served import Stage, contents_of, open_on, serve
+from tidelog.crash.served import Stage, Still, contents_of, open_on, serve
 from tidelog.crash.states import Cut, State, cut_at, cuts, fingerprint, joined
 from tidelog.crash.trace import SyncBegin, Trace, Tree, Unit, pack, versions
 
-PROBE: Final = b"probe"  # the stream of the write that is taken after a crash
+WHOLE: Final = 0.1  # of the images of which more than the contents is tried, those of which all is
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Counts:
     there      legal states, equal images counted again at each operation
     tried      of these
     distinct   different images among those tried; each was opened
+    again      of the different images, those of which more than the contents was tried (crash/afterwards.py)
     told       of the damaged stores, those that raised a clear error
     rows       of the different damages, those of LMDB's files: checkpoints and snapshots
     refused, lost, wrong, died   states with such a fault
@@ -45,6 +47,7 @@ class Counts:
     tried: int = 0
     distinct: int = 0
     told: int = 0
+    again: int = 0
     rows: int = 0
     refused: int = 0
     lost: int = 0
@@ -97,6 +100,7 @@ class Effort(NamedTuple):
     killed         of the ends of the process, the share whose recovery loses power
     double_drawn   states at each operation of such a recovery
     findings       stop the exploration of a trace after so many
+    again          of the distinct images, the share of which more than the contents is tried
     """
 
     drawn: int = 6
@@ -105,6 +109,7 @@ class Effort(NamedTuple):
     killed: float = 0.03
     double_drawn: int = 3
     findings: int = 1
+    again: float = 0.0
 
 
 STORE: Final = "store"
@@ -113,11 +118,15 @@ DOUBLE: Final = "double"
 
 @dataclass
 class Report:
-    """Counts of each layer, what was found, and why a layer could not run."""
+    """Counts of each layer, what was found, and why a layer could not run.
+
+    small    for each policy the workloads of crash/small.py
+    """
 
     counts: dict[str, Counts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
+    small: dict[str, set[int]] = field(default_factory=dict)
 
     def of(self, layer: str) -> Counts:
         return self.counts.setdefault(layer, Counts())
@@ -127,6 +136,8 @@ class Report:
             self.of(layer).add(counts)
         self.findings += other.findings
         self.not_run |= other.not_run
+        for policy, numbers in other.small.items():
+            self.small.setdefault(policy, set()).update(numbers)
 
 
 class Explorer:
@@ -154,9 +165,9 @@ class Explorer:
         self._layer = layer
         self._stopping = stopping
 
-    def explore(self, trace: Trace) -> None:
-        """Try the states of a trace, and those of some recoveries."""
-        self._explore(trace, self._layer, self._effort.drawn, self._effort.exhaustive)
+    def explore(self, trace: Trace, after: int = 0) -> None:
+        """Try the states of a trace behind its first `after` operations, and those of some recoveries."""
+        self._explore(trace, self._layer, self._effort.drawn, self._effort.exhaustive, after)
 
     def _explore(
         self, trace: Trace, layer: str, drawn: int, exhaustive: int, after: int = 0
@@ -185,11 +196,26 @@ class Explorer:
                         started = time.monotonic()
                         self._double(trace, cut, image, oracle, served, power=power)
                         self.report.of(DOUBLE).seconds += time.monotonic() - started
+                    again = self._effort.again if layer != DOUBLE else 0
+                    if again and self._rng.random() < again:
+                        found = self._afterwards(counts, image, oracle, served)
+                        if found is not None:
+                            self._found(layer, trace, cut, state, power, found)
+                            return
                 fault = oracle.judge(served, cut.promised, power=power)
                 if fault is not None:
                     self._found(layer, trace, cut, state, power, fault)
                     if len(self.report.findings) >= most:
                         return
+
+    def _afterwards(
+        self, counts: Counts, image: Tree, oracle: Oracle, served: Served
+    ) -> Fault | None:
+        """Try more than the contents of an image. The checks that start a process are made for few."""
+        if served.contents is None:
+            return None  # a finding already
+        counts.again += 1
+        return afterwards(self._stage, image, oracle, self._rng, whole=self._rng.random() < WHOLE)
 
     def next_base(self, trace: Trace) -> tuple[Tree, int] | None:
         """A disk that a crash may leave of a trace, drawn, and how many units it has. None if it shows a fault."""
@@ -257,10 +283,10 @@ def record_recovery(
     fault = None
     try:
         with commits_noted():
-            with open_on(disk, root, "always") as db:
+            with open_on(disk, root, "always", Still()) as db:
                 first = contents_of(db)
                 disk.promise(count, count, count)
-            with open_on(disk, root, "always") as db:
+            with open_on(disk, root, "always", Still()) as db:
                 second = contents_of(db)
                 if first != second:
                     fault = Fault(Kind.WRONG, "a second recovery showed other contents")
@@ -283,5 +309,8 @@ def try_again(
     """The fault of one state again, and the state in words."""
     cut = cut_at(trace, finding.time)
     served = serve(stage, cut.image(finding.state))
-    fault = Oracle(trace.units).judge(served, cut.promised, power=finding.power)
+    oracle, image = Oracle(trace.units), cut.image(finding.state)
+    fault = oracle.judge(served, cut.promised, power=finding.power)
+    if fault is None and finding.words.startswith(AFTERWARDS):
+        fault = afterwards(stage, image, oracle, random.Random(1), whole=True)
     return fault, cut.words(finding.state)

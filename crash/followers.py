@@ -18,7 +18,8 @@ from typing import Any, Final
 from tidelog.crash.commits import commits_noted
 from tidelog.crash.errors import BenchError
 from tidelog.crash.lives import Step
-from tidelog.crash.oracle import contents_after, difference
+from tidelog.crash.model import contents_after
+from tidelog.crash.oracle import difference
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import SEGMENT_BYTES, STORE, Stage, Still, contents_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit, versions

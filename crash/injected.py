@@ -17,8 +17,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidelog.crash.afterwards import PROBE
 from tidelog.crash.errors import BenchError
-from tidelog.crash.explore import PROBE, Counts, Finding, Report
+from tidelog.crash.explore import Counts, Finding, Report
 from tidelog.crash.forked import Died, Forked
 from tidelog.crash.hooked import HookedDisk
 from tidelog.crash.injector import CODES, ONCE, ONWARDS, SHORT, Injector, Trouble
@@ -303,6 +304,29 @@ def _finding(scene: Scene, trouble: Trouble, found: Suffered | Died) -> Finding:
     return Finding(
         ERRORS, pack(trace), 1, (), False, fault.kind.value, fault.words, trouble=trouble
     )
+
+
+def find_again(
+    scene: Scene, finding: Finding, scratch: Path, stopping: Callable[[], bool]
+) -> Finding | None:
+    """A finding of the same kind in another workload, by the same trouble at some operation. None if there is none."""
+    trouble = finding.trouble
+    assert trouble is not None
+    forked: Forked[Trouble, Suffered] = Forked(lambda each: suffer(scene, each, scratch), HUNG_S)
+    try:
+        plain = forked.ask(Trouble(trouble.files, ONCE, 0))
+        if isinstance(plain, Died) or plain.fault is not None:
+            return None  # another fault, which needs no error
+        for each in trouble.nearest():
+            if stopping():
+                break
+            found = forked.ask(each)
+            kind = Kind.DIED if isinstance(found, Died) else found.fault and found.fault.kind
+            if kind is not None and kind.value == finding.kind:
+                return _finding(scene, each, found)
+    finally:
+        forked.close()
+    return None
 
 
 def try_again(scratch: Path, trace: Trace, finding: Finding) -> Fault | None:

@@ -47,6 +47,10 @@ class Trouble(NamedTuple):
     code: int = 0
     again: int = 0
 
+    def nearest(self) -> Iterator[Trouble]:
+        """The same at this operation and, one by one, at those before it: where it is in a part of the workload."""
+        return (self._replace(at=at) for at in range(self.at, 0, -1))
+
     def words(self) -> str:
         if self.how == SHORT:
             return f"write {self.at} was short"

@@ -20,8 +20,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidelog.crash.afterwards import PROBE
 from tidelog.crash.errors import BenchError
-from tidelog.crash.explore import PROBE, Finding, Report
+from tidelog.crash.explore import Finding, Report
 from tidelog.crash.hooked import HookedDisk, commits_hooked
 from tidelog.crash.injected import Scene
 from tidelog.crash.injector import AFTER, BEFORE, INSIDE, KILLS, Trouble
@@ -246,18 +247,38 @@ def kill(
             counts.distinct += killed
             if fault is not None:
                 counts.count(fault.kind)
-                trace = Trace({**scene.about(), **versions()}, {}, runs.units, [promised])
-                report.findings.append(
-                    Finding(layer, pack(trace), 1, (), False, *_words(fault), trouble=trouble)
-                )
+                report.findings.append(_finding(layer, runs, trouble, promised, fault))
                 break
     finally:
         runs.end()
     return report
 
 
-def _words(fault: Fault) -> tuple[str, str]:
-    return fault.kind.value, fault.words
+def _finding(layer: str, runs: Runs, trouble: Trouble, promised: Promised, fault: Fault) -> Finding:
+    trace = Trace({**runs.scene.about(), **versions()}, {}, runs.units, [promised])
+    kind, words = fault.kind.value, fault.words
+    return Finding(layer, pack(trace), 1, (), False, kind, words, trouble=trouble)
+
+
+def find_again(
+    scene: Scene, finding: Finding, scratch: Path, stopping: Callable[[], bool]
+) -> Finding | None:
+    """A finding of the same kind in another workload, by the same kill at some operation. None if there is none."""
+    assert finding.trouble is not None
+    try:
+        runs = Runs(scene, scratch)
+    except BenchError:
+        return None  # another fault, which needs no kill
+    try:
+        for trouble in finding.trouble.nearest():
+            if stopping():
+                break
+            fault, promised, _ = runs.kill(trouble)
+            if fault is not None and fault.kind.value == finding.kind:
+                return _finding(finding.layer, runs, trouble, promised, fault)
+    finally:
+        runs.end()
+    return None
 
 
 def try_again(scratch: Path, trace: Trace, finding: Finding) -> Fault | None:

@@ -26,9 +26,10 @@ from tidelog.aof.segment import SUFFIX
 from tidelog.aof.start import Start
 from tidelog.crash.errors import BenchError
 from tidelog.crash.lives import Step, recorded
-from tidelog.crash.oracle import Contents, Model, Served
+from tidelog.crash.model import Contents, Model
+from tidelog.crash.oracle import Served
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.rot import deletion
+from tidelog.crash.removed import deletion
 from tidelog.crash.served import STORE, Stage, Still
 from tidelog.crash.trace import Trace, Tree, Unit, tree_of
 from tidelog.disk import recipe

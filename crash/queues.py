@@ -6,36 +6,51 @@ with what a crash left of the one before: a worker gets the jobs again that its 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.asking import PAD
 from tidelog.crash.errors import BenchError
-from tidelog.crash.jobs import DELIVERIES_MAX, Jobs, Queued, number
+from tidelog.crash.jobs import DELIVERIES_MAX, Jobs, Limits, Queued, number
 from tidelog.crash.lives import Step, recorded
-from tidelog.crash.oracle import Contents, Served
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Served
 from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import Stage, Still, content_of, keys_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit
-from tidelog.crash.workloads import PAD, Life
+from tidelog.crash.workloads import Life
+from tidelog.engine.ids import parse
 from tidelog.store.faces.sync import Store
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.job import Job
+from tidelog.store.queue.rows import EXPIRES, VALUE, milliseconds
+from tidelog.store.queue.rules import SCHEDULES
+from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.ticks import tick_words
 
 QUEUES: Final = "queues"
 NAMES: Final = ("mails", "bills")
-ENDINGS: Final = (b":holds", b":failures", b":dead", b":later")
+PLANS: Final = ("mailing", "billing")  # their schedules
+ENDINGS: Final = (b":holds", b":failures", b":dead", b":later", b":rate:workers")
+RESULT: Final = b":result:"
 WORKERS: Final = ("ann", "bob")
 GROUP: Final = "workers"
 MANY: Final = 1 << 30
+# The second queue has limits. As the time stands still, its rate is the number of deliveries of all lives together.
+LIMITS: Final = (Limits(), Limits(concurrency=3, rate=12))
+EVERY_MS: Final = 60_000  # between the ticks of a schedule
+STALE: Final = b"1"  # a time of expiry that is long over
 LATER_S: Final = 600.0  # a pause that is not over in any life
 
 # The steps, and how often each is drawn. The numbers are a queue, then a size, worker or count.
 WEIGHTS: Final[dict[str, int]] = {
     "put": 18, "puts": 6, "once": 8, "take": 24, "finish": 12, "retry": 10, "fail": 4, "release": 4, "extend": 3,
     "follow": 6, "batch": 8, "redrive": 4, "bury": 1, "purge": 1, "set": 3, "sync": 8,
-    "later": 8, "hasten": 6, "cancel": 3,
+    "later": 8, "hasten": 6, "cancel": 3, "stale": 3, "answer": 8, "plan": 2, "overdue": 4,
 }  # fmt: skip
 
 
@@ -67,6 +82,8 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
             case "batch":
                 count = rng.randint(2, 4)
                 found.append([name, queue, rng.randrange(2), count, rng.randint(1, count)])
+            case "overdue":
+                found.append([name, queue, rng.randrange(3)])
             case "sync" | "checkpoint":
                 found.append([name])
             case _:
@@ -137,31 +154,59 @@ class QueueLife(Life):
         self._queues[queue].put_many(values)
         self._done(unit)
 
-    def _following(self, queue: int, worker: str, count: int) -> tuple[list[bytes], Unit]:
-        """The jobs that a fetch must give, and the unit that it is."""
-        key, name = NAMES[queue].encode(), worker.encode()
+    def _following(self, queue: int, worker: str, count: int) -> tuple[list[bytes], list[Unit]]:
+        """The jobs that a fetch must give, and the units that it is."""
+        key, name, limits = NAMES[queue].encode(), worker.encode(), LIMITS[queue]
         held = {job.id.encode() for job in self._taken[queue]}
-        ids, doomed = self._jobs(queue).following(name, count, held)
-        return ids, [
-            *(["abandon", key, name, job_id] for job_id in doomed),
-            *(["take", key, name, job_id] for job_id in ids),
+        found = self._jobs(queue).following(name, count, held, limits)
+        units: list[Unit] = [
+            [
+                *(["abandon", key, name, job_id] for job_id in each.doomed),
+                *(["expired", key, job_id] for job_id in each.stale),
+                *(["take", key, name, job_id] for job_id in each.taken),
+            ]
+            for each in found
         ]
+        taken = found[-1].taken
+        if taken and limits.rate != math.inf:
+            units[-1].append(["counted", key, len(taken)])
+        return taken, units
 
     def _fetch(self, queue: int, worker: int, count: int, fetch: Callable[[], Job | None]) -> Any:
         """Fetch jobs. Returns (the first one, the IDs of all)."""
-        arriving = self._jobs(queue).arriving()
         self.unknown = None
-        self._promise(len(self.units) + (2 if arriving else 1))
+        # Ticks and jobs that are due come first, each in a unit of its own. So the last units are known only then.
+        arriving = self._jobs(queue).arriving()
+        before = [*self._ticks(), *([[]] if arriving else [])]
+        self._promise(len(self.units) + len(before) + len(self._jobs(queue).jobs) + 2)
         job = fetch()
-        if arriving:  # a unit of its own, done by the same call
-            new = self._next(queue, len(arriving))
-            arrived: Unit = [["arrive", NAMES[queue].encode(), new]]
-            self._model.apply(arrived)
-            self.units.append(arrived)
-        ids, unit = self._following(queue, WORKERS[worker], count)
+        for unit in before:
+            if not unit:
+                unit = [["arrive", NAMES[queue].encode(), self._next(queue, len(arriving))]]
+            self._model.apply(unit)
+            self.units.append(unit)
+        ids, units = self._following(queue, WORKERS[worker], count)
         self._same_jobs([job] if job else [], ids[:1])
-        self._done(unit)
+        for unit in units:
+            self._done(unit)
         return job, ids
+
+    def _ticks(self) -> list[Unit]:
+        """The units of the ticks that are due, of the schedules of both queues."""
+        found: list[tuple[int, Unit]] = []
+        for queue, name in enumerate(NAMES):
+            for plan, each in self._jobs(queue).plans.items():
+                if each.next_ms > Still.ms:
+                    continue
+                ticks = range(each.next_ms, Still.ms + 1, EVERY_MS)
+                new = iter(self._next(queue, len(ticks)))
+                put = []
+                for tick in ticks:
+                    dedup = plan + b"@%d" % tick
+                    put.append([dedup, self._jobs(queue).known(dedup) or next(new)])
+                unit: Unit = [["tick", name.encode(), plan, put, ticks[-1] + EVERY_MS]]
+                found.append((each.next_ms, unit))
+        return [unit for _, unit in sorted(found, key=lambda each: each[0])]
 
     def _take(self, queue: int, worker: int) -> None:
         get = self._queues[queue].get
@@ -185,6 +230,57 @@ class QueueLife(Life):
             unit = self._ended(queue, "done")
             self._begin(unit)
             self._told(job.ack(), unit)
+
+    def _answer(self, queue: int) -> None:
+        """End a job with a result, both or neither."""
+        job = self._first(queue)
+        if job is not None:
+            result = b"result %d" % len(self.units)
+            answer = ["answer", NAMES[queue].encode(), job.id.encode(), result]
+            unit: Unit = [answer, *self._ended(queue, "done")]
+            self._begin(unit)
+            self._told(job.ack(result=result), unit)
+
+    def _stale(self, queue: int) -> None:
+        """Put a job that is too old to be delivered."""
+        key, value = NAMES[queue].encode(), self._value(10)
+        unit: Unit = [["stale", key, self._next(queue, 1)[0], value]]
+        self._begin(unit)
+        self.db.xadd(key, {VALUE: value, EXPIRES: STALE})
+        self._done(unit)
+
+    def _plan(self, queue: int) -> None:
+        """Make a schedule that puts jobs into the queue."""
+        name, plans = PLANS[queue], self._jobs(queue).plans
+        if name.encode() not in plans:
+            value = self._value(10)
+            following = Still.ms + EVERY_MS
+            unit: Unit = [["plan", NAMES[queue].encode(), name.encode(), value, following]]
+            self._begin(unit)
+            self.db.schedule(
+                name,
+                every=EVERY_MS / 1000,
+                queue=NAMES[queue],
+                value=value,
+                catch_up="all",
+                codec="bytes",
+            )
+            self._done(unit)
+
+    def _overdue(self, queue: int, ticks: int) -> None:
+        """Make a schedule tick: its next tick was some time ago, as after a time without workers."""
+        name, tick = PLANS[queue].encode(), Still.ms - ticks * EVERY_MS
+        plan = self._jobs(queue).plans.get(name)
+        if plan is None:
+            return
+        unit: Unit = [["overdue", NAMES[queue].encode(), name, tick]]
+        self._begin(unit)
+        rows = self.db.xrange(SCHEDULES)
+        entry = next(entry for entry, row in rows if row[b"name"] == name)
+        self.db.execute_command(*tick_words(parse(entry), tick, plan.ticks))
+        core = self.db._core
+        leases_of(core).ticks_of(0).hear(core, tick, Still.ms)  # as the store does for its own
+        self._done(unit)
 
     def _retry(self, queue: int, later: int) -> None:
         job = self._first(queue)
@@ -294,7 +390,13 @@ class QueueLife(Life):
 
 def queue_of(db: Store, name: str) -> Queue:
     """A queue with the options of these workloads."""
-    return db.queue(name, GROUP, codec="bytes", max_deliveries=DELIVERIES_MAX, retry_after=3600)
+    limits = LIMITS[NAMES.index(name)]
+    options: dict[str, Any] = {}
+    if limits.concurrency != math.inf:
+        options = {"concurrency": limits.concurrency, "rate": f"{limits.rate}/d"}
+    return db.queue(
+        name, GROUP, codec="bytes", max_deliveries=DELIVERIES_MAX, retry_after=3600, **options
+    )
 
 
 def contents_of(db: Store) -> Contents:
@@ -303,7 +405,11 @@ def contents_of(db: Store) -> Contents:
     keys = keys_of(db)
     names = [name.encode() for name in NAMES]
     for key in keys:
-        if not any(key in (name, *(name + ending for ending in ENDINGS)) for name in names):
+        ours = any(
+            key in (name, *(name + ending for ending in ENDINGS)) or key.startswith(name + RESULT)
+            for name in names
+        )
+        if not ours and key != SCHEDULES:
             found[key] = content_of(db, key)
     for name in names:
         queued = _queued(db, name, keys)
@@ -353,7 +459,31 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
         ),
     ]
     delayed.sort(key=lambda each: number(each[0]))
-    return tuple(jobs), tuple(failures), tuple(dead), tuple(delayed)
+    results = sorted(
+        (key.removeprefix(name + RESULT), db.get(key))
+        for key in keys
+        if key.startswith(name + RESULT)
+    )
+    plans = [
+        (each.name.encode(), each.raw, _ms(each.next_at), each.ticks)
+        for each in db.schedules.list()
+        if each.queue.encode() == name
+    ]
+    return (
+        *(tuple(jobs), tuple(failures), tuple(dead), tuple(delayed)),
+        *(tuple(results), tuple(plans), _counted(db, name)),
+    )
+
+
+def _ms(at: datetime | None) -> int:
+    return -1 if at is None else milliseconds(at)
+
+
+def _counted(db: Store, name: bytes) -> int:
+    """How many deliveries are counted against the rate of a queue."""
+    stored = db.get(name + ENDINGS[-1])
+    slices = stored.split()[1:] if isinstance(stored, bytes) else []
+    return sum(int(each.partition(b":")[2]) for each in slices)
 
 
 def record(

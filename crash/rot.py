@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.aof.errors import AofError
-from tidelog.aof.identity import AOF, QUARANTINE
 from tidelog.crash.damage import CHECKPOINT_DIRECTORY, Damage, Damages, damaged_in
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.forked import Died, Forked
-from tidelog.crash.oracle import Contents, Fault, Kind, Oracle, difference
-from tidelog.crash.served import STORE, content_of, keys_of, open_on
+from tidelog.crash.model import DATABASES, Contents, place
+from tidelog.crash.oracle import Fault, Kind, Oracle, difference
+from tidelog.crash.removed import deletion
+from tidelog.crash.served import STORE, Still, content_of, keys_of, open_on
 from tidelog.crash.states import cut_at, fingerprint
 from tidelog.crash.trace import Promised, Trace, Tree, lay, pack, tree_of
 from tidelog.disk import recipe
@@ -31,8 +32,9 @@ from tidelog.store.errors import TidelogError
 ROT: Final = "rot"
 SNAPSHOTS: Final = f"{STORE}/snapshots"
 RESTORED: Final = "restored"
-# A store may change these files at an open: they hold no data, or say again what other files say.
-FREE: Final = ("LOCK", "spare", "lock.mdb", "DURABLE", "checked")
+# A store makes data.mdb as long as its damaged meta page says, with a hole of many gigabytes. No file of these lives is
+# longer than this.
+FILE_BYTES_MAX: Final = 64 << 20
 
 
 class Answers(NamedTuple):
@@ -106,50 +108,22 @@ def examine(disk: Disk, root: Path, question: Question) -> Answers:
             disk.mkdir(root / RESTORED)
             restore(disk, root / SNAPSHOTS / question.snapshot, root / RESTORED / STORE)
             root = root / RESTORED
-        with open_on(disk, root, "no") as db:
+        with open_on(disk, root, "no", Still()) as db:
             opened = True
-            for key in keys_of(db):
-                try:
-                    contents[key] = content_of(db, key)
-                except Exception as error:
-                    say(key, error)
+            for number in range(DATABASES):
+                view = db.db(number)
+                for key in keys_of(view):
+                    name = place(number, key)
+                    try:
+                        contents[name] = content_of(view, key)
+                    except Exception as error:
+                        say(name, error)
     except Exception as error:
         say(None, error)
     deleted = ""
     if not question.snapshot:
-        deleted = deletion(question.image, tree_of(disk, root), opened)
+        deleted = deletion(question.image, tree_of(disk, root, FILE_BYTES_MAX), opened)
     return Answers(contents, told, unclear, deleted)
-
-
-def deletion(before: Tree, after: Tree, opened: bool) -> str:
-    """The first file whose content an open removed, in words; "" if there is none.
-
-    An open that succeeds may cut an unfinished end from the log, if a copy of it is in quarantine/.
-    """
-    aside = [
-        content or b""
-        for path, content in after.items()
-        if path.startswith(f"{STORE}/{QUARANTINE}/") and path not in before
-    ]
-    for path, content in before.items():
-        now = after.get(path)
-        # A file of zeros holds no data. A blank data.mdb is made anew, as after a power cut during its creation.
-        if not content or not content.strip(b"\0") or now == content or path.endswith(FREE):
-            continue
-        if not opened:
-            return f"the open failed, and {'changed' if path in after else 'removed'} {path}"
-        if now is not None and now.startswith(content):
-            continue  # it became longer, as a data.mdb that was cut inside its last page
-        if path.startswith(f"{STORE}/{AOF}/"):
-            same = next(
-                (i for i, (a, b) in enumerate(zip(content, now or b"", strict=False)) if a != b),
-                min(len(content), len(now or b"")),
-            )
-            cut = content[same:].rstrip(b"\0")
-            if not cut or any(cut in each for each in aside):
-                continue
-        return f"{path} was {'changed' if path in after else 'removed'}"
-    return ""
 
 
 def judge(

@@ -31,6 +31,7 @@ from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.servers import SERVERS, kill_servers
+from tidelog.crash.small import SMALL, explore_small
 from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.crash.workloads import jumping, long, record, small
 from tidelog.disk import recipe
@@ -41,7 +42,7 @@ STORE: Final = "store"
 CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
 # The layers in which power is lost.
-POWER: Final = (LOG, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
+POWER: Final = (LOG, SMALL, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
 FILES: Final = (ROT, ERRORS, KILL, SERVERS)  # the layers that may work on the disk of the user
 LAYERS: Final = (*POWER, *FILES)
 
@@ -52,6 +53,9 @@ LOG_DRAWN: Final = 24  # states of each moment of a log
 INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
 LIVES_MAX: Final = 3
+AGAIN: Final = 0.125  # of the images, the share of which more than the contents is tried
+SNAPSHOTS: Final = 2  # of a life with some
+BUDGET: Final = 4096  # bytes in memory after a checkpoint: nearly all is evicted, and read again
 
 
 class Task(NamedTuple):
@@ -59,8 +63,8 @@ class Task(NamedTuple):
 
     layer   any but DOUBLE
     seed    everything random of the task comes from it
-    number  even: a long workload, and in every second one the clock jumps; odd: the small workload of this number.
-            Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files
+    number  even: a long workload, and in every second one the clock jumps; odd: a small one.
+            Of SMALL: that chunk of all small workloads. Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files
     double  recoveries lose power too
     """
 
@@ -102,6 +106,8 @@ def _do(task: Task, scratch: Path, stopping: Callable[[], bool]) -> Report:
         return _kill(task, scratch, rng, stopping)
     if task.layer == SERVERS:
         return kill_servers(task.policy, task.seed, scratch, rng, stopping=stopping)
+    if task.layer == SMALL:
+        return explore_small(task.number, task.policy, task.seed, rng, stopping)
     if task.layer == REPLIES:
         return _replies(task, rng, stopping)
     if task.layer == LOG:
@@ -134,7 +140,7 @@ def _rot(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], b
 def _inject(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     """Fail the disk of a workload, by turns in memory and on files with checkpoints."""
     files = task.number % 2 == 1
-    steps = long(rng, INJECTED_STEPS, checkpoints=files)
+    steps = long(rng, INJECTED_STEPS, checkpoints=files, threads=False)
     first = rng.randrange(1, len(steps))
     scene = Scene(task.policy, (steps[:first], steps[first:]), task.seed)
     return inject(scene, files, scratch, rng, INJECTED, stopping)
@@ -215,17 +221,22 @@ def _followers(
 def _explore(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
     checkpoints = task.layer == CHECKPOINTS
     stage: Stage = Files(scratch) if checkpoints else Memory()
-    effort = Effort() if task.double else Effort(double=0, killed=0)
+    effort = Effort(again=AGAIN) if task.double else Effort(double=0, killed=0, again=AGAIN)
     explorer = Explorer(stage, rng, effort, task.layer, stopping)
     whole = task.number % 2 == 0
 
     def record_life(about: dict[str, Any], base: Tree | None, before: list[Unit]) -> Trace:
         if whole:
             steps = long(rng, LONG_STEPS, checkpoints=checkpoints)
+            if checkpoints:
+                about["budget"] = BUDGET
+            if checkpoints and task.number % 4 == 0:
+                for _ in range(SNAPSHOTS):
+                    steps.insert(rng.randrange(len(steps)), ["snapshot"])
             if task.number % 4 == 2:
                 steps = jumping(random.Random(f"{task.seed}/{about['life']}/clock"), steps)
         else:
-            steps = next(small(rng, checkpoints=checkpoints))
+            steps = small(rng, checkpoints=checkpoints)
         return record(stage, task.policy, steps, about, base, before)
 
     lives = rng.randint(1, LIVES_MAX) if whole else 1

@@ -12,19 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from tidelog.crash.oracle import Contents, Served
+from tidelog.crash.model import DATABASES, Contents, place
+from tidelog.crash.oracle import Served
 from tidelog.crash.trace import Tree, lay
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.plain import NotPlain
 from tidelog.disk.real import RealDisk
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.faces.sync import Store
 from tidelog.store.opening import open_store
 
 STORE: Final = "store"  # the directory of the store below that of a trace
 SEGMENT_BYTES: Final = 8192  # so that a short life has several segments
+# Of idempotent production.
+ONCE: Final = ("idmp-duration", "idmp-maxsize", "iids-added", "iids-duplicates", "iids-tracked")
+KEPT: Final = 2  # snapshots; a further one removes the oldest
 PENDING_MAX: Final = 1 << 30
 
 
@@ -111,41 +116,69 @@ class Jumping:
         """Do nothing: waiting goes by the monotonic clock."""
 
 
-def open_on(disk: Disk, root: Path, policy: str, clock: Clock = SYSTEM) -> Store:
-    """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment."""
-    return open_store(
+def open_on(
+    disk: Disk,
+    root: Path,
+    policy: str,
+    clock: Clock = SYSTEM,
+    *,
+    read_only: bool = False,
+    budget: int | None = None,
+) -> Store:
+    """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment.
+
+    budget  bytes of data in memory after a checkpoint, also fewer than an option allows; None for all
+    """
+    db = open_store(
         root / STORE,
         fsync=policy,
+        read_only=read_only,
         segment_bytes=SEGMENT_BYTES,
         checkpoint_bytes=0,
         save=(),
+        keep_snapshots=KEPT,
         retain_bytes=0,
         disk=disk,
         clock=clock,
     )
+    checkpoints = db._core.checkpoints
+    if budget is not None and isinstance(checkpoints, Checkpoints):
+        checkpoints.residence.budget = budget
+    return db
 
 
 def contents_of(db: Store) -> Contents:
-    """Everything that a store serves, in the form of the model (crash/oracle.py)."""
-    return {key: content_of(db, key) for key in keys_of(db)}
+    """Everything that a store serves, in the form of the model (crash/model.py)."""
+    return {
+        place(number, key): content_of(view, key)
+        for number in range(DATABASES)
+        for view in [db.db(number)]
+        for key in keys_of(view)
+    }
 
 
 def keys_of(db: Store) -> list[bytes]:
-    """The keys of a store that gives bytes."""
+    """The keys of a store that gives bytes, in one database."""
     return [key for key in db.keys() if isinstance(key, bytes)]
 
 
 def content_of(db: Store, key: bytes) -> Any:
     """Everything that a store serves of one key."""
-    if db.type(key) == b"string":
-        return db.get(key)
+    ms = db.execute_command("PEXPIRETIME", key)
+    content = db.get(key) if db.type(key) == b"string" else _stream(db, key)
+    return content if ms < 0 else ("expires", ms, content)
+
+
+def _stream(db: Store, key: bytes) -> Any:
     info: dict[str, Any] = db.xinfo_stream(key)
     entries = tuple(
         (entry_id, tuple(part for pair in fields.items() for part in pair))
         for entry_id, fields in db.xrange(key)
     )
     groups = tuple(sorted(_group(db, key, each) for each in db.xinfo_groups(key)))
-    return entries, info["last-generated-id"], info["entries-added"], groups
+    once = tuple(info[name] for name in ONCE)
+    last, deleted = info["last-generated-id"], info["max-deleted-entry-id"]
+    return entries, last, info["entries-added"], groups, deleted, once
 
 
 def _group(db: Store, key: bytes, info: dict[str, Any]) -> tuple[Any, ...]:
@@ -171,7 +204,7 @@ def serve(stage: Stage, image: Tree) -> Served:
     """Open the store that a crash left, read it, and close it."""
     disk, root = stage.lay(image)
     try:
-        with open_on(disk, root, "no") as db:
+        with open_on(disk, root, "no", Still()) as db:
             return Served(contents_of(db))
     except Exception as error:  # whatever it is, a legal crash must not cause it
         return Served(None, f"{type(error).__name__}: {error}")

@@ -3,7 +3,8 @@
 The server is a fork of this process, on real files. It kills itself with SIGKILL at one operation of its disk, before,
 after or inside it. The next one recovers by itself and serves new clients, until it is killed before one of its
 operations, or at the end of its load. Then the store is opened here: of each client, everything that was answered must
-be there, and nothing else but what it had sent.
+be there, and nothing else but what it had sent. One more client is a worker of a queue, which lives on over both
+servers and repeats a write to which it got no reply (crash/worker.py).
 
 Threads of the server take turns as they like, so two runs of a trouble are not the same.
 """
@@ -14,21 +15,23 @@ import multiprocessing
 import random
 import selectors
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.afterwards import PROBE
 from tidelog.crash.client import BadReply, Client
 from tidelog.crash.errors import BenchError
-from tidelog.crash.explore import PROBE, Finding, Report
+from tidelog.crash.explore import Finding, Report
 from tidelog.crash.hooked import HookedDisk, commits_hooked
 from tidelog.crash.injector import BEFORE, KILLS, Trouble
 from tidelog.crash.killed import Killer
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.served import contents_of, open_on
 from tidelog.crash.trace import Promised, Trace, pack, versions
+from tidelog.crash.worker import Worker
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.server.serving import serve
@@ -121,7 +124,7 @@ class Runs:
             port = server.port()
             if port is None:
                 raise BenchError("without any kill, the server did not start")
-            self._load(clients, port)
+            self._load([*clients, self._worker], port)
             self.seen = server.seen()
         except BaseException:
             server.kill()  # or it would wait for this process, which would wait for it
@@ -159,7 +162,7 @@ class Runs:
         try:
             port = server.port()
             if port is not None:
-                self._load(clients, port)
+                self._load([*clients, self._worker], port)
         except BadReply as error:
             return Fault(Kind.WRONG, str(error))
         except BenchError as error:
@@ -174,6 +177,7 @@ class Runs:
     def _begin(self) -> None:
         self.end()
         self._disk.mkdir(self._root)
+        self._worker = Worker("jobs", random.Random(f"{self._seed}/worker"))
 
     def end(self) -> None:
         """Remove the files of the last run."""
@@ -186,7 +190,7 @@ class Runs:
             for n in range(CLIENTS)
         ]
 
-    def _load(self, clients: list[Client], port: int) -> None:
+    def _load(self, clients: Sequence[Client | Worker], port: int) -> None:
         """Send pipelines and read replies, until all is answered or the server is gone. Raises BenchError."""
         rng = random.Random(f"{self._seed}/{clients[0].name}")
         left = PIPELINES
@@ -227,6 +231,7 @@ class Runs:
         if second.pop(PROBE, None) is None or second != contents:
             return Fault(Kind.LOST, "a write after the kill was lost, or took others with it")
         strange = contents.keys() - {key for client in clients for key in client.keys}
+        strange = {key for key in strange if not self._worker.owns(key)}
         if strange:
             return Fault(Kind.WRONG, f"nobody wrote the keys {sorted(strange)}")
         for client in clients:
@@ -235,7 +240,7 @@ class Runs:
             fault = Oracle(client.units).judge(served, promised, power=False)
             if fault is not None:
                 return fault._replace(words=f"{client.name}: {fault.words}")
-        return None
+        return self._worker.judge(contents)
 
 
 def kill_servers(

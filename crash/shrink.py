@@ -14,9 +14,11 @@ from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
 from tidelog.crash import injected, killed, logs, queues, rot, served, servers, workloads
+from tidelog.crash.afterwards import AFTERWARDS
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
 from tidelog.crash.injector import KILLS
+from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Fault, Served
 from tidelog.crash.served import STORE, Files, Memory, Stage
 from tidelog.crash.states import cut_at
@@ -63,10 +65,12 @@ def shrink(finding: Finding, scratch: Path, seconds: float) -> Finding:
 
     scratch   an existing empty directory
     """
-    if finding.damage is not None or finding.trouble is not None:
-        return finding  # it is one damage or error already
     end = time.monotonic() + seconds
     stopping = lambda: time.monotonic() >= end  # noqa: E731
+    if finding.layer in (injected.ERRORS, killed.KILL):
+        return _fewer_steps_run(finding, scratch, stopping)
+    if finding.damage is not None or finding.trouble is not None:
+        return finding  # one damage, or an error of a workload that has no steps
     trace = unpack(finding.trace, "the trace of the finding")
     stage = stage_for(trace, scratch)
     try:
@@ -85,6 +89,8 @@ def _fewer_steps(
     assert isinstance(first, Promised)
     before = trace.units[: first.issued]
 
+    effort = EFFORT._replace(again=float(finding.words.startswith(AFTERWARDS)))
+
     def fails(steps: list[object]) -> bool:
         nonlocal found
         others = {logs.LOG: logs.record, queues.QUEUES: queues.record}
@@ -101,7 +107,7 @@ def _fewer_steps(
         except CrashError:
             return False  # another fault, which needs no crash
         explorer = Explorer(
-            stage, random.Random(1), EFFORT, finding.layer, stopping, serve_for(finding)
+            stage, random.Random(1), effort, finding.layer, stopping, serve_for(finding)
         )
         explorer.explore(smaller)
         for each in explorer.report.findings:
@@ -111,6 +117,26 @@ def _fewer_steps(
         return False
 
     minimise(trace.about["steps"], fails, stopping)
+    return found
+
+
+def _fewer_steps_run(finding: Finding, scratch: Path, stopping: Callable[[], bool]) -> Finding:
+    """The same of a workload that is run anew for each error and each kill."""
+    scene = injected.Scene.of(unpack(finding.trace, "the trace of the finding").about)
+    again = killed.find_again if finding.layer == killed.KILL else injected.find_again
+    found = finding
+
+    def fails(steps: list[tuple[int, Step]]) -> bool:
+        nonlocal found
+        first, second = ([step for life, step in steps if life == number] for number in (0, 1))
+        smaller = again(scene._replace(lives=(first, second)), found, scratch, stopping)
+        if smaller is None:
+            return False
+        found = smaller
+        return True
+
+    steps = [(life, step) for life, each in enumerate(scene.lives) for step in each]
+    minimise(steps, fails, stopping)
     return found
 
 

@@ -153,7 +153,7 @@ NUMBERS: Final[dict[int, Callable[..., Operation]]] = {
 }
 _NUMBER_OF: Final = {kind: number for number, kind in NUMBERS.items()}
 
-Unit = list[list[Any]]  # model operations; see crash/oracle.py
+Unit = list[list[Any]]  # model operations; see crash/model.py
 
 
 class Trace(NamedTuple):
@@ -230,8 +230,8 @@ def load(disk: Disk, path: Path) -> Trace:
     return unpack(recipe.read(disk, path), str(path))
 
 
-def tree_of(disk: Disk, root: Path) -> Tree:
-    """Everything below the directory `root`. Raises OSError."""
+def tree_of(disk: Disk, root: Path, most: int | None = None) -> Tree:
+    """Everything below the directory `root`; of each file at most the first `most` bytes. Raises OSError."""
     found: Tree = {}
 
     def walk(path: Path, name: str) -> None:
@@ -241,10 +241,20 @@ def tree_of(disk: Disk, root: Path) -> Tree:
                 found[inner] = None
                 walk(path / each, inner + "/")
             else:
-                found[inner] = recipe.read(disk, path / each)
+                found[inner] = _read(disk, path / each, most)
 
     walk(root, "")
     return found
+
+
+def _read(disk: Disk, path: Path, most: int | None) -> bytes:
+    if most is None:
+        return recipe.read(disk, path)
+    file = disk.open(path)
+    try:
+        return file.pread(min(most, file.size()), 0)
+    finally:
+        file.close()
 
 
 def lay(disk: Disk, root: Path, tree: Tree) -> None:

@@ -4,37 +4,38 @@ A workload is a list of steps, each a name and numbers, so that a part of it is 
 numbers are resolved against the model when the step runs: "acknowledge the first two pending entries". After each step
 the store must serve what the model says, so a fault that needs no crash is found here.
 
-    small   one to three of the twelve operations below around a sync: all sequences, in a random order
-    long    many random steps, over several segments; on files with checkpoints, which release segments
+    small   a few of the twelve operations below around a sync: one drawn here, all by turns in crash/small.py
+    long    many random steps over all commands that write (crash/commands.py) and several segments; on files with
+            checkpoints, which release segments
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.asking import ANN, BOB, GROUP, PAD, flat
+from tidelog.crash.commands import TIMED, Commands, drawn
 from tidelog.crash.errors import BenchError, WrongId
 from tidelog.crash.lives import Step, recorded
-from tidelog.crash.oracle import Contents, Model, difference, number, unit_text
+from tidelog.crash.model import Contents, database_of, place
+from tidelog.crash.oracle import difference
 from tidelog.crash.record import RecordingDisk
-from tidelog.crash.served import Jumping, Stage, Still, contents_of, open_on
+from tidelog.crash.served import Jumping, Stage, contents_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit
+from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.faces.sync import Store
 
 POLICIES: Final = ("always", "everysec", "no")
 
-GROUP: Final = b"g"
-ANN: Final = "ann"
-BOB: Final = "bob"
-PAD: Final = bytes(range(65, 91)) * 400
 BESIDE_S: Final = 0.5
 # Seconds by which a clock is set: far enough that a store which believed it would give an ID twice.
 JUMPS: Final = (-315_360_000, -86_400, -1, 1, 86_400, 315_360_000)
-SMALL_MAX: Final = 3  # operations of a small workload
+STREAMS: Final = (0, 0, 0, 1, 10)  # the last one is in another database
+SMALL_MAX: Final = 4  # operations of a small workload
 
 # The twelve operations. The numbers are a stream, then a size or count.
 OPERATIONS: Final[tuple[Step, ...]] = (
@@ -52,32 +53,33 @@ OPERATIONS: Final[tuple[Step, ...]] = (
     ["meanwhile", 0, 2],
 )
 PREPARED: Final[tuple[Step, ...]] = (["add", 0, 10], ["add", 0, 300], ["read", 0, 1], ["sync"])
+PREPARED_UNITS: Final = 4
 
 
-def small(rng: random.Random, *, checkpoints: bool) -> Iterator[list[Step]]:
-    """All small workloads, in a random order."""
-    shapes = [
-        (sequence, at)
-        for length in range(1, SMALL_MAX + 1)
-        for sequence in product(OPERATIONS, repeat=length)
-        for at in range(length + 1)
-    ]
-    rng.shuffle(shapes)
+def small(rng: random.Random, *, checkpoints: bool) -> list[Step]:
+    """A small workload, drawn."""
+    sequence = rng.choices(OPERATIONS, k=rng.randint(1, SMALL_MAX))
+    at = rng.randint(0, len(sequence))
     sync = ["checkpoint"] if checkpoints else ["sync"]
-    for sequence, at in shapes:
-        yield [*PREPARED, *sequence[:at], sync, *sequence[at:]]
+    return [*PREPARED, *sequence[:at], sync, *sequence[at:]]
 
 
-def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
-    """A workload of random steps."""
+def long(rng: random.Random, steps: int, *, checkpoints: bool, threads: bool = True) -> list[Step]:
+    """A workload of random steps over all commands, on streams of two databases."""
     found: list[Step] = []
     for _ in range(steps):
         way = rng.random()
-        stream = rng.randrange(2)
+        stream = rng.choice(STREAMS)
         if way < 0.12:
             found.append(["sync"])
         elif way < 0.20 and checkpoints:
             found.append(["checkpoint"])
+        elif way < 0.24:
+            found.append(["policy", rng.randrange(len(POLICIES))])
+        elif way < 0.28 and threads:
+            found.append(["threads", stream, rng.choice((2, 5))])
+        elif way < 0.62:
+            found.append(drawn(rng.choice, stream))
         else:
             name, _, *rest = rng.choice(OPERATIONS)
             sizes = {"add": (0, 10, 100, 700, 3000), "many": (2, 30, 100), "set": (1, 600)}
@@ -90,24 +92,21 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
 
 
 def jumping(rng: random.Random, steps: list[Step]) -> list[Step]:
-    """A workload whose clock jumps now and then."""
+    """A workload whose clock jumps now and then. It has no step for which time must pass."""
     found: list[Step] = []
     for step in steps:
+        if step[0] in TIMED:
+            continue
         if rng.random() < 0.25:
             found.append(["jump", rng.choice(JUMPS)])
         found.append(step)
     return found
 
 
-class Life:
-    """A store that takes the steps of a workload.
+class Life(Commands):
+    """A store that takes the steps of a workload (crash/asking.py).
 
-    units      what the store was asked to do and has done
-    unknown    the unit of the call that is under way; None for none, or if the IDs cannot be told in advance
     snapshots  how many units each snapshot has, by its name
-    promise    called with each promise: units fsynced, written and issued
-    predicts   the clock of the store stands still, so the IDs of entries can be told before they are added
-    clock      of the store, for the step `jump`; None for none
     beside     the recorder, which runs the second thread of the step `meanwhile`; None for no second thread
     """
 
@@ -122,19 +121,9 @@ class Life:
         beside: RecordingDisk | None = None,
         clock: Jumping | None = None,
     ) -> None:
-        self.db = db
-        self.policy = policy
-        self.promise = promise
-        self.units: list[Unit] = list(before or [])
-        self.unknown: Unit | None = None
+        super().__init__(db, policy, promise, before, predicts=predicts, clock=clock)
         self.snapshots: dict[str, int] = {}
-        self.fsynced = self.written = len(self.units)
-        self._predicts = predicts
         self._beside = beside
-        self._clock = clock
-        self._model = Model()
-        for unit in self.units:
-            self._model.apply(unit)
 
     def run(self, step: Step) -> None:
         """Take one step, and compare the store with the model. Raises BenchError."""
@@ -159,7 +148,7 @@ class Life:
     def _same(self, found: Contents, when: str) -> None:
         expected = self._model.contents()
         if found != expected:
-            raise BenchError(f"without any crash, {when}: {difference(found, expected)}")
+            self._wrong(f"{when}: {difference(found, expected)}")
 
     def end(self) -> None:
         """Close the store."""
@@ -167,163 +156,100 @@ class Life:
         self.fsynced = self.written = len(self.units)
         self._promise(len(self.units))
 
-    # --- promises
-
-    def _promise(self, issued: int) -> None:
-        self.promise(self.fsynced, self.written, issued)
-
-    def _begin(self, unit: Unit | None) -> None:
-        """A call begins that is this unit, if it can be told in advance."""
-        self.unknown = unit
-        self._promise(len(self.units) + 1)
-
-    def _done(self, unit: Unit, *, fsynced: bool = False) -> None:
-        """A call returned that was this unit."""
-        if self.unknown is not None and unit != self.unknown:
-            raise BenchError(
-                f"without any crash, {unit_text(unit)}, and not {unit_text(self.unknown)}"
-            )
-        self.unknown = None
-        self._model.apply(unit)
-        self.units.append(unit)
-        self.written = len(self.units)
-        if fsynced or self.policy == "always":
-            self.fsynced = len(self.units)
-        self._promise(len(self.units))
-
     # --- steps
 
-    def _key(self, stream: int) -> bytes:
-        return b"stream%d" % stream
-
-    def _fields(self, nbytes: int) -> dict[bytes, bytes]:
-        return {b"unit": b"%d" % len(self.units), b"pad": PAD[:nbytes]}
-
-    def _ids(self, key: bytes, count: int) -> list[bytes] | None:
-        """The IDs that a stream gives to its next entries; None if they depend on the time."""
-        if not self._predicts:
-            return None
-        ms, sequence = Still.ms, -1
-        if key in self._model.streams:
-            ms, sequence = max((ms, sequence), number(self._model.streams[key].last))
-        return [b"%d-%d" % (ms, sequence + n) for n in range(1, count + 1)]
-
-    def _add(self, stream: int, nbytes: int, db: Store | None = None) -> None:
-        key, fields = self._key(stream), self._fields(nbytes)
-
-        def unit(ids: Any) -> Unit:
-            return [["add", key, ids[0], _flat(fields)]]
-
-        ids = self._ids(key, 1)
-        self._begin(None if ids is None else unit(ids))
-        self._done(unit([(db or self.db).xadd(key, fields)]))
+    def _add(self, stream: int, nbytes: int, level: str | None = None) -> None:
+        at, fields = self._at(stream), self._fields(nbytes)
+        db = at.db if level is None else at.db.at(level)
+        self._ask_ids(
+            at.name,
+            1,
+            lambda ids: [["add", at.name, ids[0], flat(fields)]],
+            lambda: [db.xadd(at.key, fields)],
+        )
 
     def _many(self, stream: int, count: int) -> None:
-        key = self._key(stream)
+        at = self._at(stream)
         rows = [{**self._fields(40), b"n": b"%d" % n} for n in range(count)]
-
-        def unit(ids: Any) -> Unit:
-            return [["add", key, i, _flat(row)] for i, row in zip(ids, rows, strict=True)]
-
-        ids = self._ids(key, count)
-        self._begin(None if ids is None else unit(ids))
-        self._done(unit(self.db.xadd_many(key, rows)))
+        self._ask_ids(
+            at.name,
+            count,
+            lambda ids: [["add", at.name, i, flat(row)] for i, row in zip(ids, rows, strict=True)],
+            lambda: at.db.xadd_many(at.key, rows),
+        )
 
     def _both(self, stream: int, maxlen: int) -> None:
-        key, fields = self._key(stream), self._fields(30)
+        at, fields = self._at(stream), self._fields(30)
+        cursor = place(database_of(at.name), b"cursor")
 
-        def unit(ids: Any) -> Unit:
-            return [
-                ["add", key, ids[0], _flat(fields)],
-                ["set", b"cursor", fields[b"unit"]],
-                ["trim", key, maxlen],
-            ]
+        def call() -> list[Any]:
+            with at.db.pipeline(transaction=True) as call:
+                call.xadd(at.key, fields).set(b"cursor", fields[b"unit"])
+                call.xtrim(at.key, maxlen=maxlen, approximate=False)
+                return [call.execute()[0]]
 
-        ids = self._ids(key, 1)
-        self._begin(None if ids is None else unit(ids))
-        with self.db.pipeline(transaction=True) as call:
-            call.xadd(key, fields).set(b"cursor", fields[b"unit"])
-            call.xtrim(key, maxlen=maxlen, approximate=False)
-            entry_id = call.execute()[0]
-        self._done(unit([entry_id]))
+        self._ask_ids(
+            at.name,
+            1,
+            lambda ids: [
+                ["add", at.name, ids[0], flat(fields)],
+                ["set", cursor, fields[b"unit"]],
+                ["trim", at.name, maxlen],
+            ],
+            call,
+        )
 
     def _trim(self, stream: int, maxlen: int) -> None:
-        key = self._key(stream)
-        if key in self._model.streams:
-            unit: Unit = [["trim", key, maxlen]]
-            self._begin(unit)
-            self.db.xtrim(key, maxlen=maxlen, approximate=False)
-            self._done(unit)
+        at = self._at(stream)
+        if at.name in self._model.streams:
+            self._ask(
+                [["trim", at.name, maxlen]],
+                lambda: at.db.xtrim(at.key, maxlen=maxlen, approximate=False),
+            )
 
     def _delete(self, stream: int, count: int) -> None:
-        key = self._key(stream)
-        if key in self._model.streams:
-            ids = list(self._model.streams[key].entries)[1 : 1 + count]
-            if ids:
-                unit: Unit = [["delete", key, ids]]
-                self._begin(unit)
-                self.db.xdel(key, *ids)
-                self._done(unit)
-
-    def _group(self, stream: int) -> bytes:
-        """Have a group. Returns the stream."""
-        key = self._key(stream)
-        if key not in self._model.streams or GROUP not in self._model.streams[key].groups:
-            unit: Unit = [["group", key, GROUP]]
-            self._begin(unit)
-            self.db.xgroup_create(key, GROUP, id="0", mkstream=True)
-            self._done(unit)
-        return key
+        at = self._at(stream)
+        ids = self._entries(at.name)[1 : 1 + count]
+        if ids:
+            self._ask([["delete", at.name, ids]], lambda: at.db.xdel(at.key, *ids))
 
     def _read(self, stream: int, count: int) -> None:
-        key = self._group(stream)
-        expected = self._model.unread(key, GROUP)[:count]
-        unit: Unit = [["read", key, GROUP, ANN.encode(), count]]
-        self._begin(unit)
-        found = self.db.xreadgroup(GROUP.decode(), ANN, {key: ">"}, count=count)
-        self._done(unit)
+        at = self._group(stream)
+        expected = self._model.unread(at.name, GROUP)[:count]
+        found = self._ask(
+            [["read", at.name, GROUP, ANN.encode(), count]],
+            lambda: at.db.xreadgroup(GROUP.decode(), ANN, {at.key: ">"}, count=count),
+        )
         delivered = [entry_id for _, entries in found for entry_id, _ in entries]
         if delivered != expected:
-            raise BenchError(f"{key!r} delivered {delivered} and not {expected}")
+            self._wrong(f"{at.name!r} delivered {delivered} and not {expected}")
 
     def _claim(self, stream: int, count: int) -> None:
-        key = self._group(stream)
-        ids = self._pending(key)[:count]
+        at = self._group(stream)
+        ids = self._pending(at.name)[:count]
         if ids:
-            unit: Unit = [["claim", key, GROUP, BOB.encode(), ids]]
-            self._begin(unit)
-            self.db.xclaim(key, GROUP, BOB, 0, [*ids])
-            self._done(unit)
+            self._ask(
+                [["claim", at.name, GROUP, BOB.encode(), ids]],
+                lambda: at.db.xclaim(at.key, GROUP, BOB, 0, [*ids]),
+            )
 
     def _ack(self, stream: int, count: int) -> None:
-        key = self._group(stream)
-        ids = self._pending(key)[:count]
+        at = self._group(stream)
+        ids = self._pending(at.name)[:count]
         if ids:
-            unit: Unit = [["ack", key, GROUP, ids]]
-            self._begin(unit)
-            self.db.xack(key, GROUP, *ids)
-            self._done(unit)
-
-    def _pending(self, key: bytes) -> list[bytes]:
-        return list(self._model.streams[key].groups[GROUP].pending)
+            self._ask([["ack", at.name, GROUP, ids]], lambda: at.db.xack(at.key, GROUP, *ids))
 
     def _set(self, number: int, nbytes: int) -> None:
-        key, value = b"string%d" % number, b"%d " % len(self.units) + PAD[:nbytes]
-        unit: Unit = [["set", key, value]]
-        self._begin(unit)
-        self.db.set(key, value)
-        self._done(unit)
+        key, value = b"string%d" % (number % 10), b"%d " % len(self.units) + PAD[:nbytes]
+        self._ask([["set", key, value]], lambda: self.db.set(key, value))
 
     def _drop(self, stream: int) -> None:
-        key = self._key(stream)
-        if key in self._model.streams:
-            unit: Unit = [["drop", key]]
-            self._begin(unit)
-            self.db.delete(key)
-            self._done(unit)
+        at = self._at(stream)
+        if at.name in self._model.streams:
+            self._ask([["drop", at.name]], lambda: at.db.delete(at.key))
 
     def _jump(self, seconds: int) -> None:
-        """Set the wall time. The next IDs are still greater than all earlier ones (crash/oracle.py)."""
+        """Set the wall time. The next IDs are still greater than all earlier ones (crash/model.py)."""
         if self._clock is not None:
             self._clock.jump(seconds)
 
@@ -342,7 +268,7 @@ class Life:
         def write() -> None:
             try:
                 for _ in range(count):
-                    self._add(stream, 10, self.db.at("written"))
+                    self._add(stream, 10, "written")
             except BaseException as error:
                 self._failed = error  # raised by `run`, in the thread of the workload
 
@@ -366,22 +292,65 @@ class Life:
         self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
+    def _policy(self, number: int) -> None:
+        """Switch the policy. Earlier acknowledgements keep their level."""
+        policy = POLICIES[number]
+        self.db.config_set("appendfsync", policy)
+        self.policy = policy
+
+    def _threads(self, stream: int, count: int) -> None:
+        """Two threads write to one stream. The order of its IDs is the order of their units in the log."""
+        at, fields = self._at(stream), self._fields(10)
+        self._under_way = len(self.units) + 2 * count
+        gate, noted = threading.Lock(), b"-"
+        failed: list[BaseException] = []
+
+        def write() -> None:
+            nonlocal noted
+            try:
+                for _ in range(count):
+                    entry_id = at.db.xadd(at.key, fields)
+                    assert isinstance(entry_id, bytes)
+                    with gate:
+                        # Those of the other thread with lesser IDs are in the log before this one, so they are as safe.
+                        for each, _ in at.db.at("written").xrange(at.key, noted, entry_id):
+                            self._done([["add", at.name, each, flat(fields)]])
+                            noted = b"(" + each
+            except BaseException as error:
+                failed.append(error)
+
+        last = self._model.streams[at.name].last if at.name in self._model.streams else None
+        noted = b"-" if last is None else b"(" + last
+        self._promise(self._under_way)
+        threads = [threading.Thread(target=write, name="tidelog-crash", daemon=True) for _ in "ab"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._under_way = 0
+        if failed:
+            raise failed[0]
+        self._promise(len(self.units))
+
     def _checkpoint(self) -> None:
         units = len(self.units)
         self.db.checkpoint()
+        core = self.db._core
+        if isinstance(core.checkpoints, Checkpoints):
+            # The store evicts now and then. Here it evicts at once, so that each run does the same.
+            core.checkpoints.residence.next_survey = 0.0
+            core.checkpoints.residence.relieve(core)
         self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
 
     def _snapshot(self) -> None:
-        """A snapshot. It is not among the random steps of `long`, since it takes a quarter of a second."""
+        """A snapshot, which takes a quarter of a second, so it is not among the random steps of `long`. The store keeps
+        two (crash/served.py).
+        """
         units = len(self.units)
         self.snapshots[self.db.snapshot().path.name] = units
         self.fsynced = max(self.fsynced, units)
         self._promise(len(self.units))
-
-
-def _flat(fields: dict[bytes, bytes]) -> list[bytes]:
-    return [part for pair in fields.items() for part in pair]
 
 
 def record(
@@ -396,7 +365,7 @@ def record(
 
     def begin(disk: RecordingDisk, root: Path, units: list[Unit]) -> Life:
         clock = Jumping()
-        db = open_on(disk, root, policy, clock)
+        db = open_on(disk, root, policy, clock, budget=about.get("budget"))
         return Life(db, policy, disk.promise, units, beside=disk, clock=clock)
 
     trace, life = recorded(stage, policy, steps, about, base, before, begin)

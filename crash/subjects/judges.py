@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from tidelog.crash.errors import BenchError
 from tidelog.crash.forked import Died, Forked
-from tidelog.crash.oracle import Contents, Fault, Kind, Oracle, Served
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.preload.limited import Hangs, run
 from tidelog.crash.states import fingerprint
 from tidelog.crash.subjects.subject import PROBE, CannotRun, Subject

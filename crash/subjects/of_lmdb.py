@@ -16,7 +16,8 @@ from typing import Final
 
 import lmdb
 
-from tidelog.crash.oracle import Contents, Kind
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Kind
 from tidelog.crash.subjects.subject import Opened, Subject, admits
 from tidelog.crash.trace import Unit
 

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from tidelog.crash.oracle import Contents, Kind
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Kind
 from tidelog.crash.subjects.subject import CannotRun, Opened, Subject, admits
 from tidelog.crash.trace import Unit
 from tidelog.disk.real import RealDisk

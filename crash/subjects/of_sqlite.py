@@ -17,7 +17,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from tidelog.crash.oracle import Contents, Kind
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Kind
 from tidelog.crash.subjects.subject import Damaged, Opened, Subject, admits
 from tidelog.crash.trace import Unit
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tidelog.crash.oracle import Contents, Kind
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Kind
 from tidelog.crash.served import contents_of
 from tidelog.crash.subjects.subject import Opened, Subject, admits
 from tidelog.crash.trace import Unit

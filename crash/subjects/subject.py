@@ -1,7 +1,7 @@
 """Subject: a store that the bench crashes, under one of its settings, and the workload that all of them do.
 
 The workload is numbered puts, singly and in tens, and deletions. It consists of units in the form of the oracle's model
-(crash/oracle.py), with strings only. A subject does a unit as one transaction and promises it when that has returned.
+(crash/model.py), with strings only. A subject does a unit as one transaction and promises it when that has returned.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tidelog.crash.errors import CrashError
-from tidelog.crash.oracle import Contents, Kind
+from tidelog.crash.model import Contents
+from tidelog.crash.oracle import Kind
 from tidelog.crash.trace import Unit
 
 UNITS: Final = 24

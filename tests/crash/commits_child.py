@@ -1,4 +1,5 @@
-"""Makes commits on a recorded disk and prints what the recorder noted of each: its pages before the sync, and after.
+"""Makes commits on a recorded disk. Prints of each the pages that differ then, and what the recorder noted: the pages
+before the sync, and after.
 
 The last quarter of them is made in a copy of the file.
 
@@ -36,6 +37,7 @@ def main(root: Path, commits: int, most: int) -> None:
                 environment = open_environment(disk, place)
             with disk.held():
                 begun = len(disk.operations)
+            old = recipe.read(disk, place / DATA)
             writing = environment.write()
             # A commit without a change, small ones, and one that grows the file.
             rows = 0 if not number else rng.randint(1, 40)
@@ -49,7 +51,9 @@ def main(root: Path, commits: int, most: int) -> None:
                 else:
                     writing.put(key, rng.randbytes(rng.choice((10, 300, 5000))))
             writing.commit()
-            print(json.dumps(noted(disk, begun, place / DATA)), flush=True)
+            new = recipe.read(disk, place / DATA)
+            line = [differing(old, new), noted(disk, begun, place / DATA)]
+            print(json.dumps(line), flush=True)
         environment.close()
 
 
@@ -63,6 +67,15 @@ def copied(disk: RecordingDisk, rows: Path, target: Path) -> Path:
     disk.rename(target / "copying", target / DATA)
     disk.sync_directory(target)
     return target
+
+
+def differing(old: bytes, new: bytes) -> list[int]:
+    """The pages that differ between two contents of a file. Where a file had no page before, it had zeros."""
+    return [
+        at // PAGE
+        for at in range(0, len(new), PAGE)
+        if new[at : at + PAGE] != old[at : at + PAGE].ljust(len(new[at : at + PAGE]), b"\0")
+    ]
 
 
 def noted(disk: RecordingDisk, begun: int, path: Path) -> list[object]:

@@ -27,6 +27,7 @@ from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task
 from tidelog.crash.servers import SERVERS
+from tidelog.crash.small import CHUNKS, SMALL
 from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.shutdowns import KINDS
 
@@ -50,6 +51,7 @@ PLAN: Final = {
     ROT: 2,
     LOG: 2,
     SERVERS: 1,
+    SMALL: CHUNKS // SHARES + 1,
     STORE: 8,
     REPLIES: 1,
     QUEUES: 2,
@@ -57,6 +59,7 @@ PLAN: Final = {
     ERRORS: 10,
 }
 assert {*PLAN, DOUBLE} == set(LAYERS)
+assert CHUNKS % SHARES == 0
 
 Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number
 
@@ -67,7 +70,14 @@ def plan(share: int, policy: str, seed: str = SEED) -> Iterator[Task]:
     for layer, count in PLAN.items():
         double = layer in (STORE, CHECKPOINTS)
         for number in range(count):
-            yield Task(layer, policy, f"{seed}/{share}/{number}", number, double)
+            chosen = chunk(share, number) if layer == SMALL else number
+            yield Task(layer, policy, f"{seed}/{share}/{number}", chosen, double)
+
+
+def chunk(share: int, number: int) -> int:
+    """The chunk of small workloads of a task: the shares have all of them together. The last task draws longer ones."""
+    each = CHUNKS // SHARES
+    return (share - 1) * each + number if number < each else CHUNKS
 
 
 def counts_of(reports: dict[str, Report]) -> Counts:

@@ -20,6 +20,7 @@ from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, STORE
 from tidelog.crash.servers import SERVERS
+from tidelog.crash.small import SMALL
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE, XFS
@@ -58,6 +59,7 @@ RIGHT: Final = "every answer is right or an error, and nothing else is deleted"
 PROMISES: Final = (
     Promise("power cut of the log alone", LOG, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, all data in the log", STORE, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut, all sequences of three operations", SMALL, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, with checkpoints", CHECKPOINTS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut during the recovery, and after it", DOUBLE, SERVED, SERVED, SERVED),
     Promise("power cut of a real ext4, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),

@@ -15,7 +15,7 @@ from tidelog.crash.injector import AFTER, BEFORE, INSIDE, KILLS, Trouble
 from tidelog.crash.killed import KILL, Effort, Runs, kill
 from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Kind
-from tidelog.crash.shrink import tried_again
+from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealDisk, RealFile
 
@@ -66,7 +66,9 @@ def test_a_reply_before_the_write_is_found_kept_and_tried_again(
         patch.setattr(RealFile, "write", late)
         found = kill(Scene("no", (adds, adds), "1"), scratch, random.Random(1), Effort(10_000, 0))
         (finding,) = found.findings
+        finding = shrink(finding, scratch, 60)
         assert finding.kind == Kind.LOST.value and finding.trouble is not None
+        assert unpack(finding.trace, "x").about["steps"] == [["set", 0, 20]]
         reports.save(RealDisk(), tmp_path / "found", finding)
         loaded = reports.load(RealDisk(), tmp_path / "found")
         assert loaded == finding

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.crash.errors import WrongId
-from tidelog.crash.oracle import Kind, Model, Oracle, Served
+from tidelog.crash.model import Model
+from tidelog.crash.oracle import Kind, Oracle, Served
 from tidelog.crash.trace import Promised, Unit
 
 UNITS: list[Unit] = [

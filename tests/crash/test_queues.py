@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +21,10 @@ from tidelog.crash.served import Files, Memory, Stage
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
 from tidelog.crash.workloads import POLICIES
-from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.batch import land_commands, run_unit
 from tidelog.store.queue import dead
 from tidelog.store.queue.dead import DeadBase
+from tidelog.store.queue.work.limits import Delivered
 
 # Each way in which a job can end; jobs that are known already; some that nobody ends.
 STEPS: list[Step] = [
@@ -46,8 +49,12 @@ STEPS: list[Step] = [
     ["hasten", 1],
     ["cancel", 1],
     ["take", 1, 0],
-    ["finish", 1],
+    ["answer", 1],
+    ["stale", 0],
+    ["plan", 1],
+    ["overdue", 1, 1],
     ["take", 0, 0],
+    ["batch", 1, 1, 4, 3],
 ]
 EFFORT = Effort(drawn=3, exhaustive=6, double=0, killed=0)
 
@@ -111,6 +118,19 @@ def test_a_worker_of_a_later_life_gets_its_jobs_again() -> None:
     assert taken == [b"%d-%d" % (1_700_000_000_000, n) for n in range(3)]
 
 
+def test_the_limits_of_a_queue_are_reached() -> None:
+    """The second queue holds back what its workers ask for beyond its limits, in each life."""
+    steps: list[Step] = [["puts", 1, 40], *([["take", 1, 0]] * 5), *([["finish", 1]] * 5)]
+    trace = queues.record(Memory(), "no", steps * 6, {"life": 1})
+    taken = Counter(operation[0] for unit in trace.units for operation in unit)
+    assert (taken["take"], taken["done"]) == (queues.LIMITS[1].rate, queues.LIMITS[1].rate)
+    held = most = 0
+    for operation in (operation for unit in trace.units for operation in unit):
+        held += {"take": 1, "done": -1}.get(operation[0], 0)
+        most = max(most, held)
+    assert most == queues.LIMITS[1].concurrency
+
+
 def redriven_in_two_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant it: dead jobs are put back by one unit and removed by another."""
     original = run_unit
@@ -124,6 +144,74 @@ def redriven_in_two_units(monkeypatch: pytest.MonkeyPatch) -> None:
         return answer
 
     monkeypatch.setattr(dead, "run_unit", split)
+
+
+def result_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant it: a job is done by one unit, and its result is stored by another."""
+    original = run_unit
+
+    def split(core, db, plan):  # type: ignore[no-untyped-def]
+        rest: list[list[bytes]] = []
+
+        def first(ctx: Any) -> Any:
+            words = plan(ctx)
+            if words is not None:
+                rest.extend(words[1:])
+                del words[1:]
+            return words
+
+        answer = original(core, db, first)
+        for command in rest:
+            answer = original(core, db, lambda ctx, one=command: [one])  # type: ignore[misc]
+        return answer
+
+    monkeypatch.setattr("tidelog.store.queue.job.run_unit", split)
+
+
+def tick_behind_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant it: a tick puts its job by one unit, without a dedup ID, and is counted by another."""
+    original = land_commands
+
+    def split(core: Any, ctx: Any, words: list[list[bytes]]) -> None:
+        for command in words:
+            if command[0] == b"XADD":
+                del command[2:5]
+            original(core, ctx, [command])
+
+    monkeypatch.setattr("tidelog.store.queue.work.ticks.land_commands", split)
+
+
+def rate_behind_the_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant it: deliveries are not counted against the rate."""
+    monkeypatch.setattr(Delivered, "log", lambda self, ctx, jobs: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "steps", "error"),
+    [
+        (result_behind_the_end, [["put", 0, 10], ["take", 0, 0], ["answer", 0]], None),
+        (
+            tick_behind_its_job,
+            [["plan", 0], ["overdue", 0, 1], ["set", 0, 1], ["take", 0, 0]],
+            None,
+        ),
+        (rate_behind_the_delivery, [["put", 1, 10], ["take", 1, 0]], "without any crash"),
+    ],
+)
+def test_planted_faults_of_results_ticks_and_limits_are_found(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    steps: list[Step],
+    error: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert explored(Memory(), "no", steps).findings == []
+    plant(monkeypatch)
+    if error is not None:
+        with pytest.raises(BenchError, match=error):
+            explored(Memory(), "no", steps)
+    else:
+        findings = explored(Memory(), "no", steps).findings
+        assert findings and findings[0].kind in ("wrong", "lost")
 
 
 def test_a_planted_fault_is_found_and_made_smaller(

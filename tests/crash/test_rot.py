@@ -11,12 +11,14 @@ import pytest
 
 from tidelog.aof.reading import reader
 from tidelog.crash import report as reports
-from tidelog.crash.damage import KINDS, PROOF, Damage, Damages, damaged_in
+from tidelog.crash.damage import CHECKPOINT_DIRECTORY, KINDS, PROOF, Damage, Damages, damaged_in
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.forked import Died
 from tidelog.crash.lives import Step
-from tidelog.crash.oracle import Contents, Fault, Kind, Oracle
-from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, deletion, judge
+from tidelog.crash.model import NO_ID, REMEMBERS, Contents
+from tidelog.crash.oracle import Fault, Kind, Oracle
+from tidelog.crash.removed import deletion
+from tidelog.crash.rot import ROT, Answers, Effort, Examiner, Question, Rotter, judge
 from tidelog.crash.served import Files
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.states import SECTOR, cut_at
@@ -173,6 +175,25 @@ def test_half_of_an_exchange_with_durable_costs_nothing_without_an_error(tmp_pat
     assert outcomes == {(PROOF, False), (LOG, True)}
 
 
+def test_a_file_that_became_a_hole_of_gigabytes_is_answered_for(
+    trace: Trace, tmp_path: Path
+) -> None:
+    """The meta page says that the last page is one far away, and the store extends the file up to it."""
+    cut = cut_at(trace, len(trace.operations))
+    image = cut.image(cut.whole)
+    path = f"{CHECKPOINT_DIRECTORY}/data.mdb"
+    data = bytearray(image[path] or b"")
+    for page in range(2):
+        data[page * 4096 + 139] ^= 1  # the fourth byte of the number of the last page
+    examiner = Examiner(tmp_path)
+    try:
+        answers = examiner.ask(Question({**image, path: bytes(data)}, ""))
+    finally:
+        examiner.close()
+    assert isinstance(answers, Answers), answers
+    assert judge(Oracle(trace.units), cut.promised, answers, None) is None
+
+
 def test_every_kind_of_damage_is_drawn_and_can_be_made_again(trace: Trace) -> None:
     time = len(trace.operations)
     cut = cut_at(trace, time)
@@ -220,10 +241,15 @@ def test_nothing_is_deleted_but_what_lies_in_quarantine(
     assert found.startswith(words) and bool(found) == bool(words)
 
 
+def test_a_copy_of_an_open_that_lost_power_is_a_copy() -> None:
+    before: Tree = {**BEFORE, "store/quarantine/1": b" two"}
+    assert deletion(before, {**before, LOG: b"one"}, True) == ""
+
+
 ADDED = [["add", b"s", b"1-0", [b"f", b"v"]]]
 SET = [["set", b"k", b"1"]]
 UNITS = [ADDED, SET, [["set", b"k", b"2"]]]
-STREAM = (((b"1-0", (b"f", b"v")),), b"1-0", 1, ())
+STREAM = (((b"1-0", (b"f", b"v")),), b"1-0", 1, (), NO_ID, (*REMEMBERS, 0, 0, 0))
 PROMISED = Promised(2, 3, 3)
 
 

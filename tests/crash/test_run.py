@@ -22,26 +22,18 @@ from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task, do, run, tasks
 from tidelog.crash.servers import SERVERS
-from tidelog.crash.workloads import OPERATIONS, POLICIES, SMALL_MAX, small
+from tidelog.crash.small import SMALL
+from tidelog.crash.workloads import POLICIES
 
 
 def test_tasks_come_by_turns_of_policy_and_layer() -> None:
-    order = (LOG, STORE, CHECKPOINTS, REPLIES, QUEUES, FOLLOWERS, ROT, ERRORS, KILL, SERVERS)
+    order = (LOG, SMALL, STORE, CHECKPOINTS, REPLIES, QUEUES, FOLLOWERS, ROT, ERRORS, KILL, SERVERS)
     found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 3 * len(order)))
     assert [(task.policy, task.layer, task.double) for task in found] == [
         (policy, layer, layer in (STORE, CHECKPOINTS)) for policy in POLICIES for layer in order
     ]
     (only,) = islice(tasks({DOUBLE}, ["no"], "7"), 1)
     assert only == Task(STORE, "no", "7/0", 0, True)
-
-
-def test_small_workloads_are_all_sequences_around_a_sync() -> None:
-    import random
-
-    shapes = {str(steps) for steps in small(random.Random(1), checkpoints=False)}
-    twelve = len(OPERATIONS)
-    assert twelve == 12
-    assert len(shapes) == sum((n + 1) * twelve**n for n in range(1, SMALL_MAX + 1))
 
 
 @pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 1])

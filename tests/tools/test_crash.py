@@ -91,7 +91,7 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
     [
         (
             ("--layers", "L7"),
-            "'L7' is not one of all, L0, L1, L2, L2s, L3, log, store, checkpoints, double, replies, ",
+            "'L7' is not one of all, L0, L1, L2, L2s, L3, log, small, store, checkpoints, double, ",
         ),
         (("--policy", "never"), "'never' is not one of"),
         (("--model", "kind"), "'kind' is not one of 'strict', 'ordered'"),

@@ -155,7 +155,7 @@ def test_a_directory_that_fills_up_proves_nothing(layer: str, tmp_path: Path) ->
         assert bench.poll() is None, bench.communicate()
         filler = where / "filler"
         with filler.open("wb", buffering=0) as file:
-            # It takes the room of what the bench removes meanwhile, too.
+            # Room that the bench frees meanwhile is taken, too.
             while bench.poll() is None:
                 try:
                     file.write(bytes(1 << 16))

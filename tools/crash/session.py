@@ -16,6 +16,7 @@ import click
 from tidelog.crash import report as reports
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Finding, Report
+from tidelog.crash.notes import notes
 from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
@@ -185,8 +186,14 @@ def show(
         }
         for layer in layers
     }
-    shown = reports.HEAD, reports.rows(report, layers), {"layers": found}
+    data: dict[str, Any] = {"layers": found}
+    if as_json:
+        data["notes"] = notes(report)
+    shown = reports.HEAD, reports.rows(report, layers), data
     show_table(shown, seed, seconds, kept, as_json, ordered)
+    if not as_json:
+        for line in notes(report):
+            click.echo(line)
 
 
 def show_table(

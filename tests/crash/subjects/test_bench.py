@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.crash.errors import BenchError
-from tidelog.crash.oracle import Kind, contents_after
+from tidelog.crash.model import contents_after
+from tidelog.crash.oracle import Kind
 from tidelog.crash.preload.program import build
 from tidelog.crash.states import cut_at
 from tidelog.crash.subjects import judges
