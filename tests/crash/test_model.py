@@ -27,12 +27,14 @@ from tidelog.crash.lives import Step
 from tidelog.crash.model import DATABASES, Contents, Model, place
 from tidelog.crash.oracle import difference
 from tidelog.crash.served import Jumping, Memory, Still, be_quiet, keys_of, open_on
+from tidelog.crash.trace import Unit
 from tidelog.crash.workloads import OPERATIONS, Life, long
 from tidelog.engine.commands.table import TABLE
 from tidelog.store.commit.core import Core
 
 STEPS = 1000
-# Commands that only later releases have.
+LAPSES: list[Step] = [["add", 0, 10], ["lapse", 0]] * 2
+# Steps that only later releases have.
 SINCE_8_2 = {"delex", "ackdel"}
 SINCE_8_8 = {"nack", "unless", "alike", "remember"}
 # Of the recorded disk, and of the store.
@@ -47,6 +49,9 @@ class _Set(Jumping):
         self._server = clock
         self._ms = Still.ms
         clock.set(self._ms)
+
+    def time_ns(self) -> int:
+        return self._ms * 1_000_000
 
     def jump(self, seconds: int) -> None:
         self._ms += seconds * 1000
@@ -191,6 +196,20 @@ def test_every_command_that_writes_is_tried(monkeypatch: pytest.MonkeyPatch) -> 
     writes = {each.name for each in TABLE.commands.values() if "write" in each.flags}
     # XADD without options and transactions have ways of their own.
     assert sorted(writes - tried - {b"xadd"}) == sorted(NOT_TRIED)
+
+
+def test_a_key_expires_in_a_later_life_too() -> None:
+    """The first life sets its clock forward, and the second one begins with the clock of the system."""
+    inner, root = Memory().lay({})
+    units: list[Unit] = []
+    for _ in range(2):
+        clock = Jumping()
+        with open_on(inner, root, "no", clock) as db:
+            life = Life(db, "no", lambda *counts: None, units, clock=clock)
+            for step in LAPSES:
+                life.run(step)
+            units = life.units
+    assert units.count([["drop", b"stream0"]]) == 4
 
 
 def test_a_fault_of_apply_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
