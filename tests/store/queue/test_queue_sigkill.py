@@ -156,7 +156,7 @@ class Life:
 
 
 def values(db: Any, name: str) -> list[Any]:
-    """The values of all jobs that are not done. `peek` shows those that are due, also some that were delivered before."""
+    """The values of all jobs that are not done. `peek` shows those that are due, retries too."""
     due = {job.id: job.value for job in db.queue(name).peek(1_000_000)}
     return [*due.values(), *(value for id, value in unfinished(db, name) if id not in due)]
 
