@@ -229,9 +229,8 @@ class Stream:
 
     def __init__(self, places: list[str]) -> None:
         self.places = places
-        self.left: list[
-            int
-        ] = []  # the LSN at which it was no longer there, of each place but the last
+        # the LSN at which it was no longer there, of each place but the last
+        self.left: list[int] = []
         self.ids: list[str] = []
         self.pending: dict[str, dict[str, tuple[str, int]]] = {}
         self.told: dict[str, list[Told]] = {}
