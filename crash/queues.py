@@ -178,7 +178,9 @@ class QueueLife(Life):
         # Ticks and jobs that are due come first, each in a unit of its own. So the last units are known only then.
         arriving = self._jobs(queue).arriving()
         before = [*self._ticks(), *([[]] if arriving else [])]
-        self._promise(len(self.units) + len(before) + len(self._jobs(queue).jobs) + 2)
+        # All units are in the store when the call returns, and are told one by one.
+        self._under_way = len(self.units) + len(before) + len(self._jobs(queue).jobs) + 2
+        self._promise(self._under_way)
         job = fetch()
         for unit in before:
             if not unit:
@@ -187,8 +189,10 @@ class QueueLife(Life):
             self.units.append(unit)
         ids, units = self._following(queue, WORKERS[worker], count)
         self._same_jobs([job] if job else [], ids[:1])
-        for unit in units:
+        for unit in units[:-1]:
             self._done(unit)
+        self._under_way = 0
+        self._done(units[-1])
         return job, ids
 
     def _ticks(self) -> list[Unit]:

@@ -73,6 +73,12 @@ def test_queues_keep_their_promises(policy: str) -> None:
     assert counts.there > counts.tried > counts.distinct > 80
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_process_ends_between_the_units_of_one_fetch(policy: str) -> None:
+    steps: list[Step] = [["stale", 0], ["puts", 0, 18], ["take", 0, 0]]
+    assert [finding.words for finding in explored(Memory(), policy, steps).findings] == []
+
+
 @pytest.mark.slow
 def test_a_checkpoint_holds_the_jobs_of_queues(tmp_path: Path) -> None:
     stage = Files(tmp_path)
