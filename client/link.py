@@ -301,6 +301,7 @@ class Link:
         # A call that is repeated anyway finds out when it sends.
         if wire is not None and not (wire.local and safe is not Safe.NEVER) and not wire.alive():
             lane.drop()
+            self.broke()
             wire = None
         if wire is None:
             wire = lane.wire = self._connect(until)

@@ -33,7 +33,7 @@ class QueueStreams:
     """
 
     def __init__(self, key: bytes) -> None:
-        self.name = _LANE.sub(b"", key).removesuffix(LATER)
+        self.name = queue_of(key).removesuffix(LATER)
         name = self.name
         self.jobs = frozenset((name, *(name + lane for lane in LANES)))
         self.later = name + LATER
@@ -50,6 +50,11 @@ class QueueStreams:
 def is_lane(key: bytes) -> bool:
     """Whether a key is that of the jobs of one priority."""
     return _LANE.search(key) is not None
+
+
+def queue_of(key: bytes) -> bytes:
+    """The key of the queue to which a lane belongs; any other key as it is."""
+    return _LANE.sub(b"", key)
 
 
 def is_job(row: Sequence[bytes]) -> bool:

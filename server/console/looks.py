@@ -15,7 +15,7 @@ from tidelog.server.console import shown
 from tidelog.server.console.link import Link
 from tidelog.store.queue import rows
 from tidelog.store.queue.codecs import NAMED
-from tidelog.store.queue.options import SCHEDULES, SUFFIXES
+from tidelog.store.queue.options import LANES, RESERVED, SCHEDULES
 from tidelog.store.queue.rows import DeadJob
 
 SCANS: Final = 20  # per list
@@ -28,6 +28,7 @@ JOBS: Final = 20
 GROUP: Final = b"workers"  # that a queue has before a worker came
 _DEAD: Final = b":dead"
 _LATER: Final = b":later"
+_LANES: Final = tuple(lane.encode() for lane in LANES)
 _INFO: Final = (
     b"server",
     b"clients",
@@ -99,13 +100,16 @@ def streams(link: Link, db: int) -> dict[str, Any]:
 
 
 def queues(link: Link, db: int) -> dict[str, Any]:
-    """The queues of a database: every stream with a group, and those that only hold jobs, without their helpers."""
+    """The queues of a database: every stream with a group, and those that only hold jobs, without their helpers and
+    lanes.
+    """
     scanned, complete = _scan(link, db)
     scanned = [key for key in scanned if key != SCHEDULES]
-    helpers = tuple(suffix.encode() for suffix in SUFFIXES)
+    helpers = tuple(suffix.encode() for suffix in RESERVED)
     keys = [key for key in scanned if not key.endswith(helpers) and shown.text(key).encode() == key]
-    # A queue may have dead or delayed jobs only.
+    # A queue may have dead, delayed or urgent jobs only.
     ends = [key.rpartition(b":")[0] for key in scanned if key.endswith((_DEAD, _LATER))]
+    ends += [key[: -len(_LANES[0])] for key in scanned if key.endswith(_LANES)]
     places = [(key, GROUP) for key in sorted({*ends} - {*keys}) if shown.text(key).encode() == key]
     alone: list[bytes] = []
     for key, reply in _answered(keys, link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)):
@@ -117,14 +121,23 @@ def queues(link: Link, db: int) -> dict[str, Any]:
         if reply and reply[0][1][:1] == [rows.VALUE]:
             places.append((key, GROUP))
     stats = link.ask_all([b"QUEUE", b"STATS", key, b"GROUP", group] for key, group in places)
-    about = link.ask_all([b"XINFO", b"STREAM", key] for key, _ in places)
+    streams = {each for key, _ in places for each in _jobs_of(key)}.intersection(scanned)
+    about = link.ask_all([b"XINFO", b"STREAM", key] for key in streams)
+    added = {
+        key: facts["entries-added"] for key, facts in _answered([*streams], map(_pairs, about))
+    }
     found = [
-        _queue(key, group, pairs(told), _added(facts))
-        for (key, group), told, facts in zip(places, stats, about, strict=True)
+        _queue(key, group, pairs(told), sum(added.get(each, 0) for each in _jobs_of(key)))
+        for (key, group), told in zip(places, stats, strict=True)
         if not isinstance(told, CommandError)
     ]
     found.sort(key=lambda row: (row["name"], row["group"]))
     return {"queues": found, "complete": complete}
+
+
+def _jobs_of(key: bytes) -> list[bytes]:
+    """The keys of the streams that hold the jobs of a queue: lane 0, then the lanes of the priorities 1 to 9."""
+    return [key, *(key + lane for lane in _LANES)]
 
 
 def _scan(link: Link, db: int) -> tuple[list[bytes], bool]:
@@ -161,11 +174,6 @@ def _group(facts: dict[str, Any]) -> dict[str, Any]:
         "read": facts["entries-read"],
         "lag": facts["lag"],
     }
-
-
-def _added(about: Any) -> int:
-    """How many entries a stream ever had; 0 if it is not there."""
-    return 0 if isinstance(about, CommandError) else int(pairs(about)["entries-added"])
 
 
 def _queue(key: bytes, group: bytes, stats: dict[str, Any], added: int) -> dict[str, Any]:
@@ -264,11 +272,13 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
     Raises NotThere, CommandError.
     """
     link.ask(b"SELECT", b"%d" % db)
-    (about,) = link.ask_all([(b"XINFO", b"STREAM", key)])
-    if isinstance(about, CommandError):
-        ends = [key + _DEAD, key + _LATER]
-        if b"no such key" not in about.line or not link.ask(b"EXISTS", *ends):
+    streams = _jobs_of(key)
+    about = link.ask_all([b"XINFO", b"STREAM", each] for each in streams)
+    if isinstance(about[0], CommandError):
+        ends = [key + _DEAD, key + _LATER, *streams[1:]]
+        if b"no such key" not in about[0].line or not link.ask(b"EXISTS", *ends):
             _there(link, b"XINFO", b"STREAM", key)
+    added = sum(facts["entries-added"] for _, facts in _answered(streams, map(_pairs, about)))
     chosen = (b"GROUP", group)
     stats = pairs(link.ask(b"QUEUE", b"STATS", key, *chosen))
     count = b"%d" % JOBS
@@ -278,28 +288,27 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
     until = b"(" + before if before else b"+"
     dead = link.ask(b"XREVRANGE", key + _DEAD, until, b"-", b"COUNT", count)
     return {
-        **_queue(key, group, stats, _added(about)),
+        **_queue(key, group, stats, added),
         "jobs": [_job(job, row) for job, row in waiting],
         "later": [_job(job, row) | {"due_ms": due} for job, row, due in later],
-        "held": _held(link, key, group),
+        "held": _held(link, streams, group),
         "latest_failures": [_failure(each) for each in failures],
         "dead_jobs": [_dead(job, row) for job, row in dead],
         "dead_more": len(dead) == JOBS,
     }
 
 
-def _held(link: Link, key: bytes, group: bytes) -> list[dict[str, Any]]:
-    """The first jobs that workers hold or that wait for their retry, with their values."""
-    try:
-        pending = link.ask(b"XPENDING", key, group, b"-", b"+", b"%d" % JOBS)
-    except CommandError as error:
-        if error.line.startswith(b"NOGROUP"):
-            return []
-        raise
-    entries = link.ask_all([b"XRANGE", key, row[0], row[0]] for row in pending)
+def _held(link: Link, streams: list[bytes], group: bytes) -> list[dict[str, Any]]:
+    """The first jobs that workers hold or that wait for their retry, with their values: those of lane 0, then those of
+    the lanes.
+    """
+    asked = ([b"XPENDING", key, group, b"-", b"+", b"%d" % JOBS] for key in streams)
+    told = _answered(streams, link.ask_all(asked))
+    pending = [(key, row) for key, found in told for row in found][:JOBS]
+    entries = link.ask_all([b"XRANGE", key, row[0], row[0]] for key, row in pending)
     return [
         _pending(row) | _job(row[0], found[0][1] if found else [])
-        for row, found in zip(pending, entries, strict=True)
+        for (_, row), found in zip(pending, entries, strict=True)
         if not isinstance(found, CommandError)
     ]
 

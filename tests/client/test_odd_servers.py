@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.client.conftest import Bench
 from tests.client.owners import ended_owner, owner_of, owners
+from tests.until import until
 
 import tidelog
 from tidelog.aof.layout import SHARED
@@ -122,6 +123,19 @@ def test_no_descriptors_are_left(bench: Bench) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         with bench.connect() as other:
             assert other.ping()
+
+
+def test_a_worker_is_told_when_an_idle_connection_was_ended(bench: Bench) -> None:
+    """So that it beats at once: on the other side its connection, and its lease with it, may have ended long ago."""
+    url = f"redis://127.0.0.1:{bench.serving.port}"
+    told: list[str] = []
+    with tidelog.connect(url) as db, bench.connect() as other:
+        db._link.broke = lambda: told.append("broke")
+        assert db.ping()
+        assert other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 1
+        until(lambda: other.execute_command("CLIENT", "LIST").count(b"addr=") == 2)  # and laddr=
+        assert db.ping()
+    assert told == ["broke"]
 
 
 def test_the_disk_of_the_owner_is_full(tmp_path: Path) -> None:

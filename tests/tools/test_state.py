@@ -161,6 +161,26 @@ def test_queues(run: Run, tmp_path: Path) -> None:
     )
 
 
+def test_a_queue_counts_the_jobs_of_all_priorities(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    with tidelog.open(root, clock=Clock()) as db:
+        queue = db.queue("mails", retry_after=86_400)
+        for priority in (0, 3, 3, 9):
+            queue.put(f"job {priority}", priority=priority)
+        urgent, next_one = queue.get("anna", block=0), queue.get("anna", block=0)
+        assert urgent is not None and next_one is not None and urgent.value == "job 9"
+        next_one.nack("busy", 3600)
+        live = queue.stats()
+        db.queue("news").put("only urgent", priority=5)
+    told = [json.loads(line) for line in run("state", root, "--json").out.splitlines()]
+    queues = {row["key"]: row["queue"]["groups"] for row in told if "queue" in row}
+    assert queues.keys() == {"mails", "news:priority:5"}
+    (workers,) = queues["mails"]
+    assert workers["in_flight"] == sum(live.in_flight.values()) == 1
+    for figure in ("depth", "waiting", "paused"):
+        assert workers[figure] == getattr(live, figure), figure
+
+
 def test_other_commands_take_the_moment(run: Run, made: Made) -> None:
     info = json.loads(run("info", made.root, "--at-lsn", 3, "--json").out)
     assert [row["key"] for row in info["streams"]] == ["orders"]

@@ -6,8 +6,8 @@
                                         KeyboardInterrupt
     any, in a child of a fork           does what it did before the run: the child begins with the earlier handlers
 
-This module and tools/worker are the only code of the package that changes handlers. It changes them in the main thread
-only, since Python refuses it elsewhere, and puts them back. A signal that the process ignores stays ignored: shells
+`run`, its processes (client/processes.py) and `tidelog worker` change handlers through this module, in the main thread
+only, since Python refuses it elsewhere, and it puts them back. A signal that the process ignores stays ignored: shells
 start a background command so.
 """
 

@@ -84,6 +84,29 @@ def test_delayed_jobs(site: Site) -> None:
     assert 0 < job["due_ms"] - time.time() * 1000 <= 3_600_000
 
 
+def test_jobs_of_all_priorities(site: Site) -> None:
+    queue = site.db.queue("mails")
+    for priority in (0, 3, 9):
+        queue.put({"priority": priority}, priority=priority)
+    assert queue.get("ann", block=0) is not None
+    (row,) = site.get("queues")["queues"]
+    assert (row["name"], row["depth"], row["in_flight"], row["added"]) == (
+        *("mails", 3, {"ann": 1}, 3),
+    )
+    told = site.get("queue", key="mails", group="workers")
+    (held,) = told["held"]
+    assert json.loads(held["value"]["text"]) == {"priority": 9} and held["consumer"] == "ann"
+    waiting = [json.loads(job["value"]["text"])["priority"] for job in told["jobs"]]
+    assert (waiting, told["added"]) == ([3, 0], 3)
+
+
+def test_a_queue_with_urgent_jobs_only(site: Site) -> None:
+    site.db.queue("mails").put("now", priority=9)
+    (row,) = site.get("queues")["queues"]
+    assert (row["name"], row["waiting"]) == ("mails", 1)
+    assert len(site.get("queue", key="mails", group="workers")["jobs"]) == 1
+
+
 def test_schedules_are_no_queue(site: Site) -> None:
     site.db.schedule("nightly", every=3600, queue="mails", value=1)
     assert site.get("queues")["queues"] == []
