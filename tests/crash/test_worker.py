@@ -15,7 +15,7 @@ from tidelog.crash.oracle import Kind
 from tidelog.crash.served import contents_of
 from tidelog.crash.worker import Worker
 from tidelog.server import once
-from tidelog.server.commands import queue as commands
+from tidelog.server.commands.queue import settling
 from tidelog.server.serving import serve
 from tidelog.store.faces.sync import Store
 
@@ -113,7 +113,7 @@ def test_a_server_without_fences_is_found(store: Store, monkeypatch: pytest.Monk
     def unfenced(group: Any, worker: bytes, fences: Any) -> list[int]:
         return [job for job, _ in fences if group.pending.contains(job)]
 
-    monkeypatch.setattr(commands, "among_held", unfenced)
+    monkeypatch.setattr(settling, "among_held", unfenced)
     worker = Worker("jobs", random.Random(3))
     with pytest.raises(BadReply, match="was done by delivery"):
         for _ in range(40):

@@ -8,7 +8,8 @@ from tests.mutants.mutant import Mutant
 
 ONCE: Final = "server/once.py"
 NUMBERED: Final = "server/commands/once.py"
-COMMANDS: Final = "server/commands/queue.py"
+PUTTING: Final = "server/commands/queue/putting.py"
+SETTLING: Final = "server/commands/queue/settling.py"
 JOBS: Final = "server/jobs.py"
 LINK: Final = "client/link.py"
 KEEPER: Final = "client/keeper.py"
@@ -36,7 +37,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "once/a-put-is-not-noted",
-        COMMANDS,
+        PUTTING,
         '                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])\n'
         "                once.note(ctx, reply)\n",
         '                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])\n',
@@ -45,7 +46,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "once/a-delayed-put-is-not-noted",
-        COMMANDS,
+        PUTTING,
         "            return [once.words(ids.text(made)), *words]\n",
         "            return words\n",
         (f"{LATER}::test_a_numbered_write_of_a_delayed_job_happens_once",),
@@ -61,7 +62,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "served/done-without-a-fence",
-        COMMANDS,
+        SETTLING,
         "                here = list(dict.fromkeys(among_held(group, worker, some)))\n",
         "                here = [job for job, _ in some if group.pending.contains(job)]\n",
         (f"{SERVED}::test_a_job_put_and_done",),

@@ -1,0 +1,216 @@
+"""QUEUE PUT and PUTMANY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidelog.engine import ids
+from tidelog.engine.api import Context, next_id
+from tidelog.engine.errors import CommandError
+from tidelog.engine.integers import int64
+from tidelog.engine.reply import Reply
+from tidelog.server.blocked import NOT_YET, BlockedCall
+from tidelog.server.commands.queue.given import (
+    MANY,
+    ONE,
+    TWO,
+    WHEN,
+    Given,
+    check_writable,
+    checked,
+    given_again,
+    given_of,
+    headers_of,
+)
+from tidelog.server.commands.queue.waiting import Nudge
+from tidelog.server.commands.wait import parse_timeout
+from tidelog.server.jobs import Served
+from tidelog.server.once import NEW
+from tidelog.server.session import Session
+from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.callers import Caller
+from tidelog.store.commit.durability import Promise
+from tidelog.store.queue import rows
+from tidelog.store.queue.base import (
+    BATCH_JOBS,
+    ROOM_SECONDS,
+    Prepared,
+    Put,
+    rows_of,
+)
+from tidelog.store.queue.rows import VALUE
+from tidelog.store.queue.units import in_units
+from tidelog.store.queue.work.fetch import NO_GROUP
+
+JOB: Final = {**WHEN, b"DEDUP": ONE, b"HEADERS": MANY}  # the options of one job
+_XADD: Final = b"XADD"
+_PUT: Final = {**JOB, b"BLOCK": ONE, b"ONCE": TWO}
+_SLOW: Final = frozenset((*WHEN, b"DEDUP"))  # a put with one of these needs a decision of its own
+
+
+def put(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [DELAY ms | AT unix-ms] [TTL ms]
+    [PRIORITY 0 to 9] [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
+    """
+    given = given_again(session, b"PUT", args[2], args[4:], _PUT)
+    queue, core = given.queue, session.core
+    once = given.once()
+    check_writable(session)
+    if queue.options.max_depth is None and _SLOW.isdisjoint(given.own):
+        row = (VALUE, args[3], *headers_of(given.own.get(b"HEADERS", ())))
+        if once is None:
+            effect, log, lsn = core.add(session.db, args[2], row, False)
+            session.rest_on((log, lsn, True))
+            return b"%d-%d" % (effect[3], effect[4])
+
+        def work(ctx: Context) -> Reply:
+            reply = once.before(ctx)
+            if reply is NEW:
+                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])
+                once.note(ctx, reply)
+            return reply
+
+        return checked(session, core.run(session.db, work, None, False))
+    found = put_of(given, args[3])
+
+    def attempt(caller: Callable[[], Caller] | None) -> tuple[Reply, Promise | None, Caller | None]:
+        waits: Caller | None = None
+        earlier: Reply = NEW
+
+        def plan(ctx: Context) -> list[list[bytes]] | None:
+            nonlocal waits, earlier
+            earlier = NEW if once is None else once.before(ctx)
+            if earlier is not NEW:
+                return None
+            known = found.known(ctx)
+            if known is not None:  # its dedup ID makes a repeated put safe
+                earlier = ids.text(known)
+                return None
+            if found.due is None and queue._room(ctx, 1) <= 0:
+                waits = queue._queue_up(caller)
+                return None
+            prepared = Prepared()
+            words = found.words(ctx, prepared)
+            made = found.made(prepared)
+            if made is not None:
+                earlier = ids.text(made)  # the reply of the last command is not the ID
+            if once is None:
+                return words
+            if made is None:
+                stream = ctx.stream(args[2])
+                made = next_id(0 if stream is None else stream.last_id, ctx.now)
+            return [once.words(ids.text(made)), *words]
+
+        reply, promise = run_unit(core, session.db, plan)
+        if earlier is not NEW:
+            return earlier, promise, None
+        return NOT_YET if reply is None else reply[-1], promise, waits
+
+    return _Putting(session, queue, attempt, given).begin()
+
+
+def putmany(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9]
+    [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
+
+    Replies how many were put, in one unit: fewer than given if a bounded queue had no room for all, or if they are more
+    than a unit holds.
+    """
+    count = int64(args[3])
+    if not 1 <= count <= len(args) - 4:
+        raise CommandError(b"ERR the number of values must be at least 1 and not above those given")
+    own = {**WHEN, b"BLOCK": ONE, b"ONCE": TWO}
+    given = given_of(session, args[2], args[4 + count :], own)
+    queue, core, once = given.queue, session.core, given.once()
+    due, ttl, priority, key = given.due(), given.ttl(), given.priority(), given.key()
+    values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
+    check_writable(session)
+
+    def attempt(caller: Callable[[], Caller] | None) -> tuple[Reply, Promise | None, Caller | None]:
+        waits: Caller | None = None
+
+        def work(ctx: Context) -> Reply:
+            nonlocal waits
+            if once is not None and (known := once.before(ctx)) is not NEW:
+                return known
+            if due is not None:
+                room = len(values)
+                if queue._log_put(ctx, due, rows_of(values, priority, key), ttl) is NO_GROUP:
+                    return NO_GROUP
+            else:
+                room = queue._room(ctx, len(values))
+                if room <= 0:
+                    waits = queue._queue_up(caller)
+                    return NOT_YET
+                queue._log_values(ctx, values[:room], priority, key, ttl)
+            if once is not None:
+                once.note(ctx, room)
+            return room
+
+        reply, promise = core.run(session.db, work, None, False)
+        while reply is NO_GROUP:
+            queue._create_later()
+            reply, promise = core.run(session.db, work, None, False)
+        if isinstance(reply, CommandError):
+            session.rest_on(promise)
+            raise reply
+        return reply, promise, waits
+
+    return _Putting(session, queue, attempt, given).begin()
+
+
+def put_of(given: Given, value: bytes) -> Put:
+    priority = given.priority()
+    headers = headers_of(given.own.get(b"HEADERS", ()))
+    row = (VALUE, value, *headers, *rows.tail_of(priority, given.key()))
+    dedup = given.own.get(b"DEDUP")
+    once = None if dedup is None else dedup[0]
+    return Put(given.queue, row, once, given.due(), given.ttl(), priority)
+
+
+Attempt = Callable[[Callable[[], Caller] | None], tuple[Reply, Promise | None, Caller | None]]
+
+
+class _Putting(BlockedCall):
+    """A put that waits for room in a bounded queue."""
+
+    def __init__(self, session: Session, queue: Served, attempt: Attempt, given: Given) -> None:
+        found = given.own.get(b"BLOCK")
+        self._waits = found is not None
+        timeout_ms = 0 if found is None else parse_timeout(session, found[0])
+        super().__init__(session.woke, session.deadline(timeout_ms))
+        self._session, self._queue, self._attempt = session, queue, attempt
+        self._caller: Caller | None = None
+
+    def begin(self) -> Reply:
+        """The reply, or this call if it has to wait."""
+        reply = self.look()
+        return self if reply is NOT_YET else reply
+
+    def look(self) -> Reply:
+        """See `BlockedCall`."""
+        self.forget()
+        make = partial(Nudge, self) if self._waits else None
+        reply, promise, self._caller = self._attempt(make)
+        if reply is NOT_YET:
+            return NOT_YET if self._waits else self.late()
+        if promise is not None:
+            self._session.rest_on(promise)
+        return reply
+
+    def next_look(self) -> float | None:
+        """See `BlockedCall`. A plain XACK wakes no putter, so it looks now and then."""
+        at = self._session.core.monotonic() + ROOM_SECONDS
+        return at if self.deadline is None else min(at, self.deadline)
+
+    def late(self) -> Reply:
+        """See `BlockedCall`."""
+        raise self._queue._full()
+
+    def forget(self) -> None:
+        """See `BlockedCall`."""
+        if self._caller is not None:
+            self._queue._shared.room.pop(self._caller, None)
+            self._caller = None

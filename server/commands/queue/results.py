@@ -1,0 +1,61 @@
+"""QUEUE RESULT: what the worker of a job gave, once the job is done."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tidelog.engine import ids
+from tidelog.engine.api import Waiter
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.server.commands.queue.given import ONE, Given, given_of
+from tidelog.server.commands.queue.waiting import Nudge, Parked
+from tidelog.server.commands.wait import parse_timeout
+from tidelog.server.jobs import job_id
+from tidelog.server.session import Session
+from tidelog.store.commit.durability import Promise
+from tidelog.store.queue import rows
+from tidelog.store.queue.work.results import NONE, Died, Found, Outcome
+
+
+def result(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE RESULT name id [BLOCK ms] [option ...]: what the worker of a job gave to QUEUE DONE.
+
+    Replies [DONE, value]; [DEAD, ID of the dead job, reason]; [NONE] if the job has ended and left no result; or null
+    if it has not ended in time. BLOCK 0 waits for ever.
+    """
+    given = given_of(session, args[2], args[4:], {b"BLOCK": ONE})
+    return _Asking(session, given, job_id(args[3])).begin()
+
+
+class _Asking(Parked):
+    """A client that waits for a result."""
+
+    def __init__(self, session: Session, given: Given, job: int) -> None:
+        super().__init__(session)
+        queue, block = given.queue, given.own.get(b"BLOCK")
+        self._blocks = block is not None
+        timeout_ms = None if block is None else parse_timeout(session, block[0])
+        results = queue._shared.results
+        self._question = Outcome(session.core, results, queue.options, job, timeout_ms)
+
+    def begin(self) -> Reply:
+        """The reply, or this call if it has to wait."""
+        core = self._session.core
+        make = partial(Nudge, self) if self._blocks else None
+        reply, promise = core.run(self._session.db, self._question, make, False)
+        if reply.__class__ is Waiter:
+            self._waiter = reply
+            return self
+        return self._got(reply, promise)
+
+    def _got(self, reply: Reply, promise: Promise) -> Reply:
+        self._session.rest_on(promise)
+        if isinstance(reply, CommandError):
+            raise reply
+        if isinstance(reply, Found):
+            return [b"DONE", reply.value]
+        if isinstance(reply, Died):
+            reason = rows.fields_of(reply.row).get(b"reason", b"")
+            return [b"DEAD", ids.text(reply.entry), reason]
+        return [b"NONE"] if reply == NONE else NULL_ARRAY

@@ -1,0 +1,207 @@
+"""A worker ends deliveries, or keeps them: QUEUE DONE, DONEAND, RETRY, FAIL, RELEASE, EXTEND, RENEW and DROP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.engine import ids
+from tidelog.engine.api import Context
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.integers import int64
+from tidelog.engine.reply import Reply
+from tidelog.server.commands.queue.given import (
+    ONE,
+    TWO,
+    Given,
+    check_writable,
+    checked,
+    given_again,
+    given_of,
+    worker_of,
+)
+from tidelog.server.commands.queue.putting import JOB, put_of
+from tidelog.server.jobs import Fences, fences_of, job_id
+from tidelog.server.once import NEW
+from tidelog.server.session import Session
+from tidelog.store.durations import SECONDS_MAX
+from tidelog.store.queue import rows
+from tidelog.store.queue.base import (
+    Put,
+)
+from tidelog.store.queue.job import JobBase, Settled
+from tidelog.store.queue.streams import among_held
+from tidelog.store.queue.work.ends import log_finished
+from tidelog.store.queue.work.results import RESULT_SECONDS
+from tidelog.store.queue.work.retention import SWEEP_JOBS
+
+_DONE: Final = {b"ONCE": TWO, b"RESULT": ONE, b"RESULTTTL": ONE}
+
+
+def done(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE DONE name worker id deliveries [id deliveries ...] [RESULT value [RESULTTTL ms]] [ONCE lane number]
+    [option ...]
+
+    Replies how many of the jobs the worker still held. They are done. RESULT is for one job.
+    """
+    fences, rest = _fences(args)
+    given = given_again(session, b"DONE", args[2], rest, _DONE)
+    if b"RESULT" in given.own or b"RESULTTTL" in given.own:
+        return _done_with(session, given, args, fences)
+    queue, core, once, worker = given.queue, session.core, given.once(), args[3]
+    shared = queue._shared
+    check_writable(session)
+    held: list[int] = []
+
+    def work(ctx: Context) -> Reply:
+        if once is not None and (known := once.before(ctx)) is not NEW:
+            return known
+        for lane, options, some in queue.by_lane(fences):
+            stream = ctx.stream(options.key)
+            group = None if stream is None else stream.groups.get(options.group_key)
+            if stream is not None and group is not None:
+                here = list(dict.fromkeys(among_held(group, worker, some)))
+                if here:
+                    lane.fresh(ctx, options, stream, group)
+                    log_finished(lane, options, ctx, stream, here)
+                    held.extend(here)
+        if once is not None:
+            once.note(ctx, len(held))
+        return len(held)
+
+    try:
+        reply = checked(session, core.run(session.db, work, None, False))
+    except BaseException:
+        shared.stale()
+        raise
+    session.server.desk.settled(queue, [job for job, _ in fences])
+    shared.made_room()
+    queue._sweep(SWEEP_JOBS)
+    return reply
+
+
+def _done_with(session: Session, given: Given, args: list[bytes], fences: Fences) -> Reply:
+    """One job is done, and has a result. Its delivery fences a repeated command, so ONCE is not needed."""
+    result, ttl = given.own.get(b"RESULT"), given.milliseconds(b"RESULTTTL")
+    if result is None or len(fences) > 1 or b"ONCE" in given.own:
+        raise CommandError(b"ERR RESULT is for one job, without ONCE, and RESULTTTL needs RESULT")
+    length = RESULT_SECONDS if ttl is None else ttl
+    if length > SECONDS_MAX:
+        raise CommandError(b"ERR RESULTTTL is out of range")
+    return _settle(session, given, args, lambda job: job._acked_with(result[0], length))
+
+
+def _fences(args: list[bytes]) -> tuple[Fences, list[bytes]]:
+    """The jobs that a command names from its fifth word on, and the words behind them."""
+    at = 4
+    while at + 1 < len(args) and args[at][:1].isdigit():
+        at += 2
+    return fences_of(args[4:at]), args[at:]
+
+
+def _settle(
+    session: Session, given: Given, args: list[bytes], end: Callable[[JobBase], Settled]
+) -> int:
+    """End the delivery of the job that `args` names. Returns whether the worker still held it."""
+    queue = given.queue
+    job = queue.job(worker_of(args[3]), job_id(args[4]), int64(args[5]))
+    settled, promise = end(job)
+    queue.end(job)
+    if promise is not None:
+        session.rest_on(promise)
+    return int(settled)
+
+
+def doneand(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE DONEAND name worker id deliveries count [words name value ...] ... [option ...]
+
+    The job is done and others are put, in one unit. Each of the `count` puts is the number of its words, then what
+    QUEUE PUT takes: name, value, options of the job, and options of its queue. Replies 0 if the worker does not hold
+    the job; then nothing is put.
+    """
+    puts: list[Put] = []
+    at = 7
+    for _ in range(int64(args[6])):
+        size = int64(args[at]) if at < len(args) else 0
+        words = args[at + 1 : at + 1 + size]
+        if not 2 <= size == len(words):
+            raise CommandError(SYNTAX)
+        at += 1 + size
+        put = given_of(session, words[0], words[2:], JOB)
+        denied = session.server.commands.table.commands[b"queue|put"]
+        refusal = session.server.acl.refusal(session.user, denied, [b"QUEUE", b"PUT", *words])
+        if refusal is not None:
+            raise refusal
+        puts.append(put_of(put, words[1]))
+    given = given_of(session, args[2], args[at:], {})
+    return _settle(session, given, args, lambda job: job._done_and(puts))
+
+
+def retry(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE RETRY name worker id deliveries error [DELAY ms] [TRACE text] [option ...]
+
+    The delivery failed: try again after a pause, or make it a dead job after the last delivery. Replies 0 if the worker
+    does not hold the job.
+    """
+    given = given_of(session, args[2], args[7:], {b"DELAY": ONE, b"TRACE": ONE})
+    delay = given.number(b"DELAY")
+    error, trace = _evidence(args[6], given)
+    pause = None if delay is None else delay / 1000
+    return _settle(session, given, args, lambda job: job._nacked(error, trace, pause))
+
+
+def fail(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE FAIL name worker id deliveries error [TRACE text] [option ...]: it becomes a dead job at once."""
+    given = given_of(session, args[2], args[7:], {b"TRACE": ONE})
+    error, trace = _evidence(args[6], given)
+    return _settle(session, given, args, lambda job: job._failed(error, trace))
+
+
+def _evidence(error: bytes, given: Given) -> tuple[str, str]:
+    trace = given.own.get(b"TRACE", [b""])[0]
+    return rows.evidence_of(rows.shown(error), rows.shown(trace))
+
+
+def release(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE RELEASE name worker id deliveries [option ...]: give it back as if it had not been delivered."""
+    given = given_of(session, args[2], args[6:], {})
+    return _settle(session, given, args, JobBase._release)
+
+
+def extend(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE EXTEND name worker id deliveries ms [option ...]: keep the job, even if the connection ends."""
+    given = given_of(session, args[2], args[7:], {})
+    length = int64(args[6]) / 1000
+    desk, core = session.server.desk, session.core
+
+    def end(job: JobBase) -> Settled:
+        settled = job._extend(length)
+        lent = desk.find(given.queue, args[3], job._number, job.deliveries)
+        if settled[0] and lent is not None:
+            lent.extend(core.monotonic(), length)
+        return settled
+
+    return _settle(session, given, args, end)
+
+
+def renew(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE RENEW name worker id deliveries [id deliveries ...] [HEARTBEAT ms] [option ...]
+
+    The worker lives. Replies the IDs of the jobs that it still holds. Jobs that an earlier server lent are lent to this
+    connection.
+    """
+    fences, rest = _fences(args)
+    given = given_of(session, args[2], rest, {b"HEARTBEAT": ONE})
+    check_writable(session)
+    beat = given.milliseconds(b"HEARTBEAT")
+    return list(map(ids.text, given.queue.renew(session, worker_of(args[3]), fences, beat)))
+
+
+def drop(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE DROP name worker id deliveries [id deliveries ...] [option ...]
+
+    The worker dropped these jobs unsettled. They are delivered again when their lease is over. Replies how many it
+    held.
+    """
+    fences, rest = _fences(args)
+    return given_of(session, args[2], rest, {}).queue.drop(worker_of(args[3]), fences)

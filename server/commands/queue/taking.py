@@ -1,0 +1,124 @@
+"""QUEUE TAKE: a worker gets jobs, or waits for them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidelog.engine import ids
+from tidelog.engine.api import Waiter
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.server.blocked import NOT_YET
+from tidelog.server.commands.queue.given import (
+    FLAG,
+    ONE,
+    Given,
+    check_writable,
+    given_again,
+    worker_of,
+)
+from tidelog.server.commands.queue.waiting import Nudge, Parked
+from tidelog.server.commands.wait import parse_timeout
+from tidelog.server.jobs import Lent
+from tidelog.server.session import Session
+from tidelog.server.wire.replies import Jobs
+from tidelog.store.commit.durability import Promise
+from tidelog.store.queue.base import (
+    BATCH_MAX,
+)
+from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
+from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.retention import SWEEP_JOBS
+
+_TAKE: Final = {
+    **dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), ONE),
+    b"HISTORY": FLAG,
+}
+
+
+def take(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE TAKE name worker [COUNT n] [BLOCK ms] [HEARTBEAT ms] [LIMIT ms] [HISTORY] [option ...]
+
+    Replies [[ID, deliveries, [field, value, ...]], ...], or null. BLOCK 0 waits for ever.
+
+    HISTORY     the worker begins: first the jobs that an earlier connection of this worker left
+    HEARTBEAT   take the jobs back unless QUEUE RENEW names them so often
+    LIMIT       take them back after this time in any case
+    """
+    given = given_again(session, b"TAKE", args[2], args[4:], _TAKE)
+    check_writable(session)
+    return _Taking(session, given, worker_of(args[3])).begin()
+
+
+class _Taking(Parked):
+    """A worker that waits for jobs."""
+
+    def __init__(self, session: Session, given: Given, worker: bytes) -> None:
+        super().__init__(session)
+        self._queue, self._worker = given.queue, worker
+        self._heartbeat = given.milliseconds(b"HEARTBEAT")
+        self._limit = given.milliseconds(b"LIMIT")
+        block = given.own.get(b"BLOCK")
+        self._request = Fetch(
+            *(given.queue._shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
+            None if block is None else parse_timeout(session, block[0]),
+            {} if b"HISTORY" in given.own else None,
+            self._limit,
+        )
+
+    def begin(self) -> Reply:
+        """The reply, or this call if it has to wait."""
+        request, queue, core = self._request, self._queue, self._session.core
+        make = None if request.timeout_ms is None else partial(Nudge, self)
+        while True:
+            request.delivery, request.before = queue.delivery(self._worker), None
+            try:
+                reply, promise = core.run(self._session.db, request, make, False)
+                if isinstance(reply, CommandError):
+                    self._session.rest_on(promise)
+                    raise reply
+            except BaseException:
+                self._broke()
+                raise
+            if reply.__class__ is Waiter:
+                self._waiter = reply
+                return self
+            found = self._got(reply, promise)
+            if found is not NOT_YET:
+                return found
+
+    def _got(self, reply: Reply, promise: Promise) -> Reply:
+        """The reply for the outcome of a fetch; NOT_YET: ask again."""
+        request, queue, session = self._request, self._queue, self._session
+        shared = queue._shared
+        request.written()
+        shared.made_room()
+        if reply is NO_GROUP:
+            queue._subscribe()
+            return NOT_YET
+        if reply is AGAIN:
+            return NOT_YET
+        session.rest_on(promise)
+        if reply is not DELIVERED and reply is not NEXT:
+            queue._sweep(1)  # the worker has nothing else to do
+            return NULL_ARRAY
+        delivery = request.delivery
+        del request.delivery
+        lent = Lent(delivery, self._heartbeat, self._limit)
+        session.server.desk.hand(session, queue, lent)
+        jobs = Jobs((ids.text(job), count, row) for job, row, count in reversed(delivery.jobs))
+        delivery.jobs.clear()
+        leases = leases_of(session.core)
+        if not leases.armed:
+            leases.arm()
+        queue._sweep(SWEEP_JOBS)
+        return jobs
+
+    def _broke(self) -> None:
+        """See `Parked`. Jobs that came go back with their count."""
+        shared = self._queue._shared
+        self._request.failed()
+        shared.stale()
+        if self._request.delivery.shared.leave(self._request.delivery) is not None:
+            leases_of(self._session.core).arm()
