@@ -33,13 +33,13 @@ from tidelog.store.faces.pipeline import call_words
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, TextT
 from tidelog.store.lifetime import DRAIN_SECONDS
-from tidelog.store.queue.base import Stats
 from tidelog.store.queue.dead import Ids, Jobs, Where
 from tidelog.store.queue.handle import AsyncHandle
 from tidelog.store.queue.rows import DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.store.queue.running.tasks import run_tasks
 from tidelog.store.queue.schedules import Schedule
+from tidelog.store.queue.stats import Stats
 from tidelog.store.queue.typed import T as V
 from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 

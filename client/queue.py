@@ -33,23 +33,18 @@ from tidelog.store.errors import (
 )
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import (
-    BATCH_JOBS,
-    BATCH_MAX,
-    Stats,
-    job_number,
-    lifetime,
-    no_result,
-    result_late,
-)
+from tidelog.store.queue.base import BATCH_JOBS, job_number, lifetime
+from tidelog.store.queue.consuming import BATCH_MAX
 from tidelog.store.queue.handle import Handle
-from tidelog.store.queue.options import Options, make_options, named, ranked
+from tidelog.store.queue.options import Options, make_options, named, positive, ranked
 from tidelog.store.queue.rows import Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, count_processes, make_plan
 from tidelog.store.queue.running.threads import run_threads
+from tidelog.store.queue.stats import Stats
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.later import when
+from tidelog.store.queue.work.results import no_result, result_late
 
 BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
 DEFAULTS: Final = make_options("any")
@@ -778,8 +773,7 @@ def _here() -> str:
 
 
 def _positive(name: str, value: Any) -> bytes:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
+    positive(name, value)
     return b"%d" % value
 
 

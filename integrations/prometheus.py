@@ -21,8 +21,8 @@ from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tidelog.integrations.jobs import queue_of
-from tidelog.store.queue.base import Stats
 from tidelog.store.queue.running.plan import is_coroutine
+from tidelog.store.queue.stats import Stats
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 LABELS: Final = ("queue", "group")

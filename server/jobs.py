@@ -20,8 +20,9 @@ from tidelog.engine.integers import int64
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
 from tidelog.store.faces.face import Face
-from tidelog.store.queue.base import Place, QueueBase
+from tidelog.store.queue.base import QueueBase
 from tidelog.store.queue.codecs import Codec
+from tidelog.store.queue.consuming import Place
 from tidelog.store.queue.dead import DeadBase
 from tidelog.store.queue.job import JobBase
 from tidelog.store.queue.lanes import lane_of

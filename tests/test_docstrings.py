@@ -133,6 +133,7 @@ def test_the_api_reference_shows_what_public_methods_return() -> None:
             "queue.face",
             "queue.aio",
             "queue.base",
+            "queue.stats",
             "faces.sync",
             "faces.aio",
             "faces.pipeline",

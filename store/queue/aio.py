@@ -27,7 +27,8 @@ from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifetime
+from tidelog.store.queue.base import Put, QueueBase, lifetime
+from tidelog.store.queue.consuming import ConsumerBase
 from tidelog.store.queue.dead import (
     PAGE,
     DeadBase,
@@ -46,6 +47,7 @@ from tidelog.store.queue.options import ranked
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import make_plan
 from tidelog.store.queue.running.tasks import run_tasks
+from tidelog.store.queue.stats import Stats
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import NEXT

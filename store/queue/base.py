@@ -6,11 +6,10 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import count, islice
-from typing import Any, ClassVar, Final, Generic
+from typing import Any, Final, Generic
 
 from tidelog.engine import ids
 from tidelog.engine.api import (
@@ -20,7 +19,6 @@ from tidelog.engine.api import (
     Group,
     State,
     Stream,
-    Waiter,
     decide_xadd_at,
     decide_xadd_many,
     log_acked,
@@ -30,18 +28,15 @@ from tidelog.engine.api import (
 from tidelog.engine.errors import CommandError
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
-from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.engine.reply import Reply
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Answer
-from tidelog.store.durations import Duration, patience, seconds
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import (
     DataError,
     EncodeError,
-    JobFailed,
-    NoResult,
     QueueFull,
-    ResultLate,
     TidelogError,
     from_command,
 )
@@ -60,13 +55,13 @@ from tidelog.store.queue.lanes import (
     open_lane,
     totals,
 )
-from tidelog.store.queue.options import Options, named, ranked
+from tidelog.store.queue.options import Options, named, positive, ranked
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
+from tidelog.store.queue.stats import Stats
 from tidelog.store.queue.streams import lost_of, stream_at, waiting
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.units import UNIT_BYTES, in_units
-from tidelog.store.queue.work.ends import log_all_leftovers
-from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch
+from tidelog.store.queue.work.fetch import NO_GROUP
 from tidelog.store.queue.work.later import (
     AT,
     CONSUMER,
@@ -82,10 +77,9 @@ from tidelog.store.queue.work.later import (
     time_of,
 )
 from tidelog.store.queue.work.leases import leases_of
-from tidelog.store.queue.work.look import History
-from tidelog.store.queue.work.results import NONE, Died, Found, Outcome
+from tidelog.store.queue.work.results import Found, Outcome, missing_result
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
-from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
+from tidelog.store.queue.work.shared import Shared
 
 # put_many puts at most this many jobs, and about UNIT_BYTES of values, in one unit.
 BATCH_JOBS: Final = 1_000
@@ -93,51 +87,9 @@ BATCH_JOBS: Final = 1_000
 # the putter.
 ROOM_SECONDS: Final = 1.0
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
-BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
 
 log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """A queue at one moment.
-
-    Attributes:
-        name: Name of the queue.
-        group: Name of the group that the figures are about.
-        depth: Jobs that are not done: waiting, in flight or paused.
-        waiting: Jobs that are due: new, given back, or their pause is over.
-        by_priority: How many of these have which priority. Delayed jobs that are due count once a fetch has seen them.
-        in_flight: Number of jobs of each worker, also of dead workers whose jobs were not taken over yet.
-        paused: Failed jobs that wait for their retry.
-        scheduled: Delayed jobs that are not due yet. They are not part of `depth`.
-        dead: Jobs that were given up, by any group.
-        failures: Recorded failures that are kept.
-        kept: Jobs that are done and still stored: for `keep`, or because another group needs them.
-        oldest_seconds: Age of the oldest job that is not done; None if there is none.
-        put_per_second: Jobs put, over the last minute at most; None until there are two samples to compare.
-        done_per_second: Likewise, jobs that left the queue: done or dead.
-    """
-
-    name: str
-    group: str
-    depth: int
-    waiting: int
-    in_flight: dict[str, int]
-    paused: int
-    scheduled: int
-    dead: int
-    failures: int
-    kept: int
-    oldest_seconds: float | None
-    put_per_second: float | None
-    done_per_second: float | None
-    by_priority: dict[int, int] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The figures as a dict, for JSON."""
-        return asdict(self)
 
 
 class Prepared:
@@ -283,23 +235,6 @@ def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> lis
 def lifetime(ttl: Duration | None) -> int | None:
     """The argument `ttl` in ms, at least 1. Raises DataError."""
     return None if ttl is None else max(1, round(seconds("ttl", ttl) * 1000))
-
-
-class Place:
-    """A worker's place in a queue: what its consumer and its jobs have in common.
-
-    worker     its name
-    reraise    whether an exception in a job's block propagates
-    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
-    past       an empty delivery, which replaces that of a job whose delivery became `spare`
-    """
-
-    __slots__ = ("queue", "worker", "reraise", "spare", "past")
-
-    def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
-        self.queue, self.worker, self.reraise = queue, worker, reraise
-        self.spare: Delivery | None = None
-        self.past = Delivery(queue._shared, queue._options, worker.encode(), False)
 
 
 def told(face: Face, answer: Answer) -> Any:
@@ -753,7 +688,7 @@ class QueueBase(Generic[T]):
         return int(max(core.now, core.time_ns() // 1_000_000))
 
     def _peek(self, number: int, scheduled: bool) -> Answer:
-        _positive("count", number)
+        positive("count", number)
         options, shared, now = self._options, self._shared, self._store_ms()
 
         def at(state: State) -> list[Any]:
@@ -799,7 +734,7 @@ class QueueBase(Generic[T]):
         return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
 
     def _failures(self, job_id: str | None, number: int) -> Answer:
-        _positive("count", number)
+        positive("count", number)
         options = self._options
 
         def at(state: State) -> list[Failure]:
@@ -954,185 +889,6 @@ class QueueBase(Generic[T]):
             return call(*args)
         except CommandError as error:
             raise from_command(error) from None
-
-
-class ConsumerBase(Generic[T]):
-    """The common part of both kinds of consumer: a worker's place in a queue.
-
-    worker    its name
-    """
-
-    _caller_class: ClassVar[type[Caller]]
-
-    def __init__(
-        self,
-        queue: QueueBase,
-        worker: Any,
-        batch: Any,
-        block: Any,
-        time_limit: Any,
-        reraise: bool,
-    ) -> None:
-        _positive("batch", batch)
-        if batch > BATCH_MAX:
-            raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
-        wait = patience("block", block)
-        self.worker = queue._worker(worker)
-        self._queue = queue
-        self._name = self.worker.encode()
-        self._batch: int = batch
-        # To the engine, a timeout of 0 means to wait for ever. To a caller, 0 means not to wait at all; here, None
-        # stands for that.
-        self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
-        self._caller = None if self._timeout_ms is None else self._caller_class
-        self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._place = Place(queue, self.worker, reraise)
-        # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
-        # jobs then.
-        new = worker is not None and self._name not in queue._shared.returned
-        self._history: History | None = {} if new else None
-        self._delivery: Delivery | None = None
-        self._fetched: Fetch | None = None  # the last request, for reuse
-        self._closed = False
-        self._parked: set[Waiter] = set()  # its blocked calls, of any thread
-        queue._shared.workers[id(self)] = self
-
-    def __repr__(self) -> str:
-        return f"<consumer {self.worker!r} of {self._queue.name!r}>"
-
-    def _park(self, waiter: Waiter) -> None:
-        """Note a call of this consumer that is about to wait. Closing the consumer ends the wait, in either order."""
-        self._parked.add(waiter)
-        if self._closed:
-            self._queue._core.dismiss(waiter)
-
-    def _request(self) -> Fetch:
-        place = self._place
-        delivery, place.spare = place.spare, None
-        request, self._fetched = self._fetched, None
-        if delivery is None:
-            queue = self._queue
-            delivery = Delivery(queue._shared, queue._options, self._name, self._batch > 1)
-        if request is None:
-            queue = self._queue
-            request = Fetch(
-                *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
-                *(self._history, self._time_limit),
-            )
-        request.delivery, request.before = delivery, self._delivery
-        return request
-
-    def _broke(self, request: Fetch) -> None:
-        """Handle a fetch that raised. Jobs it was given anyway go back at once, with their delivery count: the caller
-        may have gone for good, and its exception may keep this consumer alive as long as the process.
-        """
-        request.failed()
-        queue, delivery = self._queue, request.delivery
-        queue._shared.stale()
-        if delivery.shared.leave(delivery) is None:
-            return
-        queue._leases.arm()  # if writing fails now, a beat writes it
-        try:
-            self._write_leftovers()
-        except Exception as error:
-            # The caller gets the fetch's own error.
-            log.debug("queue %s: jobs could not be returned yet: %s", queue.name, repr(error))
-
-    def _write_leftovers(self) -> Any:
-        """Write what ended deliveries left behind. Returns a promise. If this fails, the leftovers stay listed."""
-        queue = self._queue
-        options, shared = queue._options, queue._shared
-        left: list[Leftover] = []
-
-        def work(ctx: Context) -> None:
-            left.extend(log_all_leftovers(ctx, shared, options, shared.monotonic()))
-
-        _, promise = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
-        shared.dealt_with(left)
-        shared.made_room()
-        return promise
-
-    def _take(self, request: Fetch) -> Delivery:
-        """The delivery of a request. From here on only its jobs and this consumer keep it alive."""
-        self._fetched, self._history = request, request.history
-        delivery = self._delivery = request.delivery
-        del request.delivery
-        request.before = None
-        leases = self._queue._leases
-        if not leases.armed:
-            leases.arm()
-        return delivery
-
-    def _got(self, request: Fetch, reply: Reply) -> bool | None:
-        """The outcome of a fetch: True = jobs, False = no job came in time, None = ask again."""
-        request.written()
-        shared = self._queue._shared
-        if shared.room:
-            shared.made_room()
-        if reply is DELIVERED:
-            if self._queue._keeps:
-                self._queue._sweep(SWEEP_JOBS)
-            return True
-        self._fetched, self._history = request, request.history
-        if reply is NO_GROUP:
-            self._queue._subscribe()
-            return None
-        if reply is AGAIN:
-            return None
-        assert reply is NULL_ARRAY
-        return False
-
-    def _give_back(self) -> Any:
-        """Close: wake the blocked calls, return jobs not handed out, write finished ones. Returns a promise or None."""
-        self._closed = True
-        self._fetched = None  # it may still refer to the last delivery
-        queue = self._queue
-        for waiter in list(self._parked):
-            queue._core.dismiss(waiter)
-        delivery, self._delivery = self._delivery, None
-        promise = None
-        if delivery is not None:
-            queue._shared.leave(delivery)
-            if delivery.shared.leftovers:
-                promise = self._write_leftovers()
-        queue._sweep(1)
-        return promise
-
-    def __del__(self) -> None:
-        # As in `Delivery.__del__`, do not wait here. The delivery may stay alive, because a caller may still have some
-        # of its jobs. So return the jobs that were never handed out to the queue here.
-        delivery: Delivery | None = getattr(self, "_delivery", None)
-        if delivery is not None and delivery.jobs:
-            unseen = delivery.take_unseen()
-            delivery.shared.leftovers.append(Leftover(delivery, {}, [], unseen))
-            for job, _, _ in unseen:
-                delivery.open.pop(job, None)
-
-
-def missing_result(job_id: str, outcome: Died | bytes | None) -> TidelogError:
-    """The error for a job without a result: it died, has ended (`NONE`), or is not done yet."""
-    if isinstance(outcome, Died):
-        reason = rows.shown(rows.fields_of(outcome.row).get(b"reason", b""))
-        return JobFailed(job_id, reason, rows.text(outcome.entry))
-    return no_result(job_id) if outcome == NONE else result_late(job_id)
-
-
-def no_result(job_id: str) -> NoResult:
-    """The error for a job that has ended without a result."""
-    return NoResult(
-        f"job {job_id} has ended and left no result, or its result has expired; a worker leaves one with "
-        "job.ack(result=...)"
-    )
-
-
-def result_late(job_id: str) -> ResultLate:
-    """The error for a job that has not ended in time."""
-    return ResultLate(f"job {job_id} did not end in time; it still may")
-
-
-def _positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
 def job_number(job_id: Any) -> int:

@@ -22,7 +22,8 @@ from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, lifetime, told
+from tidelog.store.queue.base import Put, QueueBase, lifetime, told
+from tidelog.store.queue.consuming import ConsumerBase
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.job import Job
@@ -30,6 +31,7 @@ from tidelog.store.queue.options import ranked
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.running.plan import count_processes, make_plan
 from tidelog.store.queue.running.threads import run_threads
+from tidelog.store.queue.stats import Stats
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work.fetch import NEXT
 from tidelog.store.queue.work.shared import Delivery

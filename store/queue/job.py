@@ -18,7 +18,8 @@ from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import Place, Prepared, Put, QueueBase
+from tidelog.store.queue.base import Prepared, Put, QueueBase
+from tidelog.store.queue.consuming import Place
 from tidelog.store.queue.lanes import depth_of
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work import settle

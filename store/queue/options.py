@@ -170,3 +170,9 @@ def _count(what: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DELIVERIES_MAX:
         raise DataError(f"{what} must be an integer of at least 1, not {value!r}")
     return value
+
+
+def positive(name: str, value: Any) -> None:
+    """Raise DataError unless an argument is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DataError(f"{name} must be an integer of at least 1, not {value!r}")

@@ -10,7 +10,7 @@ from time import sleep
 import click
 
 import tidelog
-from tidelog.store.queue.base import Stats
+from tidelog.store.queue.stats import Stats
 from tidelog.tools.names import queues
 from tidelog.tools.queue.store import PLACE, AnyStore, AtPlace, Place, group_option, now_ns, reading
 from tidelog.tools.queue.value import age_text, jobs_text, one_line

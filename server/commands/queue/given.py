@@ -12,9 +12,7 @@ from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Served
 from tidelog.server.once import Once
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
-from tidelog.store.queue.base import (
-    lifetime,
-)
+from tidelog.store.queue.base import lifetime
 from tidelog.store.queue.options import PRIORITY_MAX
 from tidelog.store.queue.rows import HEADER
 from tidelog.store.queue.work.later import Due, due_in, when

@@ -33,13 +33,7 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Promise
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import (
-    BATCH_JOBS,
-    ROOM_SECONDS,
-    Prepared,
-    Put,
-    rows_of,
-)
+from tidelog.store.queue.base import BATCH_JOBS, ROOM_SECONDS, Prepared, Put, rows_of
 from tidelog.store.queue.rows import VALUE
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import NO_GROUP

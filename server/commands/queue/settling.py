@@ -26,9 +26,7 @@ from tidelog.server.once import NEW
 from tidelog.server.session import Session
 from tidelog.store.durations import SECONDS_MAX
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import (
-    Put,
-)
+from tidelog.store.queue.base import Put
 from tidelog.store.queue.job import JobBase, Settled
 from tidelog.store.queue.streams import among_held
 from tidelog.store.queue.work.ends import log_finished

@@ -24,9 +24,7 @@ from tidelog.server.jobs import Lent
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Jobs
 from tidelog.store.commit.durability import Promise
-from tidelog.store.queue.base import (
-    BATCH_MAX,
-)
+from tidelog.store.queue.consuming import BATCH_MAX
 from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
 from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.retention import SWEEP_JOBS

@@ -17,6 +17,7 @@ from tidelog.engine.api import Context, EntryRow, Group, Stream, reading
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.store.commit.core import Core
+from tidelog.store.errors import JobFailed, NoResult, ResultLate, TidelogError
 from tidelog.store.queue import rows
 from tidelog.store.queue.lanes import lane_of
 from tidelog.store.queue.options import Options
@@ -144,3 +145,24 @@ class Outcome:
 def result_words(options: Options, first: bytes, value: bytes, until: int) -> list[bytes]:
     """The command that stores a result; `until` in unix ms."""
     return [b"SET", result_key(options, first), value, b"PXAT", b"%d" % until]
+
+
+def missing_result(job_id: str, outcome: Died | bytes | None) -> TidelogError:
+    """The error for a job without a result: it died, has ended (`NONE`), or is not done yet."""
+    if isinstance(outcome, Died):
+        reason = rows.shown(rows.fields_of(outcome.row).get(b"reason", b""))
+        return JobFailed(job_id, reason, rows.text(outcome.entry))
+    return no_result(job_id) if outcome == NONE else result_late(job_id)
+
+
+def no_result(job_id: str) -> NoResult:
+    """The error for a job that has ended without a result."""
+    return NoResult(
+        f"job {job_id} has ended and left no result, or its result has expired; a worker leaves one with "
+        "job.ack(result=...)"
+    )
+
+
+def result_late(job_id: str) -> ResultLate:
+    """The error for a job that has not ended in time."""
+    return ResultLate(f"job {job_id} did not end in time; it still may")

@@ -18,7 +18,7 @@ from tidelog import testing
 from tidelog.spark.jobs import queue as analysis
 from tidelog.spark.jobs.queue import jobs, streams_of
 from tidelog.spark.jobs.schedules import STREAMS, schedules
-from tidelog.store.queue.base import Stats
+from tidelog.store.queue.stats import Stats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
