@@ -175,6 +175,7 @@ class Session:
         self.reply_mode = "on"
         self.no_evict = self.no_touch = self.monitor = False
         self.busy = self.closed = False
+        self.killed = False  # its connection is closing, and counts no more
         self.queued_change = False  # the transaction contains a command for which `changes` is true
         self.in_exec = False  # a handler runs as part of EXEC, so it must not block
         self.jobs: HeldJobs | None = None  # taken by QUEUE TAKE
@@ -827,6 +828,7 @@ class Session:
 
     def kill(self) -> None:
         """Close at once."""
+        self.killed = True
         self.connection.kill()
 
     def end(self) -> None:

@@ -150,9 +150,9 @@ def client_caching(session: Session, args: list[bytes]) -> Reply:
 
 
 def _clients(server: Host[Session]) -> list[_Client]:
-    """All clients, in the order of their IDs."""
+    """All clients, in the order of their IDs. Those that were killed leave at the end of the turn, and are no more."""
     found: list[_Client] = []
-    for each in server.sessions.values():
+    for each in [session for session in server.sessions.values() if not session.killed]:
         outlet = each.connection
         at = outlet.addr, outlet.laddr, outlet.created
         found.append(_Client(each.id, client_type(each), *at, each, each.kill))

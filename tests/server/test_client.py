@@ -8,6 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,20 @@ def test_kill_by_each_filter(server: Running) -> None:
     assert asking.call(b"CLIENT", b"KILL", b"ID", b"%d" % ids[1], b"TYPE", b"pubsub") == 0
     assert asking.call(b"CLIENT", b"KILL", b"USER", b"default") == 2
     assert all(gone(each) for each in victims)
+
+
+def test_a_killed_client_is_gone_at_once(server: Running) -> None:
+    """Also for the commands that the same client sent right behind."""
+    words = ["CLIENT KILL TYPE pubsub", "CLIENT KILL TYPE pubsub", "CLIENT LIST TYPE pubsub"]
+    found = []
+    with real_redis() as (real, _):
+        for connect in (partial(dial, server.port), real.connect):
+            asking, victim = connect(), connect()
+            victim.call(b"SUBSCRIBE", b"c")
+            found.append(calls(asking, *words))
+            victim.close()
+            asking.close()
+    assert found == [[1, 0, b""], [1, 0, b""]]
 
 
 def test_kill_oneself_answers_first(server: Running) -> None:
