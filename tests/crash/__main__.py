@@ -54,6 +54,11 @@ def main() -> int:
         "--accept", action="store_true", help=f"write the counts of this run into {FILE.name}"
     )
     parser.add_argument(
+        "--layers",
+        default=",".join(ALL),
+        help="these layers alone, with commas between; the counts of the others stay as they are",
+    )
+    parser.add_argument(
         "--long", action="store_true", help="all shares, with seeds that are drawn and printed"
     )
     parser.add_argument("--seed", help="with --long: the seed that an earlier run printed")
@@ -62,6 +67,9 @@ def main() -> int:
         parser.error("--accept is for the fixed seeds")
     if args.seed and not args.long:
         parser.error("--seed is for --long")
+    layers = tuple(args.layers.split(","))
+    if unknown := {*layers} - {*ALL}:
+        parser.error(f"there is no layer {unknown.pop()!r}; choose from {', '.join(ALL)}")
     be_quiet()
     if args.share == "all" or args.long and not args.share:
         shares = [*range(1, SHARES + 1)]
@@ -71,15 +79,17 @@ def main() -> int:
     if args.long:
         print(f"seed {seed}; again with: make crash CRASH='--long --seed {seed}'", flush=True)
     try:
-        return max(_try(share, args.jobs, args.accept, seed) for share in shares)
+        return max(_try(share, layers, args.jobs, args.accept, seed) for share in shares)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
 
 
-def _cut(seed: str, reports: dict[str, Report], place: Path, total: Report) -> None:
+def _cut(
+    seed: str, layers: tuple[str, ...], reports: dict[str, Report], place: Path, total: Report
+) -> None:
     """Cut the power of real file systems and of a recorded disk. Notes in `total` why a layer could not run."""
-    for layer in REAL:
+    for layer in [each for each in REAL if each in layers]:
         room = place / layer
         room.mkdir()
         with Timed(total, layer):
@@ -100,24 +110,25 @@ def _cut_blocks(seed: str, reports: dict[str, Report], place: Path) -> None:
         reports[policy].add(cut_blocks(policy, seed, place, CUTS))
 
 
-def _try(share: int, jobs: int, accept: bool, seed: str) -> int:
-    """Run one share. Returns the exit code."""
+def _try(share: int, layers: tuple[str, ...], jobs: int, accept: bool, seed: str) -> int:
+    """Run one share, of these layers. Returns the exit code."""
     print(f"share {share} of {SHARES}, {jobs} processes", flush=True)
     started = time.monotonic()
     reports: dict[str, Report] = {}
     total = Report()
     with scratch(print) as place:
         for policy in POLICIES:
-            reports[policy] = run(plan(share, policy, seed), place, jobs, LIMIT_S)
-        _cut(f"{seed}/{share}", reports, place, total)
+            tasks = (task for task in plan(share, policy, seed) if task.layer in layers)
+            reports[policy] = run(tasks, place, jobs, LIMIT_S)
+        _cut(f"{seed}/{share}", layers, reports, place, total)
         not_run = total.not_run
         for policy in POLICIES:
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
-    show(total, ALL, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
+    show(total, layers, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
     if total.findings:
         return 1
-    counts = counts_of(reports)
+    counts = counts_of(reports, layers)
     lines, wrong = exemptions.verdict(not_run)
     for line in lines:
         print(line, file=sys.stderr)
@@ -129,7 +140,8 @@ def _try(share: int, jobs: int, accept: bool, seed: str) -> int:
         return 0
     if seed != SEED:
         return 0  # other seeds have other counts
-    dropped = drops(counts, load()[share], tuple(not_run))
+    left_out = [layer for layer in ALL if layer not in layers]
+    dropped = drops(counts, load()[share], (*not_run, *left_out))
     for line in dropped:
         print(line, file=sys.stderr)
     if dropped:

@@ -11,7 +11,7 @@ and the run fails.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -80,11 +80,11 @@ def chunk(share: int, number: int) -> int:
     return (share - 1) * each + number if number < each else CHUNKS
 
 
-def counts_of(reports: dict[str, Report]) -> Counts:
-    """The counts of a run, from its report of each policy."""
+def counts_of(reports: dict[str, Report], layers: Iterable[str] = ALL) -> Counts:
+    """The counts of a run of these layers, from its report of each policy."""
     return {
         policy: {
-            layer: {name: getattr(report.of(layer), name) for name in COUNTED} for layer in ALL
+            layer: {name: getattr(report.of(layer), name) for name in COUNTED} for layer in layers
         }
         for policy, report in reports.items()
     }
@@ -110,7 +110,8 @@ def load() -> dict[int, Counts]:
 
 
 def save(share: int, counts: Counts) -> None:
-    """Accept the counts of a run."""
+    """Accept the counts of a run. Layers that it left out keep theirs."""
     all_ = load() if FILE.exists() else {}
-    all_[share] = counts
+    before = all_.get(share, {})
+    all_[share] = {policy: before.get(policy, {}) | counts[policy] for policy in counts}
     FILE.write_text(json.dumps(dict(sorted(all_.items())), indent=1) + "\n")
