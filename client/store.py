@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
 
@@ -17,7 +19,7 @@ from tidelog.client.replies import as_engine
 from tidelog.engine.api import TABLE
 from tidelog.engine.reply import Reply
 from tidelog.store.durations import Duration, seconds
-from tidelog.store.errors import CheckpointFailed, DataError, WatchError
+from tidelog.store.errors import DataError, WatchError
 from tidelog.store.faces import shapes
 from tidelog.store.faces.encode import encode, encode_all
 from tidelog.store.faces.idrange import IdRange
@@ -26,6 +28,8 @@ from tidelog.store.faces.pipeline import call_words
 from tidelog.store.faces.receipts import followers, level_number
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, TextT
+
+FOLD_S: Final = 3600.0  # for which a checkpoint may block a call
 
 if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
@@ -517,34 +521,28 @@ class SharedStore(Base, Methods[TextT]):
         Raises:
             ResponseError: The checkpoint could not be made; nothing has changed.
         """
-        self._link.call((b"SAVE",), Safe.READ, self._db, block=3600.0)
+        self._link.call((b"SAVE",), Safe.READ, self._db, block=FOLD_S)
         return int(self.info("tidelog")["checkpoint_lsn"])
 
     def snapshot(self) -> Snapshot:
         """Publish a portable copy of the store's current state in its folder snapshots/. As `Store.snapshot`.
 
-        This process reads the files of the store, beside the process that serves it.
+        The process that serves the store makes it.
 
         Returns:
-            Its path and manifest.
+            Its path, on the machine of that process, and its manifest.
 
         Raises:
             CheckpointFailed: The snapshot could not be made; nothing has changed.
-            DataError: The store was connected by a URL, so its files are elsewhere.
         """
         # here: few programs make snapshots
-        from tidelog.disk.real import RealDisk
-        from tidelog.snapshot.beside import create_beside
+        from tidelog.snapshot.manifest import parse
+        from tidelog.snapshot.portable import Snapshot
 
-        root = self._link.address.root
-        if root is None:
-            raise DataError(
-                f"the files of {self._link.address} may be on another machine; run `tidelog snapshot create PATH` there"
-            )
-        try:
-            return create_beside(RealDisk(), root)
-        except OSError as error:
-            raise CheckpointFailed(f"{root}: {error}") from error
+        words = b"TIDELOG", b"SNAPSHOT"
+        path, existed, manifest = self._link.call(words, Safe.READ, self._db, block=FOLD_S)
+        place = Path(os.fsdecode(path))
+        return Snapshot(place, parse(place, manifest), bool(existed))
 
     def promote(self) -> None:
         """Make a follower a leader, which takes writes. As `Store.promote`.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.aof.errors import NoThread
 from tidelog.engine.errors import CommandError
@@ -28,6 +28,9 @@ from tidelog.store import threads
 from tidelog.store.commit.attached import Folding
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import CheckpointFailed, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
 
 SAVE: Final = "save"
 REWRITE: Final = "rewrite"
@@ -96,6 +99,15 @@ class Saving:
             await in_thread(checkpoints.fold)
         self._saved()
 
+    async def snapshot(self) -> Snapshot:
+        """Fold the log and publish a snapshot.
+
+        Raises CheckpointFailed, StoreClosed; CommandError in a read-only store.
+        """
+        made = await in_thread(self._checkpoints().snapshot)
+        self._saved()
+        return made
+
     def begin(self, kind: str) -> None:
         """Begin a BGSAVE or a BGREWRITEAOF while none is running. Raises CommandError."""
         self._checkpoints()
@@ -106,9 +118,7 @@ class Saving:
         try:
             checkpoints = self._checkpoints()
             if kind == SAVE and checkpoints.options.keep_snapshots:
-                snapshot = await in_thread(checkpoints.snapshot)
-                self._saved()
-                _logger.info("published snapshot %s", snapshot.path)
+                _logger.info("published snapshot %s", (await self.snapshot()).path)
             else:
                 await self.save()
             self.failed.pop(kind, None)

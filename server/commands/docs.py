@@ -288,6 +288,7 @@ tidelog|digest 0.1.0 Get the digest of the state at an LSN; followers ask for it
 tidelog|verify 0.1.0 Compare the data of this follower with its leader's
 tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
 tidelog|once 0.1.0 Run a write unless a write with this number was stored before
+tidelog|snapshot 0.1.0 Publish a portable snapshot of the store
 tidelog|yield 0.1.0 Ask an owner that is older and that nobody else uses to end
 tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
 tidelog|waitfor 0.1.0 Wait until this server has applied what a token names

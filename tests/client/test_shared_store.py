@@ -259,7 +259,7 @@ def test_it_follows_the_leader(tmp_path: Path) -> None:
         assert shared.set("k", "w") and two.get("k") == b"w"
 
 
-def test_a_snapshot_beside_the_server(bench: Bench) -> None:
+def test_a_snapshot_of_the_server(bench: Bench) -> None:
     shared = bench.connect()
     shared.set("k", "v")
     made = shared.snapshot()

@@ -11,6 +11,7 @@ from tests.snapshot.portable.portable_store import opened, work
 from tests.tools.conftest import Run
 from tests.tools.made import T0, Made
 
+import tidelog
 from tidelog.aof.identity import DATA
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
@@ -45,6 +46,26 @@ def test_every_example_is_one_that_the_command_takes(run: Run, name: str) -> Non
         assert words[:3] == ["tidelog", "snapshot", name]
         with command.make_context(name, words[3:]) as context:
             assert context.params
+
+
+def test_a_server_makes_the_snapshot(run: Run, tmp_path: Path) -> None:
+    """By its URL, and for a path that it serves."""
+    root = tmp_path / "db"
+    with tidelog.open(root) as db, tidelog.serve(db, port=0) as serving:
+        db.set("k", "v")
+        url = f"redis://127.0.0.1:{serving.port}"
+        done = run("snapshot", "create", url)
+        path = only(root)
+        assert (done.code, done.err) == (0, "")
+        assert done.out.startswith(
+            f"{path} made: everything through LSN {int(path.name)}, 0 entries"
+        )
+        told = json.loads(run("snapshot", "create", "--json", "--url", url).out)
+        assert (told["path"], told["existed"]) == (str(path), True)
+        db.set("k", "w")
+        assert json.loads(run("snapshot", "create", root, "--json").out)["lsn"] > told["lsn"]
+    refused = run("snapshot", "create", url)
+    assert refused.code == exits.REFUSED and url.removeprefix("redis://") in refused.err
 
 
 def test_the_whole_way(run: Run, made: Made, tmp_path: Path) -> None:

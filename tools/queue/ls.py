@@ -7,7 +7,8 @@ import json
 import click
 
 from tidelog.tools import console
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, names_of, opened
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import names_of, opened
 from tidelog.tools.queue.value import age_text, one_line
 from tidelog.tools.text import examples
 

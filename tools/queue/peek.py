@@ -10,7 +10,8 @@ import click
 from tidelog.store.queue.rows import WaitingJob
 from tidelog.tools import console
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,

@@ -8,8 +8,9 @@ import click
 
 from tidelog.tools import exits
 from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.change import agreed, must_be_able_to_ask
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading, writing
+from tidelog.tools.queue.store import group_option, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
 from tidelog.tools.text import examples
 

@@ -14,7 +14,8 @@ from tidelog.store.queue.codecs import NAMED
 from tidelog.store.queue.options import PRIORITY_MAX
 from tidelog.tools import exits
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, AnyQueue, AtPlace, Place, group_option, writing
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import AnyQueue, group_option, writing
 from tidelog.tools.queue.value import CODECS, jobs_text
 from tidelog.tools.text import age_seconds, examples, parse_time
 

@@ -12,7 +12,8 @@ import click
 import tidelog
 from tidelog.store.queue.stats import Stats
 from tidelog.tools.names import queues
-from tidelog.tools.queue.store import PLACE, AnyStore, AtPlace, Place, group_option, now_ns, reading
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import AnyStore, group_option, now_ns, reading
 from tidelog.tools.queue.value import age_text, jobs_text, one_line
 from tidelog.tools.text import examples
 

@@ -16,17 +16,9 @@ from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.stats import Stats
 from tidelog.tools import console, exits
 from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.stats import ever_added
-from tidelog.tools.queue.store import (
-    PLACE,
-    AnyStore,
-    AtPlace,
-    Place,
-    found,
-    group_option,
-    names_of,
-    opened,
-)
+from tidelog.tools.queue.store import AnyStore, found, group_option, names_of, opened
 from tidelog.tools.queue.value import age_text, cell, moment_text, one_line
 from tidelog.tools.text import examples
 

@@ -1,4 +1,7 @@
-"""`tidelog snapshot create`: copy the newest checkpoint and the log after it into one portable snapshot."""
+"""`tidelog snapshot create`: copy the newest checkpoint and the log after it into one portable snapshot.
+
+If a process serves the store, it makes the snapshot.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,33 @@ from pathlib import Path
 
 import click
 
+import tidelog
+from tidelog.client.address import is_served
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.beside import create_beside
+from tidelog.snapshot.portable import Snapshot
 from tidelog.tools import exits
-from tidelog.tools.logfiles import STORE_PATH, store_root
+from tidelog.tools.logfiles import store_root
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.snapshot.facts import facts, progress
 from tidelog.tools.text import examples, size_text
 
 
 @click.command(
+    cls=AtPlace,
     help="Create a snapshot of a store; its writer may be running.",
-    epilog=examples(
+    epilog="PATH may be the URL of a server, which keeps the snapshot on its own disk.\n\n"
+    + examples(
         "tidelog snapshot create orders-data",
+        "tidelog snapshot create --url redis://orders.example:6379",
         "tidelog snapshot create orders-data --json | jq -r .path",
-        codes=(*exits.READING, exits.LOCKED),
+        codes=(*exits.READING, exits.LOCKED, exits.REFUSED),
     ),
 )
-@click.argument("path", type=STORE_PATH)
+@click.argument("path", type=PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(path: Path, as_json: bool) -> None:
-    disk = RealDisk()
-    made = create_beside(disk, store_root(disk, path), progress=progress)
+def command(path: Place, as_json: bool) -> None:
+    made = _created(path)
     if as_json:
         click.echo(json.dumps(facts(made) | {"existed": made.existed}))
         return
@@ -37,3 +46,12 @@ def command(path: Path, as_json: bool) -> None:
         f"{made.path} {what}: everything through LSN {made.lsn}, {counts.entries:,} entries in "
         f"{counts.streams:,} streams, {size_text(made.manifest.data_bytes)}"
     )
+
+
+def _created(path: Place) -> Snapshot:
+    disk = RealDisk()
+    root = path if isinstance(path, str) else store_root(disk, path)
+    if isinstance(root, Path) and not is_served(root):
+        return create_beside(disk, root, progress=progress)
+    with tidelog.connect(root) as store:
+        return store.snapshot()

@@ -17,8 +17,8 @@ from tidelog.store.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coro
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.stats import a_number
-from tidelog.tools.queue.store import PLACE, AtPlace, Place
 from tidelog.tools.text import examples
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load

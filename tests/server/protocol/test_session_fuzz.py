@@ -243,7 +243,7 @@ VARYING: Final = frozenset(
     b"lastsave save bgsave bgrewriteaof shutdown client|pause debug waitaof lolwut config|set config|get "
     b"config|rewrite object|freq monitor client|kill acl|setuser acl|deluser wait command command|docs "
     b"object|idletime latency|reset acl|list acl|getuser "
-    b"tidelog|status tidelog|token tidelog|waitfor tidelog|digest tidelog|verify "
+    b"tidelog|status tidelog|snapshot tidelog|token tidelog|waitfor tidelog|digest tidelog|verify "
     b"queue|stats queue|take queue|retry".split()
 )
 ALL: Final = sorted(set(COMMANDS.table.commands) | set(COMMANDS.handlers))

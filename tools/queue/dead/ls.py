@@ -12,9 +12,10 @@ import click
 from tidelog.store.queue.rows import DeadJob
 from tidelog.tools import console
 from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
+from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,

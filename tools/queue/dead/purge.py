@@ -8,9 +8,10 @@ import click
 
 from tidelog.tools import exits
 from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.change import agreed, in_batches, must_be_able_to_ask, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading, writing
+from tidelog.tools.queue.store import group_option, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
 from tidelog.tools.text import examples
 

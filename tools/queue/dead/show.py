@@ -8,10 +8,11 @@ import click
 
 from tidelog.store.queue.rows import DeadJob
 from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, group_option, reading
+from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import moment_text, one_line
 from tidelog.tools.text import examples
 

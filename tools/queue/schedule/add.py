@@ -10,8 +10,9 @@ import click
 import tidelog
 from tidelog.tools import exits
 from tidelog.tools.names import queues, schedules
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.schedule.ls import as_object, next_text
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, writable
+from tidelog.tools.queue.store import writable
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import examples
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import click
 
-from tidelog.tools.queue.store import AnyStore, NoSuch, Place, listed, writable
+from tidelog.tools.places import Place
+from tidelog.tools.queue.store import AnyStore, NoSuch, listed, writable
 from tidelog.tools.queue.value import one_line
 
 

@@ -9,7 +9,8 @@ import click
 
 from tidelog.store.queue.schedules import Schedule
 from tidelog.tools import console
-from tidelog.tools.queue.store import PLACE, AtPlace, Place, opened
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import opened
 from tidelog.tools.queue.value import cell, decoded, moment_text, one_line, value_cell
 from tidelog.tools.text import examples, milliseconds
 

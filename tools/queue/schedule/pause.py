@@ -6,8 +6,8 @@ import click
 
 from tidelog.tools import exits
 from tidelog.tools.names import schedules
+from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.schedule.change import change
-from tidelog.tools.queue.store import PLACE, AtPlace, Place
 from tidelog.tools.text import examples
 
 
