@@ -161,6 +161,24 @@ def test_a_worker_that_returns_gets_its_jobs_at_once(bench: Bench) -> None:
     assert bench.take("w", "HISTORY") is None  # it has it
 
 
+def test_a_worker_that_returns_gets_its_jobs_of_all_priorities(bench: Bench) -> None:
+    low = bench.call("PUT", b"low")
+    also = bench.call("PUT", b"also low")
+    assert bench.take("w", "COUNT", 2)
+    bench.hang_up()
+    high = bench.call("PUT", b"high", "PRIORITY", 9)
+    first = bench.take("w", "HISTORY")
+    assert first[0][:2] == [high, 1]
+    assert bench.call("DONE", "w", high, 1) == 1
+    # It begins once, and gets them all.
+    assert bench.take("w")[0][:2] == [low, 2]
+    assert bench.take("w")[0][:2] == [also, 2]
+    assert bench.take("w") is None
+    # After that it is no more than a worker.
+    bench.hang_up()
+    assert bench.take("w") is None
+
+
 def test_a_worker_that_sends_no_heartbeat_loses_its_jobs(bench: Bench) -> None:
     id = bench.call("PUT", b"v")
     bench.take("w", "HEARTBEAT", 4000)

@@ -40,7 +40,8 @@ def take(session: Session, args: list[bytes]) -> Reply:
 
     Replies [[ID, deliveries, [field, value, ...]], ...], or null. BLOCK 0 waits for ever.
 
-    HISTORY     the worker begins: first the jobs that an earlier connection of this worker left
+    HISTORY     the worker begins: this and the calls after it first get the jobs that an earlier connection of this
+                worker left, in the order of priorities
     HEARTBEAT   take the jobs back unless QUEUE RENEW names them so often
     LIMIT       take them back after this time in any case
     """
@@ -58,10 +59,15 @@ class _Taking(Parked):
         self._heartbeat = given.milliseconds(b"HEARTBEAT")
         self._limit = given.milliseconds(b"LIMIT")
         block = given.own.get(b"BLOCK")
+        # One call gets jobs of one lane, so the calls after it go on with the others.
+        begun = given.queue._shared.begun
+        if b"HISTORY" in given.own:
+            begun[worker] = {}
+        self._history = begun.get(worker)
         self._request = Fetch(
             *(given.queue._shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
             None if block is None else parse_timeout(session, block[0]),
-            {} if b"HISTORY" in given.own else None,
+            self._history,
             self._limit,
         )
 
@@ -92,6 +98,8 @@ class _Taking(Parked):
         shared = queue._shared
         request.written()
         shared.made_room()
+        if request.history is None and shared.begun.get(self._worker) is self._history:
+            shared.begun.pop(self._worker, None)
         if reply is NO_GROUP:
             queue._subscribe()
             return NOT_YET
