@@ -1,0 +1,99 @@
+"""Every public method of the faces of a queue, with the place where the faces are compared in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.client.faces.faces import Methods
+from tests.client.faces.test_faces_agree import ENDS, STEPS
+
+from tidelog.client.aio import (
+    AsyncSharedDead,
+    AsyncSharedJob,
+    AsyncSharedQueue,
+    AsyncSharedSchedules,
+)
+from tidelog.client.dead import SharedDead
+from tidelog.client.job import SharedJob
+from tidelog.client.queue import SharedQueue
+from tidelog.client.schedules import SharedSchedules
+from tidelog.store.queue.aio import AsyncDead, AsyncQueue
+from tidelog.store.queue.dead import Dead
+from tidelog.store.queue.face import Queue
+from tidelog.store.queue.job import AsyncJob, Job
+from tidelog.store.queue.schedules import AsyncSchedules, Schedules
+
+TESTS = Path(__file__).parents[1]
+# Of several faces: embedded, embedded for asyncio, shared, shared for asyncio.
+FACES: dict[str, tuple[type, ...]] = {
+    "queue": (Queue, AsyncQueue, SharedQueue, AsyncSharedQueue),
+    "job": (Job, AsyncJob, SharedJob, AsyncSharedJob),
+    "dead": (Dead, AsyncDead, SharedDead, AsyncSharedDead),
+    "schedules": (Schedules, AsyncSchedules, SharedSchedules, AsyncSharedSchedules),
+}
+# `step X`: a step of the random history, which calls the method on each face. `end X`: a way to end a job in it.
+# Anything else is a file of tests/client and a text in it.
+TAKEN = ("id", "value", "headers", "deliveries", "priority", "key")
+COMPARED = {
+    "queue": {
+        **{name: f"step {name}" for name in ("put", "put_many", "cancel", "move", "purge")},
+        **{name: f"step {name}" for name in ("result", "subscribe")},
+        **{name: "step figures" for name in ("stats", "peek", "failures")},
+        **{"consume": "step take", "new": "end later", "dead": "step dead"},
+        "get": "faces/test_blocking.py queue.get(",
+        **{name: f"faces/test_blocking.py queue.{name}" for name in ("name", "group")},
+        "store": "faces/test_blocking.py queue.store",
+        **{"run": "test_shared_run.py mails.run(", "arun": "test_shared_run.py .arun("},
+        **{"close": "test_shared_run.py close(drain", "aclose": "faces/faces.py .aclose("},
+    },
+    "job": {
+        **{name: f"end {name}" for name in ("ack", "nack", "fail", "release", "extend")},
+        "done_and": "end and",
+        **{name: "step take" for name in TAKEN},
+        **{name: f"faces/test_blocking.py .{name}" for name in ("worker", "origin", "state")},
+        "enqueued_at": "faces/test_blocking.py .enqueued_at",
+    },
+    "dead": {
+        **{"list": "step dead", "get": "step dead_get", "count": "step figures"},
+        **{"redrive": "step redrive", "purge": "step dead_purge"},
+    },
+    "schedules": {
+        "list": "step figures",
+        **{name: "step unschedule" for name in ("pause", "resume", "remove")},
+    },
+}
+# For the client's own modules.
+INTERNAL = {"words", "heartbeat_words", "renew_s", "beat_s"}
+
+
+def test_every_public_method_is_compared() -> None:
+    for what, kinds in FACES.items():
+        for kind in kinds:
+            public = {name for name in dir(kind) if not name.startswith("_")} - INTERNAL
+            assert public <= COMPARED[what].keys(), f"{kind.__name__} of {what}"
+        known = {name for kind in kinds for name in dir(kind)}
+        attributes = {"id", "value", "deliveries", "worker"}  # set by __init__
+        assert COMPARED[what].keys() - attributes <= known
+
+
+def test_the_faces_have_the_same_methods() -> None:
+    for what, kinds in FACES.items():
+        found = []
+        for kind in kinds:
+            public = {name for name in dir(kind) if not name.startswith("_")} - INTERNAL
+            # Closing, and running until a signal comes, have names of their own for asyncio.
+            public -= {"close", "aclose", "run", "arun", "store"}
+            found.append(public - {"id", "value", "deliveries", "worker"})
+        assert all(each == found[0] for each in found), what
+
+
+def test_the_places_are_there() -> None:
+    for named in COMPARED.values():
+        for method, place in named.items():
+            kind, _, rest = place.partition(" ")
+            if kind == "step":
+                assert rest in STEPS and callable(getattr(Methods, rest)), method
+            elif kind == "end":
+                assert rest in ENDS, method
+            else:
+                assert rest in (TESTS / kind).read_text(), f"{method}: {place}"

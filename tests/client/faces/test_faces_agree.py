@@ -1,0 +1,145 @@
+"""One random history of all faces of a queue: equal results, and equal streams after each step.
+
+The embedded queue is held to its model by tests/store/queue/test_queue_stateful.py and test_later_stateful.py. Here the
+others are held to it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.client.faces.faces import FACES, GROUPS, Face
+from tests.rounds import some_slow_and_soak
+
+import tidelog
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"keep": 2},
+    {"keep": timedelta(seconds=20)},
+    {"keep": 2, "concurrency": 2},
+    {"concurrency": 3, "rate": "9/m"},
+    {"concurrency_per_key": 1},
+    {"keep": 2, "concurrency_per_key": 2, "concurrency": 3},
+)
+PRIORITIES = (0, 0, 0, 1, 5, 9)
+KEYS = (None, None, "k", "k", "l")
+WORKERS = ("anna", "ben", "cleo")
+TICKS: tuple[dict[str, Any], ...] = (
+    {"every": 5.0},
+    {"every": 30.0},
+    {"cron": "*/10 * * * * *", "tz": "Europe/Berlin"},
+    {"cron": "* * * * *"},
+)
+# Step -> how often it is drawn. Each is a method of `Face`.
+STEPS = {
+    **{"put": 25, "put_many": 3, "cancel": 2, "move": 3, "schedule": 2, "unschedule": 1},
+    **{"take": 20, "end": 27, "redrive": 2, "dead": 1, "dead_get": 1, "dead_purge": 1},
+    **{"purge": 1, "result": 3, "failures_of": 1, "pass_time": 8, "figures": 5},
+    **{"subscribe": 1, "crash": 1},
+}
+ENDS = ("ack", "ack", "result", "nack", "nack", "fail", "release", "extend", "and", "later")
+
+
+class History:
+    """Random steps. They depend on the jobs that one face holds, which all faces hold."""
+
+    def __init__(self, seed: int, face: Face) -> None:
+        self.pick, self.face = random.Random(seed), face
+        self.number = 0
+
+    def steps(self, count: int) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+        """(name, arguments, named arguments) of each."""
+        pick, face = self.pick, self.face
+        if "keep" in face.options:
+            # A group that comes later gets the finished jobs that are kept. When these are swept is left open.
+            yield "subscribe", (GROUPS[1],), {}
+        for _ in range(count):
+            (name,) = pick.choices(list(STEPS), list(STEPS.values()))
+            args: tuple[Any, ...] = ()
+            given: dict[str, Any] = {}
+            if name == "put":
+                dedup = pick.choice((None, None, None, "d1", "d2"))
+                args, given = (self.fresh(),), {"dedup_id": dedup, **self.how()}
+            elif name == "put_many":
+                values = [self.fresh() for _ in range(pick.randrange(1, 8))]
+                args, given = (values,), self.how()
+            elif name in ("cancel", "move", "result", "failures_of"):
+                if not face.ids:
+                    continue
+                args = (pick.choice(face.ids[-9:]),)
+                if name == "move":
+                    given = {pick.choice(("delay", "at")): pick.choice((0.0, 1.0, 20.0))}
+            elif name == "schedule":
+                given = {"catch_up": pick.choice(("one", "all", "none")), **pick.choice(TICKS)}
+                given["priority"] = pick.choice((0, 2))
+            elif name == "unschedule":
+                args = (pick.choice(("pause", "resume", "remove")),)
+            elif name == "take":
+                limit = pick.choice((None, None, None, 6.0))
+                args = (self.group(), pick.choice(WORKERS), pick.choice((1, 1, 1, 3)), limit)
+            elif name == "end":
+                if not face.jobs:
+                    continue
+                args = (*pick.choice(list(face.jobs)), pick.choice(ENDS))
+            elif name in ("redrive", "dead_purge"):
+                args = (pick.choice(("all", "first", "refused")),)
+                if name == "redrive":
+                    given = {"dry_run": pick.random() < 0.3}
+            elif name == "dead_get":
+                args = (pick.randrange(9),)
+            elif name == "pass_time":
+                args = (pick.choice((0.5, 1.0, 2.0, 4.0)),)
+            elif name in ("figures", "subscribe"):
+                args = (self.group(),)
+            yield name, args, given
+
+    def fresh(self) -> bytes:
+        self.number += 1
+        return b"v%d" % self.number
+
+    def group(self) -> str:
+        return self.pick.choice((GROUPS[0], GROUPS[0], GROUPS[0], GROUPS[1]))
+
+    def how(self) -> dict[str, Any]:
+        """The options of a put: when it is due, how long it is worth something, its priority and its key."""
+        pick = self.pick
+        due: dict[str, Any] = pick.choice(
+            ({}, {}, {}, {"delay": pick.choice((0.5, 3.0, 10.0))}, {"at": pick.choice((-5.0, 2.5))})
+        )
+        due["ttl"] = pick.choice((None, None, None, 4.0))
+        return {**due, "priority": pick.choice(PRIORITIES), "key": pick.choice(KEYS)}
+
+
+def outcome(face: Face, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """The result of a step. A job that was ended is in nobody's hands any more; one that was not still is."""
+    try:
+        found = getattr(face, name)(*args, **given)
+    except tidelog.QueueFull:
+        return "full"
+    if name == "end" and args[2] != "extend":
+        del face.jobs[args[:2]]
+    return found
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("size", some_slow_and_soak((2, 150), (12, 400), (200, 400)))
+def test_all_faces_agree(size: tuple[int, int]) -> None:
+    rounds, count = size
+    for _ in range(rounds):
+        seed = random.randrange(1 << 32)
+        print("seed", seed)
+        options = random.Random(seed).choice(OPTIONS)
+        with ExitStack() as stack:
+            faces: list[Any] = [kind(stack, options) for kind in FACES]
+            for number, step in enumerate(History(seed, faces[0]).steps(count)):
+                first, *others = (outcome(face, *step) for face in faces)
+                for face, other in zip(faces[1:], others, strict=True):
+                    assert other == first, (seed, number, step, type(face).__name__)
+                state, *rest = (face.state() for face in faces)
+                for face, other in zip(faces[1:], rest, strict=True):
+                    assert other == state, (seed, number, step, type(face).__name__)
