@@ -20,7 +20,7 @@ help:  ## list the targets
 demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
-test: $(READY) oracle java shells  ## all tests but the slow ones, five minutes on two cores
+test: $(READY) oracle java shells services  ## all tests but the slow ones, five minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak"
 
 test-slow: $(READY) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about thirteen minutes on two cores
@@ -73,7 +73,7 @@ $(DOCS): $(READY)
 	@rm -f $(VENV)/.docs-* && touch $@
 
 # The tests and the bench compare with a real Redis, run Spark, take the power of file systems, complete
-# lines in bash and zsh, and look at the console.
-.PHONY: oracle java disks shells browser
-oracle java disks shells browser:
+# lines in bash and zsh, look at the console, and let systemd read a unit.
+.PHONY: oracle java disks shells browser services
+oracle java disks shells browser services:
 	@.ci/prepare $@
