@@ -1,7 +1,7 @@
 """One random history of all faces of a queue: equal results, and equal streams after each step.
 
-The embedded queue is held to its model by tests/store/queue/test_queue_stateful.py and test_later_stateful.py. Here the
-others are held to it.
+The models of the queue drive the embedded queue, a shared one and the commands in `test_faces_stateful.py`. Here the
+faces are held to each other, those for asyncio too.
 """
 
 from __future__ import annotations

@@ -1,0 +1,122 @@
+"""The stateful models of the queue, which the embedded queue obeys, drive the other faces: shared, and the commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+from tests.client.faces.commands import CommandStore
+from tests.rounds import slow_and_soak
+from tests.store.queue import later_machine, machine
+from tests.store.queue.later_machine import LaterMachine
+from tests.store.queue.machine import RETRY_AFTER, Machine
+
+import tidelog
+
+# Without the longest one: a shared store renews its leases all the time.
+MOVES = tuple(seconds for seconds in machine.MOVES if seconds <= 3600.0)
+
+
+class Shared:
+    """A machine whose queues are those of a store that is served."""
+
+    db: Any
+    clock: Any
+
+    def connect(self) -> Any:
+        self.serving = tidelog.serve(self.db, port=0)
+        return tidelog.connect(f"redis://127.0.0.1:{self.serving.port}")
+
+    store: Any
+
+    def close(self) -> None:
+        self.serving.close()
+        self.store.close()
+        self.db.close()
+
+    def beat(self) -> None:
+        """Say that the workers live, and which jobs they dropped."""
+        self.store._keeper.beat(at_once=True)
+
+    def pass_time(self, seconds: float) -> None:
+        """As `Machine.pass_time`: the leases are renewed meanwhile."""
+        step = RETRY_AFTER / 3
+        while self.store._keeper._held and seconds > step:
+            self.clock.advance(step)
+            self.beat()
+            seconds -= step
+        self.clock.advance(seconds)
+        self.beat()
+
+
+class SharedMachine(Shared, Machine):
+    """The queue of a shared store, for threads."""
+
+    @rule(by=st.sampled_from(MOVES))
+    def advance(self, by: float) -> None:
+        super().advance(by)
+
+    @precondition(lambda self: self.held)
+    @rule(pick=machine.picks)
+    def drop(self, pick: int) -> None:
+        super().drop(pick)
+        self.beat()
+
+
+class SharedLaterMachine(Shared, LaterMachine):
+    """The same for delayed jobs."""
+
+    @rule(seconds=st.sampled_from(later_machine.MOVES))
+    def advance(self, seconds: float) -> None:
+        self.pass_time(seconds)
+
+
+class Sent:
+    """A machine whose queues are commands that redis-py sends."""
+
+    db: Any
+    store: Any
+
+    def connect(self) -> Any:
+        self.serving = tidelog.serve(self.db, port=0)
+        return CommandStore(self.serving.port)
+
+    def close(self) -> None:
+        self.store.close()
+        self.serving.close()
+        self.db.close()
+
+
+class CommandMachine(Sent, Machine):
+    """The QUEUE commands. A job lives while the connection lives, so it cannot be dropped."""
+
+    @precondition(lambda self: False)
+    @rule()
+    def drop(self) -> None:
+        raise AssertionError
+
+
+class CommandLaterMachine(Sent, LaterMachine):
+    """The same for delayed jobs."""
+
+
+@pytest.mark.parametrize("kind", [SharedMachine, CommandMachine])
+def test_a_face_beside_the_model_of_the_queue(kind: type[Machine]) -> None:
+    machine.run(kind, 6, 40)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", [SharedMachine, CommandMachine])
+@pytest.mark.parametrize("count", slow_and_soak(20, 400))
+def test_a_face_beside_the_model_of_the_queue_for_long(kind: type[Machine], count: int) -> None:
+    machine.run(kind, count, 60, Phase.shrink)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", [SharedLaterMachine, CommandLaterMachine])
+@pytest.mark.parametrize("examples", [6, *slow_and_soak(20, 1000)])
+def test_a_face_beside_the_model_of_delayed_jobs(kind: type[LaterMachine], examples: int) -> None:
+    later_machine.run(kind, examples)
