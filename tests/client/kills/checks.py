@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.client.kills.crowd import HANG_S, NAME, START_S
 from tests.client.kills.evidence import DONE, FULL, UNKNOWN, Call, Delivery, Story
@@ -13,14 +13,21 @@ from tests.client.kills.queues import (
     BY_NAME,
     CONCURRENCY,
     FAR_S,
+    PER_KEY,
     PLANS,
     RATE,
     RETRY_AFTER_S,
     Plan,
 )
 
+from tidelog.store.queue.work.fetch import FAIR
+
 SLACK_NS: Final = 10_000_000  # times are stored in whole milliseconds
 NS: Final = 1_000_000_000
+SEEN_BY_NOBODY: Final = (
+    3  # jobs that were on the way to a worker that was killed, while others looked for jobs
+)
+CROWDED: Final = "narrow"  # the queue whose jobs wait for workers
 Span = tuple[int, int]
 
 
@@ -35,6 +42,10 @@ def check_all(story: Story, wall_ns: int) -> None:
     nothing_comes_too_late(story)
     results_are_stored(story)
     effects_are_those_of_done_jobs(story)
+    jobs_are_as_they_were_put(story)
+    jobs_of_a_key_are_in_order(story)
+    keys_are_limited(story)
+    the_highest_priority_goes_first(story)
     assert held_at_once(story) <= CONCURRENCY, "workers held more jobs at once than they may"
     assert delivered_in_a_second(story) <= RATE, "more jobs were delivered in a second than may be"
     for plan in PLANS:
@@ -45,6 +56,8 @@ def limits_are_reached(story: Story) -> None:
     """Otherwise nobody tried to exceed them. And the schedules have ticked."""
     assert all(number > 10 for number in story.left.ticks.values())
     assert held_at_once(story) == CONCURRENCY
+    assert held_of_a_key(story) == PER_KEY
+    assert overtakings(story) > 10
     assert delivered_in_a_second(story) >= 0.6 * RATE
 
 
@@ -270,6 +283,143 @@ def effects_are_those_of_done_jobs(story: Story) -> None:
     for name, taken in story.left.taken.items():
         for id, *_ in taken:
             assert (name, id) not in effects, f"{id} is there, and its effect as well"
+
+
+# --- priorities and keys
+
+
+def jobs_are_as_they_were_put(story: Story) -> None:
+    """A job has the priority and the key of its put, and its ID lies in the lane of its priority."""
+    given = {
+        (call.facts["queue"], value): (call.facts.get("priority", 0), call.facts.get("key"))
+        for call, value in puts(story)
+    }
+    for each in story.deliveries():
+        place = each.priority, each.key
+        assert lane_of(each.id) == each.priority, f"{each} lies in another lane"
+        if "tick" not in each.headers:
+            assert place == given[each.queue, each.value], f"{each} was put otherwise"
+
+
+def lane_of(id: str) -> int:
+    """The priority that the ID of a job tells."""
+    _, _, seq = id.partition("-")
+    return int(seq) >> 17
+
+
+def order_of(id: str) -> tuple[int, int]:
+    """Of IDs of one lane: jobs lie in this order."""
+    ms, _, seq = id.partition("-")
+    return int(ms), int(seq)
+
+
+def jobs_of_a_key_are_in_order(story: Story) -> None:
+    """Where a key has one place: once a job was delivered, none that lies before it is delivered, or is there."""
+    keys = {value: call.facts.get("key") for call, value in puts(story)}
+    seen = defaultdict[tuple[str, str, int], list[tuple[str, Span, Any]]](list)
+    for each in story.deliveries():
+        if each.key is not None and is_limited(each.queue):
+            span = each.begin, each.end
+            seen[each.queue, each.key, each.priority].append((each.id, span, each))
+    for name, taken in story.left.taken.items():
+        for id, _, value, _ in taken:
+            if (key := keys.get(value)) is not None and is_limited(name):
+                at_the_end = max(call.begin for call in story.calls) + NS
+                seen[name, key, lane_of(id)].append((id, (at_the_end, at_the_end), "left over"))
+    for place, found in seen.items():
+        found.sort(key=lambda one: order_of(one[0]))
+        # Since they are sorted by ID: the earliest time by which a job with a larger ID was surely delivered.
+        bound: tuple[str, int, Any] | None = None
+        for id, (begin, end), what in reversed(found):
+            if bound is not None and bound[0] != id:
+                assert begin <= bound[1], f"{place}: {id} ({what}) after {bound[0]} ({bound[2]})"
+            if bound is None or end < bound[1]:
+                bound = id, end, what
+
+
+def is_limited(queue: str) -> bool:
+    """Whether its keys have places."""
+    return "concurrency_per_key" in BY_NAME[queue].options
+
+
+def keys_are_limited(story: Story) -> None:
+    """Of each key, workers hold no more jobs at once than it has places."""
+    held = held_of_a_key(story)
+    assert held <= PER_KEY, f"workers held {held} jobs of a key at once"
+
+
+def held_of_a_key(story: Story) -> int:
+    """How many jobs of one key the workers surely held at once, where keys have places."""
+    spans = defaultdict[tuple[str, str], list[Span]](list)
+    for each in story.deliveries():
+        if each.key is not None and is_limited(each.queue):
+            if (span := hold(story, each)) is not None:
+                spans[each.queue, each.key].append(span)
+    return max(map(most_at_once, spans.values()), default=0)
+
+
+class Wait(NamedTuple):
+    """A job that surely waited from the end of its put to the begin of the call that took it. `end`: of that call."""
+
+    priority: int
+    put: int
+    taken: int
+    end: int
+
+
+def waits(story: Story) -> list[Wait]:
+    """Waits of jobs of the queue that has more than its workers can do, but for jobs that were given back."""
+    put = {
+        call.outcome: call.end
+        for call in story.of("put")
+        if call.facts["queue"] == CROWDED and is_stored(call) and not call.facts.get("delay")
+    }
+    first: dict[str, Delivery] = {}
+    returned = set()
+    for each in sorted(story.deliveries(), key=lambda one: one.begin):
+        if each.queue == CROWDED:
+            first.setdefault(each.id, each)
+            if each.closing is not None and each.closing.what == "release":
+                returned.add(each.id)
+    return [
+        Wait(each.priority, put_at, each.begin, each.end)
+        for id, each in first.items()
+        if (put_at := put.get(id)) is not None and each.count == 1 and id not in returned
+    ]
+
+
+def the_highest_priority_goes_first(story: Story) -> None:
+    """A job comes before one of a higher priority only when it is the turn of the one that was put first."""
+    inverted, taken = turns_of_priorities(story)
+    assert inverted <= taken / FAIR + SEEN_BY_NOBODY, (
+        f"of {taken} jobs, {inverted} came before one of a higher priority"
+    )
+
+
+def turns_of_priorities(story: Story) -> tuple[int, int]:
+    """How many jobs were delivered while one of a higher priority surely waited; and how many were delivered."""
+    waiting = waits(story)
+    taken = [each for each in story.deliveries() if each.queue == CROWDED]
+    inverted = sum(
+        any(
+            one.put < each.begin and each.end < one.taken and each.priority < one.priority
+            for one in waiting
+        )
+        for each in taken
+    )
+    return inverted, len(taken)
+
+
+def overtakings(story: Story) -> int:
+    """How many jobs were delivered while one of a lower priority, which was put before them, surely waited."""
+    waiting = waits(story)
+    return sum(
+        any(
+            one.put < each.put and each.end < one.taken and one.priority < each.priority
+            for one in waiting
+        )
+        for each in waiting
+    )
 
 
 # --- limits

@@ -138,6 +138,8 @@ class Delivery:
     value: Any
     headers: dict[str, str]
     count: int
+    priority: int
+    key: str | None
     worker: str
     process: str
     thread: str

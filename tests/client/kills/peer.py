@@ -70,16 +70,18 @@ class Peer:
     def put_one(self, queue: Any, kind: Kind, delayed: list[tuple[str, str]]) -> None:
         pick, call = self.pick, self.evidence.call
         delay, ttl = pick.choice(kind.delays), pick.choice(kind.ttls)
+        place = {"priority": pick.choice(kind.priorities), "key": pick.choice(kind.keys)}
         facts: dict[str, Any] = {
             "queue": kind.name,
             "delay": delay,
             "ttl": ttl,
             "wait": PUT_TIMEOUT_S,
+            **place,
         }
         times: dict[str, Any] = {"delay": delay}
         if delay is not None and pick.random() < 0.5:
             times = {"at": datetime.now(UTC) + timedelta(seconds=delay)}
-        options = {"ttl": ttl, "timeout": PUT_TIMEOUT_S, **times}
+        options = {"ttl": ttl, "timeout": PUT_TIMEOUT_S, **times, **place}
         if pick.random() < 0.15:
             values = [self.fresh() for _ in range(pick.randrange(1, 6))]
             call("many", lambda: queue.put_many(values, **options), int, **facts, values=values)
@@ -178,6 +180,8 @@ def shown(job: Any) -> dict[str, Any] | None:
         "value": job.value,
         "headers": job.headers,
         "count": job.deliveries,
+        "priority": job.priority,
+        "key": job.key,
     }
 
 

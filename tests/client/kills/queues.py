@@ -22,6 +22,8 @@ class Kind:
     ends        ways to end a job, one of which is drawn for each
     delays      of puts, in seconds
     ttls        of puts, in seconds
+    priorities  of puts
+    keys        of puts
     """
 
     name: str
@@ -34,6 +36,8 @@ class Kind:
     ends: tuple[str, ...] = ("ack",)
     delays: tuple[float | None, ...] = (None,)
     ttls: tuple[float | None, ...] = (None,)
+    priorities: tuple[int, ...] = (0,)
+    keys: tuple[str | None, ...] = (None,)
 
     def options_of(self, **more: Any) -> dict[str, Any]:
         """The options of the queue. A job is tried for ever unless they say otherwise."""
@@ -42,6 +46,7 @@ class Kind:
 
 FAR_S: Final = 3600.0  # a delay that no run sees the end of
 CONCURRENCY: Final = 2
+PER_KEY: Final = 1
 RATE: Final = 15
 EFFECTS: Final = "effects"  # the queue into which `done_and` puts; nobody works on it
 ENDS: Final = (*["ack"] * 5, "result", "result", "nack", "release", "and", "extend", "fail")
@@ -54,19 +59,40 @@ KINDS: Final = (
         work_s=0.002,
         ends=ENDS,
         delays=(*[None] * 6, 0.0, 0.05, 0.3, 1.0, 2.0, FAR_S),
+        priorities=(0, 0, 3),
+        keys=(None, "unlimited"),
     ),
     Kind("batches", share=3, batch=5, ends=(*ENDS, "with", "with")),
     Kind(
         "narrow",
         {"concurrency": CONCURRENCY, "max_deliveries": 5, "max_depth": 40},
-        share=2,
+        share=5,
         threads=2,
-        work_s=0.06,
+        work_s=0.25,
         ends=ENDS,
         delays=(None, None, 0.3),
         ttls=(None, 0.2, 30.0),
+        priorities=(0, 0, 5, 9),
     ),
-    Kind("rated", {"rate": f"{RATE}/s"}, share=4, blocks=(0.0, 0.3), ends=ENDS),
+    Kind(
+        "rated",
+        {"rate": f"{RATE}/s"},
+        share=4,
+        blocks=(0.0, 0.3),
+        ends=ENDS,
+        priorities=(0, 1),
+    ),
+    Kind(
+        "keyed",
+        {"concurrency_per_key": PER_KEY},
+        share=4,
+        threads=2,
+        work_s=0.01,
+        ends=ENDS,
+        delays=(*[None] * 6, 0.2),
+        priorities=(0, 0, 0, 7),
+        keys=("a", "b", "c", None),
+    ),
     Kind("ticks", ends=("ack", "ack", "nack")),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}
@@ -82,7 +108,7 @@ class Plan:
 
 
 PLANS: Final = (
-    Plan("all", 1000, {"every": 1, "catch_up": "all"}),
+    Plan("all", 1000, {"every": 1, "catch_up": "all", "priority": 4}),
     Plan("one", 1000, {"cron": "* * * * * *", "tz": "Europe/Berlin", "catch_up": "one"}),
     Plan("none", 2000, {"cron": "*/2 * * * * *", "catch_up": "none"}),
 )

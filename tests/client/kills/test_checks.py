@@ -34,6 +34,7 @@ class Told:
 
     def take(self, process: str = "w", queue: str = "plain", **job: Any) -> Call:
         job = {"id": ID, "first": ID, "value": "v", "headers": {}, "count": 1, **job}
+        job = {"priority": 0, "key": None, **job}
         return self.call(process, "take", job, queue=queue, worker=process)
 
     def end(self, take: Call, what: str = "ack", outcome: Any = True) -> Call:
@@ -126,6 +127,57 @@ def two_effects(told: Told) -> None:
     told.story.left.effects = [["plain", ID]] * 2
 
 
+FIRST, SECOND, HIGH = "1000-0", "1000-1", "1000-655360"
+
+
+def another_priority(told: Told) -> None:
+    told.put(priority=3, key="k")
+    told.take(key="k")
+
+
+def another_key(told: Told) -> None:
+    told.put(priority=0, key="k")
+    told.take(key="l")
+
+
+def another_lane(told: Told) -> None:
+    told.put(priority=5, id=HIGH)
+    told.take(id=FIRST, first=HIGH, priority=5)
+
+
+def keyed(told: Told, id: str, process: str = "w") -> Call:
+    told.put("keyed", id, id, key="k")
+    return told.take(process, "keyed", id=id, first=id, value=id, key="k")
+
+
+def out_of_order(told: Told) -> None:
+    """A job fails, the next one of its key is delivered, then the first one again."""
+    told.end(keyed(told, FIRST), "nack")
+    told.end(keyed(told, SECOND))
+    told.take("w", "keyed", id=FIRST, first=FIRST, value=FIRST, key="k", count=2)
+
+
+def out_of_order_at_the_end(told: Told) -> None:
+    told.put("keyed", FIRST, FIRST, key="k")
+    told.end(keyed(told, SECOND))
+    told.story.left.taken["keyed"] = [(FIRST, FIRST, FIRST, {})]
+
+
+def two_of_a_key(told: Told) -> None:
+    one, two = keyed(told, FIRST), keyed(told, SECOND, "v")
+    told.end(one)
+    told.end(two)
+
+
+def low_first(told: Told) -> None:
+    """Jobs of priority 0 come while one of priority 5 waits, again and again."""
+    told.put("narrow", HIGH, HIGH, priority=5)
+    for number in range(20):
+        told.put("narrow", f"v{number}", f"1000-{number}", priority=0)
+        told.end(told.take(queue="narrow", id=f"1000-{number}", first=f"1000-{number}"))
+    told.take(queue="narrow", id=HIGH, first=HIGH, priority=5)
+
+
 @pytest.mark.parametrize(
     ("check", "tell", "says"),
     [
@@ -145,6 +197,13 @@ def two_effects(told: Told) -> None:
         (checks.effects_are_those_of_done_jobs, no_effect, "its effect is not there"),
         (checks.effects_are_those_of_done_jobs, an_effect_of_nothing, "not done"),
         (checks.effects_are_those_of_done_jobs, two_effects, "twice"),
+        (checks.jobs_are_as_they_were_put, another_priority, "was put otherwise"),
+        (checks.jobs_are_as_they_were_put, another_key, "was put otherwise"),
+        (checks.jobs_are_as_they_were_put, another_lane, "lies in another lane"),
+        (checks.jobs_of_a_key_are_in_order, out_of_order, "1000-0 (Delivery("),
+        (checks.jobs_of_a_key_are_in_order, out_of_order_at_the_end, "1000-0 (left over)"),
+        (checks.keys_are_limited, two_of_a_key, "2 jobs of a key at once"),
+        (checks.the_highest_priority_goes_first, low_first, "20 came before one of a higher"),
     ],
 )
 def test_a_check_fails(

@@ -1,4 +1,6 @@
-"""kill -9 of the owner, of putters and of workers of shared queues, with delays, schedules, results and limits.
+"""kill -9 of the owner, of putters and of workers of shared queues.
+
+The queues have delays, schedules, results, limits, priorities and keys.
 
 `make test` kills some, `make test-slow` more than 300 over the three policies.
 """
@@ -11,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.client.kills.checks import check_all, limits_are_reached
+from tests.client.kills.checks import check_all, limits_are_reached, overtakings
 from tests.client.kills.crowd import Crowd, strays
 from tests.client.owners import ended_owner, owners
 from tests.rounds import slow_and_soak
@@ -51,13 +53,14 @@ def rounds(tmp_path: Path, policy: str, kills: int) -> None:
         story = crowd.tell()
         assert "Traceback" not in crowd.errors(), crowd.errors()
     check_all(story, time.time_ns() - time.monotonic_ns())
-    if kills >= LIMITS_ARE_REACHED:
-        limits_are_reached(story)
     assert not owners(root) and not strays(root)
     assert not (root / SHARED).exists()
     made = Counter(call.what for call in story.calls)
     took = time.monotonic() - begun
     print(
         f"{crowd.kills} kills, {len(story.owners_killed)} of them of owners, in {took:.0f} s, "
-        f"{story.slowness:.1f} times slow; {dict(made)}"
+        f"{story.slowness:.1f} times slow; {overtakings(story)} jobs came before earlier ones of a lower priority; "
+        f"{dict(made)}"
     )
+    if kills >= LIMITS_ARE_REACHED:
+        limits_are_reached(story)
