@@ -76,7 +76,7 @@ class SharedQueue(Generic[T]):
         self._beat_ms = b"%d" % max(1, round(options.retry_after / 1.5 * 1000))
         self._words = _option_words(options)
         self._own_worker: str | None = None
-        self._returned: set[bytes] = set()  # workers that got the jobs of their history
+        self._begun: set[bytes] = set()  # workers for which HISTORY was sent
 
     @property
     def name(self) -> str:
@@ -618,7 +618,8 @@ class SharedConsumer(Generic[T]):
         self._words = queue.words(b"TAKE", self._worked[1], *words)
         self._gathers = batch > 1
         self._reraise = reraise
-        self._history = worker is not None and self._worked[1] not in queue._returned
+        # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
+        self._begins = worker is not None and self._worked[1] not in queue._begun
         self._unseen: deque[Entry] = deque()
         self._lanes: set[Lane] = set()  # of the calls that wait for jobs
         self._closed = False
@@ -685,7 +686,7 @@ class SharedConsumer(Generic[T]):
             words = self._words
             if self._wait != 0 and left > 0:
                 words = [*words, b"BLOCK", b"%d" % max(1, round(left * 1000))]
-            if self._history:
+            if self._begins:
                 words = [*words, b"HISTORY"]
             lane = link.take()
             self._lanes.add(lane)
@@ -700,11 +701,11 @@ class SharedConsumer(Generic[T]):
             finally:
                 self._lanes.discard(lane)
                 link.give_back(lane)
+            self._begins = False
+            queue._begun.add(self._worked[1])
             if found is not None:
                 self._took([(job, number, tuple(row)) for job, number, row in found], me)
                 return True
-            if self._history:
-                self._end_history()
             if until is not None and time.monotonic() >= until:
                 return False
         return False
@@ -713,15 +714,9 @@ class SharedConsumer(Generic[T]):
         self._queue._keeper.hold(
             self._worked, [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
         )
-        if self._history and all(number == 1 for _, number, _ in entries):
-            self._end_history()
         self._unseen.extend(entries)
         if self._closed:
             self._give_back()
-
-    def _end_history(self) -> None:
-        self._history = False
-        self._queue._returned.add(self._worked[1])
 
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""

@@ -81,7 +81,8 @@ class ConsumerBase(Generic[T]):
         # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
         # jobs then.
         new = worker is not None and self._name not in queue._shared.returned
-        self._history: History | None = {} if new else None
+        begun = queue._shared.begun
+        self._history: History | None = begun.setdefault(self._name, {}) if new else None
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the last request, for reuse
         self._closed = False

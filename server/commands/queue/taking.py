@@ -63,11 +63,10 @@ class _Taking(Parked):
         begun = given.queue._shared.begun
         if b"HISTORY" in given.own:
             begun[worker] = {}
-        self._history = begun.get(worker)
         self._request = Fetch(
             *(given.queue._shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
             None if block is None else parse_timeout(session, block[0]),
-            self._history,
+            begun.get(worker),
             self._limit,
         )
 
@@ -98,8 +97,6 @@ class _Taking(Parked):
         shared = queue._shared
         request.written()
         shared.made_room()
-        if request.history is None and shared.begun.get(self._worker) is self._history:
-            shared.begun.pop(self._worker, None)
         if reply is NO_GROUP:
             queue._subscribe()
             return NOT_YET

@@ -197,6 +197,8 @@ class Fetch:
         if self.history is not None and all(
             self.history.get(lane.shared.priority) == ENDED for lane in lanes
         ):
+            if shared.begun.get(self.worker) is self.history:
+                del shared.begun[self.worker]
             self.history = None
             shared.returned.add(self.worker)
         if reply is DELIVERED:

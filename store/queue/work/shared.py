@@ -219,7 +219,7 @@ class Shared:
     paused      jobs without owner that wait for their retry     heap    (due, job) for them; stale pairs are skipped
     extended    jobs with an extended lease                      failed  job -> its entries in `<name>:failures`
     returned    workers that got all jobs of their history, or had none
-    begun       in lane 0: workers of clients that began and are not among those -> their places in their history
+    begun       in lane 0: workers that have looked for jobs and are not among those -> their places in their history
     dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
     looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
                 may differ in it

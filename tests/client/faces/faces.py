@@ -391,7 +391,7 @@ class Commands(Face):
         self.client: Any = redis.Redis(
             port=self._serving.port, protocol=2, single_connection_client=True
         )
-        self.returned: set[tuple[str, str]] = set()
+        self.begun: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         self.client.close()
@@ -469,11 +469,10 @@ class Commands(Face):
             words: list[Any] = ["COUNT", count]
             if limit is not None:
                 words += ("LIMIT", round(limit * 1000))
-            if (group, worker) not in self.returned:
+            if (group, worker) not in self.begun:
                 words.append("HISTORY")
             rows = self.call("TAKE", worker, *words, group=group)
-            if rows is None or all(number == 1 for _, number, _ in rows):
-                self.returned.add((group, worker))
+            self.begun.add((group, worker))
             if rows is None:
                 return found
             for id, number, row in rows[count - len(found) :]:

@@ -143,3 +143,23 @@ def test_all_faces_agree(size: tuple[int, int]) -> None:
                 state, *rest = (face.state() for face in faces)
                 for face, other in zip(faces[1:], rest, strict=True):
                     assert other == state, (seed, number, step, type(face).__name__)
+
+
+@pytest.mark.parametrize("kind", FACES)
+def test_a_worker_begins_once(kind: type[Face]) -> None:
+    """What it has passed over among its earlier jobs, it gets when the lease ends, like any other worker."""
+    with ExitStack() as stack:
+        face: Any = kind(stack, {})
+        kept, left = face.put(b"kept"), face.put(b"left")
+        face.take("workers", "ben", 2, None)
+        face.end("workers", kept, "extend")
+        for _ in range(19):
+            face.pass_time(1)
+        face.crash()
+        assert [job[0] for job in face.take("workers", "ben", 1, None)] == [left]
+        face.pass_time(
+            2
+        )  # the lease was extended for 20 seconds, but it was renewed until the crash
+        assert face.take("workers", "ben", 1, None) == []
+        face.pass_time(8)
+        assert [job[0] for job in face.take("workers", "anna", 1, None)] == [kept]
