@@ -15,7 +15,17 @@ from typing import Any, Final
 
 from tidelog.crash.asking import PAD
 from tidelog.crash.errors import BenchError
-from tidelog.crash.jobs import DELIVERIES_MAX, Jobs, Limits, Queued, number
+from tidelog.crash.jobs import (
+    DELIVERIES_MAX,
+    FIRST,
+    ID,
+    SEQUENCE_BITS,
+    Jobs,
+    Limits,
+    Queued,
+    number,
+    priority,
+)
 from tidelog.crash.lives import Step, recorded
 from tidelog.crash.model import Contents
 from tidelog.crash.oracle import Served
@@ -33,15 +43,22 @@ from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.ticks import tick_words
 
 QUEUES: Final = "queues"
-NAMES: Final = ("mails", "bills")
-PLANS: Final = ("mailing", "billing")  # their schedules
-ENDINGS: Final = (b":holds", b":failures", b":dead", b":later", b":rate:workers")
+NAMES: Final = ("mails", "bills", "calls")
+PLANS: Final = ("mailing", "billing", "calling")  # their schedules
+HIGH: Final = 5  # the other priority than 0 that jobs of all queues but the first have
+LANE: Final = b":priority:%d" % HIGH
+ENDINGS: Final = (
+    *(b":holds", b":failures", b":dead", b":later", LANE, LANE + b":holds", b":rate:workers"),
+)
 RESULT: Final = b":result:"
 WORKERS: Final = ("ann", "bob")
 GROUP: Final = "workers"
 MANY: Final = 1 << 30
-# The second queue has limits. As the time stands still, its rate is the number of deliveries of all lives together.
-LIMITS: Final = (Limits(), Limits(concurrency=3, rate=12))
+# The second queue has limits. As the time stands still, its rate is the number of deliveries of all lives together. The
+# third one does the jobs of a key one after the other.
+LIMITS: Final = (Limits(), Limits(concurrency=3, rate=12), Limits(per_key=1))
+KEYED: Final = 2
+KEYS: Final = (b"", b"k", b"l")
 EVERY_MS: Final = 60_000  # between the ticks of a schedule
 STALE: Final = b"1"  # a time of expiry that is long over
 LATER_S: Final = 600.0  # a pause that is not over in any life
@@ -51,6 +68,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "put": 18, "puts": 6, "once": 8, "take": 24, "finish": 12, "retry": 10, "fail": 4, "release": 4, "extend": 3,
     "follow": 6, "batch": 8, "redrive": 4, "bury": 1, "purge": 1, "set": 3, "sync": 8,
     "later": 8, "hasten": 6, "cancel": 3, "stale": 3, "answer": 8, "plan": 2, "overdue": 4,
+    "urgent": 8, "keyed": 20,
 }  # fmt: skip
 
 
@@ -84,6 +102,14 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
                 found.append([name, queue, rng.randrange(2), count, rng.randint(1, count)])
             case "overdue":
                 found.append([name, queue, rng.randrange(3)])
+            case "urgent":
+                found.append([name, 1 + queue % 2])
+            case "keyed":
+                found.append([name, KEYED, rng.randrange(len(KEYS)), rng.randrange(2)])
+            case "stale":
+                found.append(
+                    [name, queue % KEYED]
+                )  # a fetch with keys goes on behind them in the same unit
             case "sync" | "checkpoint":
                 found.append([name])
             case _:
@@ -106,9 +132,10 @@ class QueueLife(Life):
     def _jobs(self, queue: int) -> Jobs:
         return self._model.queues.setdefault(NAMES[queue].encode(), Jobs())
 
-    def _next(self, queue: int, count: int) -> list[bytes]:
-        """The IDs of the next jobs of a queue."""
-        ms, sequence = max((Still.ms, -1), self._jobs(queue).last)
+    def _next(self, queue: int, count: int, lane: int = 0) -> list[bytes]:
+        """The IDs of the next jobs of a queue that have this priority."""
+        before = Still.ms, (lane << SEQUENCE_BITS) - 1
+        ms, sequence = max(before, self._jobs(queue).last.get(lane, before))
         return [b"%d-%d" % (ms, sequence + n) for n in range(1, count + 1)]
 
     def _value(self, nbytes: int) -> bytes:
@@ -134,11 +161,23 @@ class QueueLife(Life):
         """Put a job that may be known already."""
         self._put_one(queue, self._value(10), b"once%d" % number)
 
-    def _put_one(self, queue: int, value: bytes, dedup: bytes) -> None:
-        job_id = self._jobs(queue).known(dedup) or self._next(queue, 1)[0]
-        unit: Unit = [["put", NAMES[queue].encode(), job_id, value, dedup]]
+    def _urgent(self, queue: int) -> None:
+        """Put a job of a higher priority."""
+        self._put_one(queue, self._value(10), b"", HIGH)
+
+    def _keyed(self, queue: int, key: int, high: int) -> None:
+        """Put a job with a key, perhaps with a higher priority."""
+        self._put_one(queue, self._value(10), b"", HIGH if high else 0, KEYS[key])
+
+    def _put_one(
+        self, queue: int, value: bytes, dedup: bytes, lane: int = 0, key: bytes = b""
+    ) -> None:
+        job_id = self._jobs(queue).known(dedup) or self._next(queue, 1, lane)[0]
+        unit: Unit = [["put", NAMES[queue].encode(), job_id, value, dedup, key]]
         self._begin(unit)
-        found = self._queues[queue].put(value, dedup_id=dedup.decode() or None)
+        found = self._queues[queue].put(
+            value, dedup_id=dedup.decode() or None, priority=lane, key=key.decode() or None
+        )
         if found.encode() != job_id:
             raise BenchError(f"without any crash, a job got the ID {found} and not {job_id!r}")
         self._done(unit)
@@ -148,7 +187,7 @@ class QueueLife(Life):
         ids = self._next(queue, count)
         key = NAMES[queue].encode()
         unit: Unit = [
-            ["put", key, job_id, value, b""] for job_id, value in zip(ids, values, strict=True)
+            ["put", key, job_id, value, b"", b""] for job_id, value in zip(ids, values, strict=True)
         ]
         self._begin(unit)
         self._queues[queue].put_many(values)
@@ -163,6 +202,7 @@ class QueueLife(Life):
             [
                 *(["abandon", key, name, job_id] for job_id in each.doomed),
                 *(["expired", key, job_id] for job_id in each.stale),
+                *(["aside", key, job_id] for job_id in each.passed),
                 *(["take", key, name, job_id] for job_id in each.taken),
             ]
             for each in found
@@ -181,6 +221,8 @@ class QueueLife(Life):
         # All units are in the store when the call returns, and are told one by one.
         self._under_way = len(self.units) + len(before) + len(self._jobs(queue).jobs) + 2
         self._promise(self._under_way)
+        # One fetch in ten begins with another lane. Which one that is, no model of the documentation can tell.
+        self._queues[queue]._shared.turns = 0
         job = fetch()
         for unit in before:
             if not unit:
@@ -316,12 +358,12 @@ class QueueLife(Life):
             self._told(job.extend(LATER_S), unit)
 
     def _follow(self, queue: int, number: int) -> None:
-        """End a job and put the next one into the other queue, both or neither."""
-        job, other = self._first(queue), 1 - queue
+        """End a job and put the next one into another queue, both or neither."""
+        job, other = self._first(queue), (queue + 1) % len(NAMES)
         if job is not None:
             value, dedup = self._value(10), b"once%d" % number
             job_id = self._jobs(other).known(dedup) or self._next(other, 1)[0]
-            put = ["put", NAMES[other].encode(), job_id, value, dedup]
+            put = ["put", NAMES[other].encode(), job_id, value, dedup, b""]
             unit: Unit = [*self._ended(queue, "done"), put]
             self._begin(unit)
             following = self._queues[other].new(value, dedup_id=dedup.decode())
@@ -373,7 +415,9 @@ class QueueLife(Life):
     def _redrive(self, queue: int) -> None:
         dead = self._jobs(queue).dead
         if dead:
-            unit: Unit = [["redrive", NAMES[queue].encode(), self._next(queue, len(dead))]]
+            lanes = [priority(job_id) for job_id, _ in dead]
+            new = {lane: iter(self._next(queue, len(dead), lane)) for lane in lanes}
+            unit: Unit = [["redrive", NAMES[queue].encode(), [next(new[lane]) for lane in lanes]]]
             self._begin(unit)
             self._queues[queue].dead.redrive()
             self._done(unit)
@@ -385,7 +429,11 @@ class QueueLife(Life):
         self._done(unit)
 
     def _purge(self, queue: int) -> None:
-        if not self._jobs(queue).delayed:  # they are deleted by further units
+        jobs = self._jobs(queue)
+        if jobs.delayed:  # they are deleted by further units
+            return
+        waiting = {priority(job_id) for job_id, job in jobs.jobs.items() if not job.worker}
+        if len(waiting) < 2:  # the jobs of each priority are deleted by a unit of their own
             unit: Unit = [["purge", NAMES[queue].encode()]]
             self._begin(unit)
             self._queues[queue].purge()
@@ -398,6 +446,8 @@ def queue_of(db: Store, name: str) -> Queue:
     options: dict[str, Any] = {}
     if limits.concurrency != math.inf:
         options = {"concurrency": limits.concurrency, "rate": f"{limits.rate}/d"}
+    if limits.per_key != math.inf:
+        options["concurrency_per_key"] = limits.per_key
     return db.queue(
         name, GROUP, codec="bytes", max_deliveries=DELIVERIES_MAX, retry_after=3600, **options
     )
@@ -428,19 +478,25 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
     due = {job.id.encode() for job in peeked}
     pending: dict[bytes, Any] = {}
     entries: list[tuple[bytes, dict[bytes, bytes]]] = []
-    if name in keys:
-        entries = db.xrange(name)
-        if db.xinfo_groups(name):
-            found = db.xpending_range(name, GROUP, min="-", max="+", count=MANY)
-            pending = {each["message_id"]: each for each in found}
+    held_back: set[bytes] = set()  # by a pause, or by a lease that was extended
+    for lane in {name, name + LANE} & set(keys):
+        entries += db.xrange(lane)
+        held_back.update(fields[b"job"] for _, fields in db.xrange(lane + b":holds"))
+        if db.xinfo_groups(lane):
+            found = db.xpending_range(lane, GROUP, min="-", max="+", count=MANY)
+            pending.update((each["message_id"], each) for each in found)
+    entries.sort(key=lambda each: number(each[0]))
+    places = [(lane, *place) for lane in (0, HIGH) if (place := _place(db, name, lane, keys))]
     jobs = [
         (
             job_id,
             fields[b"value"],
             fields.get(b"origin", b""),
+            fields.get(b"key", b""),
             pending[job_id]["times_delivered"] if job_id in pending else 0,
             pending[job_id]["consumer"] if job_id in pending else b"",
             job_id in due,
+            job_id in held_back and bool(job_id in pending and pending[job_id]["consumer"]),
         )
         for job_id, fields in entries
     ]
@@ -453,7 +509,10 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
         )
         for each in reversed(queue.failures(count=MANY))
     ]
-    dead = [(each.original_id.encode(), each.raw, each.deliveries) for each in queue.dead]
+    dead = [
+        (each.original_id.encode(), each.raw, (each.key or "").encode(), each.deliveries)
+        for each in queue.dead
+    ]
     delayed = [
         *((job.id.encode(), job.raw, False) for job in queue.peek(MANY, scheduled=True)),
         *(
@@ -475,8 +534,18 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
     ]
     return (
         *(tuple(jobs), tuple(failures), tuple(dead), tuple(delayed)),
-        *(tuple(results), tuple(plans), _counted(db, name)),
+        *(tuple(results), tuple(plans), _counted(db, name), tuple(places)),
     )
+
+
+def _place(db: Store, name: bytes, lane: int, keys: list[bytes]) -> tuple[ID, ID] | None:
+    """The last ID of the jobs of a priority, and the one up to which the group has come; None if there were no jobs."""
+    key = name + LANE if lane else name
+    last = number(db.xinfo_stream(key)["last-generated-id"]) if key in keys else FIRST
+    if last == FIRST:
+        return None
+    groups = db.xinfo_groups(key)
+    return last, number(groups[0]["last-delivered-id"]) if groups else FIRST
 
 
 def _ms(at: datetime | None) -> int:

@@ -13,7 +13,7 @@ import pytest
 from tidelog.crash import queues
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Effort, Explorer, Report
-from tidelog.crash.jobs import Jobs
+from tidelog.crash.jobs import SEQUENCE_BITS, Jobs, number
 from tidelog.crash.lives import Step
 from tidelog.crash.queues import QUEUES, WEIGHTS
 from tidelog.crash.run import Task, do
@@ -24,6 +24,9 @@ from tidelog.crash.workloads import POLICIES
 from tidelog.store.commit.batch import land_commands, run_unit
 from tidelog.store.queue import dead
 from tidelog.store.queue.dead import DeadBase
+from tidelog.store.queue.work.fetch import Fetch
+from tidelog.store.queue.work.keyed import Keyed
+from tidelog.store.queue.work.keys import Keys
 from tidelog.store.queue.work.limits import Delivered
 
 # Each way in which a job can end; jobs that are known already; some that nobody ends.
@@ -55,6 +58,14 @@ STEPS: list[Step] = [
     ["overdue", 1, 1],
     ["take", 0, 0],
     ["batch", 1, 1, 4, 3],
+    ["urgent", 1],
+    ["take", 1, 0],
+    *(["keyed", 2, key, high] for key, high in ((1, 0), (1, 0), (2, 0), (1, 1))),
+    ["take", 2, 0],
+    ["take", 2, 1],
+    ["retry", 2, 0],
+    ["finish", 2],
+    ["batch", 2, 0, 3, 1],
 ]
 EFFORT = Effort(drawn=3, exhaustive=6, double=0, killed=0)
 
@@ -137,6 +148,54 @@ def test_the_limits_of_a_queue_are_reached() -> None:
     assert most == queues.LIMITS[1].concurrency
 
 
+def taken_in(steps: list[Step]) -> list[bytes]:
+    """The jobs that workers got, in order."""
+    trace = queues.record(Memory(), "no", steps, {"life": 1})
+    operations = (operation for unit in trace.units for operation in unit)
+    return [each[3] for each in operations if each[0] == "take"]
+
+
+def test_jobs_of_a_higher_priority_come_first() -> None:
+    steps: list[Step] = [["put", 1, 1], ["urgent", 1], ["urgent", 1], *([["take", 1, 0]] * 3)]
+    high = queues.HIGH << SEQUENCE_BITS
+    assert [number(job)[1] for job in taken_in(steps)] == [high, high + 1, 0]
+
+
+def test_jobs_of_a_key_come_one_after_the_other() -> None:
+    """Two of a key, one of another key, one without: then the first one is tried again, released, and done."""
+    steps: list[Step] = [["keyed", 2, key, 0] for key in (1, 1, 2, 0)]
+    steps += [["take", 2, 0]] * 4
+    assert [number(job)[1] for job in taken_in(steps)] == [0, 2, 3]
+    steps += [["retry", 2, 0], ["take", 2, 1], ["finish", 2], ["finish", 2], ["take", 2, 0]]
+    assert [number(job)[1] for job in taken_in(steps)] == [0, 2, 3, 0]
+    steps += [["release", 2], ["take", 2, 1], ["finish", 2], ["take", 2, 1]]
+    assert [number(job)[1] for job in taken_in(steps)] == [0, 2, 3, 0, 0, 1]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_jobs_of_a_key_are_in_progress_after_a_crash(
+    forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of a later life gets no job of the key, unless the store forgets which jobs are in progress."""
+    stage = Memory()
+    steps: list[Step] = [*([["keyed", 2, 1, 0]] * 3), ["take", 2, 0]]
+    first = queues.record(stage, "no", steps, {"life": 1})
+    left = Explorer(stage, random.Random(1), EFFORT, QUEUES, serve=queues.serve)
+    images = (left.next_base(first) for _ in range(1000))
+    base, units = next(found for found in images if found and found[1] == len(first.units))
+    before = first.units[:units]
+    if forgets:
+        monkeypatch.setattr(Keys, "load", lambda self, priority, stream, group: None)
+        with pytest.raises(BenchError, match="without any crash"):
+            queues.record(stage, "no", [["take", 2, 1]], {"life": 2}, base, before)
+    else:
+        again = queues.record(
+            stage, "no", [["take", 2, 1], ["take", 2, 0]], {"life": 2}, base, before
+        )
+        taken = [op[2:] for unit in again.units[units:] for op in unit if op[0] == "take"]
+        assert taken == [[b"ann", b"1700000000000-0"]]
+
+
 def redriven_in_two_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant it: dead jobs are put back by one unit and removed by another."""
     original = run_unit
@@ -192,6 +251,29 @@ def rate_behind_the_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Delivered, "log", lambda self, ctx, jobs: None)
 
 
+def lowest_lane_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant it: a fetch looks into the lanes in the wrong order."""
+    original = Fetch._lanes
+
+    def reversed_(self: Any, ctx: Any, lane_0: Any) -> Any:
+        found = original(self, ctx, lane_0)
+        return found and found[::-1]
+
+    monkeypatch.setattr(Fetch, "_lanes", reversed_)
+
+
+def passed_without_going_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant it: a job that must wait for its key stays with the worker that passed it."""
+    original = Keyed._log
+
+    def log(self: Any, fresh: Any) -> None:
+        passed, self.passed = self.passed, []
+        original(self, fresh)
+        self.passed = passed
+
+    monkeypatch.setattr(Keyed, "_log", log)
+
+
 @pytest.mark.parametrize(
     ("plant", "steps", "error"),
     [
@@ -202,6 +284,16 @@ def rate_behind_the_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
             None,
         ),
         (rate_behind_the_delivery, [["put", 1, 10], ["take", 1, 0]], "without any crash"),
+        (
+            lowest_lane_first,
+            [["put", 1, 10], ["urgent", 1], ["take", 1, 0]],
+            "without any crash",
+        ),
+        (
+            passed_without_going_back,
+            [["keyed", 2, 1, 0], ["keyed", 2, 1, 0], ["take", 2, 0], ["take", 2, 0]],
+            "without any crash",
+        ),
     ],
 )
 def test_planted_faults_of_results_ticks_and_limits_are_found(
