@@ -8,31 +8,22 @@ that came after a promise is noted before it.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.crash.errors import BenchError
+from tidelog.crash.preload.library import FAILED, PRELOAD, last_lines
 from tidelog.crash.preload.limited import Hangs, run
 from tidelog.crash.preload.notes import Recorded, notes_in
 from tidelog.crash.trace import Operation, Promised, Trace, Unit, tree_of
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 
-SOURCE: Final = Path(__file__).with_name("record.c")
-LIBRARY: Final = "record.so"
 LOG: Final = "notes"
 TOLD: Final = "told"
 SAID: Final = "said"
-COMPILERS: Final = ("cc", "gcc", "clang")
-FAILED: Final = 96  # the exit code of a program whose recorder failed
 PROGRAM_S: Final = 120.0
-ERROR_LINES: Final = 5
-
-
-class NoCompiler(BenchError):
-    """No C compiler is here, so nothing can be preloaded."""
 
 
 class Life(NamedTuple):
@@ -48,23 +39,6 @@ class Life(NamedTuple):
     told: list[bytes]
     mapped: list[str]
     unseen: list[str]
-
-
-def build(directory: Path) -> Path:
-    """Compile the recorder into a directory, and return the library. Raises NoCompiler, BenchError."""
-    library = directory / LIBRARY
-    for compiler in COMPILERS:
-        # fmt: off
-        words = [compiler, "-O1", "-w", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
-        # fmt: on
-        try:
-            done = subprocess.run(words, capture_output=True, text=True)
-        except FileNotFoundError:
-            continue
-        if done.returncode != 0:
-            raise BenchError(f"{compiler} does not compile {SOURCE.name}: {_end(done.stderr)}")
-        return library
-    raise NoCompiler(f"none of the compilers {', '.join(COMPILERS)} is here; install one")
 
 
 def record(
@@ -89,7 +63,7 @@ def record(
         disk.create(scratch / name).close()
     env = {
         **os.environ,
-        "LD_PRELOAD": str(library),
+        PRELOAD: str(library),
         "RECORD_ROOT": os.path.realpath(root),
         "RECORD_LOG": str(scratch / LOG),
         "RECORD_TOLD": str(scratch / TOLD),
@@ -107,7 +81,7 @@ def record(
         file.close()
     if done.code != 0:
         whose = "its recorder failed" if done.code == FAILED else "it failed"
-        raise BenchError(f"{words}: {whose} with exit code {done.code}: {_end(done.said)}")
+        raise BenchError(f"{words}: {whose} with exit code {done.code}: {last_lines(done.said)}")
     output = recipe.read(disk, scratch / TOLD)
     log = recipe.read(disk, scratch / LOG)
     lines = output.split(b"\n")[:-1]
@@ -132,8 +106,3 @@ def record(
     operations.append(Promised(len(lines), len(lines), most))
     trace = Trace(about, base, units or [], operations)
     return Life(trace, lines, sorted(recorded.mapped), sorted(recorded.unseen))
-
-
-def _end(text: str) -> str:
-    lines = text.strip().splitlines()[-ERROR_LINES:]
-    return " / ".join(line.strip() for line in lines) or "it printed nothing"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.tools.conftest import Run
 
-from tidelog.crash.preload import program
+from tidelog.crash.preload import library as libraries
 from tidelog.tools import exits
 
 GUIDE = (Path(__file__).parents[2] / "docs/guides/crash.md").read_text()
@@ -54,7 +54,7 @@ def test_the_program_of_the_guide_is_found_kept_and_replayed_only_with_its_check
 def test_without_a_compiler_nothing_is_run_and_the_reason_is_said(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "COMPILERS", ("no-such-compiler",))
+    monkeypatch.setattr(libraries, "COMPILERS", ("no-such-compiler",))
     done = run("crash", "--subject", "lmdb-sync", "--keep", tmp_path / "kept")
     assert done.code == exits.SYSTEM
     assert (
@@ -67,7 +67,7 @@ def test_a_missing_server_is_not_run(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("tidelog.tools.crash.others.build", lambda directory: directory)
+    monkeypatch.setattr("tidelog.tools.crash.others.build", lambda directory, name: directory)
     done = run("crash", "--subject", "redis-server", "--keep", tmp_path / "kept")
     assert done.code == exits.SYSTEM
     assert "redis-everysec: not run: redis-server is not installed" in done.out.splitlines()

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from tidelog.crash.explore import Finding
-from tidelog.crash.preload.program import NoCompiler, build
+from tidelog.crash.preload.library import RECORD, NoCompiler, build
 from tidelog.crash.subjects.bench import PROGRAM, Result, Task, crash, smaller
 from tidelog.crash.subjects.judges import DIR
 from tidelog.crash.subjects.registry import GROUPS, SUBJECTS
@@ -113,7 +113,7 @@ def run(
     disk = RealDisk()
     with session.running(()) as place:
         try:
-            library = build(place)
+            library = build(place, RECORD)
         except NoCompiler as error:
             session.not_run = {task.name: str(error) for task in tasks}
             tasks = ()

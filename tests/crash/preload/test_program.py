@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tidelog.crash.errors import BenchError
-from tidelog.crash.preload import program
-from tidelog.crash.preload.program import Life, NoCompiler, build, record
+from tidelog.crash.preload import library as libraries
+from tidelog.crash.preload.library import RECORD, NoCompiler, build
+from tidelog.crash.preload.program import Life, record
 from tidelog.crash.states import cut_at
 from tidelog.crash.trace import Promised, SyncBegin, SyncEnd, Write, pack, tree_of, unpack
 from tidelog.disk.real import RealDisk
@@ -77,7 +78,7 @@ for number in range(3):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("recorder"))
+    return build(tmp_path_factory.mktemp("recorder"), RECORD)
 
 
 @pytest.fixture
@@ -169,6 +170,6 @@ def test_a_program_that_leaves_a_process_is_recorded_to_its_end(recorder: Record
 
 
 def test_a_missing_compiler_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "COMPILERS", ("no-such-compiler",))
+    monkeypatch.setattr(libraries, "COMPILERS", ("no-such-compiler",))
     with pytest.raises(NoCompiler, match="none of the compilers no-such-compiler is here"):
-        build(tmp_path)
+        build(tmp_path, RECORD)

@@ -10,7 +10,7 @@ import pytest
 from tidelog.crash.errors import BenchError
 from tidelog.crash.model import contents_after
 from tidelog.crash.oracle import Kind
-from tidelog.crash.preload.program import build
+from tidelog.crash.preload.library import RECORD, build
 from tidelog.crash.states import cut_at
 from tidelog.crash.subjects import judges
 from tidelog.crash.subjects.bench import PROGRAM, Result, Task, crash, smaller, task_of, try_again
@@ -21,7 +21,7 @@ from tidelog.crash.trace import unpack
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("recorder"))
+    return build(tmp_path_factory.mktemp("recorder"), RECORD)
 
 
 def crashed(name: str, tmp_path: Path, library: Path, most: int) -> Result:

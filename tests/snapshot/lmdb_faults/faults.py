@@ -6,8 +6,8 @@
         ...                                                 open what is left, compare with what end.out promised
 
 Made for LMDB, whose writes go past our own disk layer; any file whose path ends in one of `paths` is watched, several
-together too, so that a checkpoint and the log lose power at the same moment. faults.c says what each mode does and
-what it leaves out. Every call ends only when the files are as the fault leaves them.
+together too, so that a checkpoint and the log lose power at the same moment. Every call ends only when the files are as
+the fault leaves them.
 """
 
 from __future__ import annotations
@@ -19,34 +19,16 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.oracle.server import tool
 
-LMDB_DATA = ("data.mdb",)
+from tidelog.crash.preload.faults import LMDB_DATA, Call, Mode, calls_in, settings
+from tidelog.crash.preload.library import FAULTS, build
+
 SECONDS_MAX = 120.0
-
-
-class Mode(Enum):
-    """The fault at the n-th call."""
-
-    BEFORE = "before"  # killed; the call is not made
-    AFTER = "after"  # killed; the call is made
-    TORN = "torn"  # killed; the first pages of the write are made, about half
-    POWER = "power"  # killed; of what was not synced some is left, as the seed says
-    ERROR = "error"  # the call fails, and the process lives on
-
-
-class Call(NamedTuple):
-    """One call that was counted. Offset and length are 0 where the operation has none."""
-
-    operation: str
-    offset: int
-    length: int
-    path: str
 
 
 class Ended(NamedTuple):
@@ -83,42 +65,28 @@ def run_with_fault(
     AssertionError where the preloaded library itself failed.
     """
     with tempfile.NamedTemporaryFile(prefix="faults-") as report:
-        settings = {
-            "LD_PRELOAD": str(library()),
-            "FAULT_NTH": str(nth),
-            "FAULT_MODE": mode.value,
-            "FAULT_SEED": str(seed),
-            "FAULT_ERRNO": str(error),
-            "FAULT_PATHS": ":".join(paths),
-            "FAULT_REPORT": report.name,
-        }
+        told = settings(
+            library(), Path(report.name), nth, mode, seed=seed, error=error, paths=paths
+        )
         # The power is cut by a child of the process, which holds its pipes: they end when the files are done.
         done = subprocess.run(
             [str(word) for word in argv],
-            env={**(os.environ if env is None else env), **settings},
+            env={**(os.environ if env is None else env), **told},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=seconds_max,
         )
-        calls = [call_of(line) for line in report.read().decode().splitlines()]
-    assert "faults.c:" not in done.stderr, done.stderr
+        calls = calls_in(report.read())
+    assert "tidelog faults.c:" not in done.stderr, done.stderr
     killed = done.returncode == -signal.SIGKILL and 0 < nth == len(calls)
     return Ended(killed, done.returncode, done.stdout, done.stderr, calls)
-
-
-def call_of(line: str) -> Call:
-    operation, offset, length, path = line.split(" ", 3)
-    return Call(operation, int(offset), int(length), path)
 
 
 @cache
 def library() -> Path:
     """The compiled faults.c, built once per process."""
+    tool("cc", "gcc libc6-dev")
     directory = Path(tempfile.mkdtemp(prefix="faults-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    source = Path(__file__).with_name("faults.c")
-    path = directory / "faults.so"
-    options = ["-O1", "-w", "-shared", "-fPIC", "-o", str(path), str(source), "-ldl", "-lpthread"]
-    subprocess.run([tool("cc", "gcc libc6-dev"), *options], check=True, capture_output=True)
-    return path
+    return build(directory, FAULTS)

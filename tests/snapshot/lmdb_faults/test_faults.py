@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.rounds import some_and_all
-from tests.snapshot.lmdb_faults.faults import Ended, Mode, run_with_fault
+from tests.snapshot.lmdb_faults.faults import Ended, run_with_fault
+
+from tidelog.crash.preload.faults import Mode
 
 CHILD = Path(__file__).with_name("lmdb_child.py")
 BEFORE = 3  # commits in the environment that is there already

@@ -17,11 +17,12 @@ import pytest
 from tests import inside
 from tests.rounds import some_and_all
 from tests.small_disk import resize, small_disk, unmount
-from tests.snapshot.lmdb_faults.faults import Mode, run_with_fault
+from tests.snapshot.lmdb_faults.faults import run_with_fault
 from tests.store.checkpoint.checkpoint_steps import STEPS
 from tests.store.checkpoint.power import PATHS, World, check_store, child
 
 import tidelog
+from tidelog.crash.preload.faults import Mode
 from tidelog.snapshot.rows import environment
 from tidelog.store.residence import Residence
 

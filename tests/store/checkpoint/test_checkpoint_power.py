@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.rounds import rest_slow, some_and_all
-from tests.snapshot.lmdb_faults.faults import Ended, Mode, run_with_fault
+from tests.snapshot.lmdb_faults.faults import Ended, run_with_fault
 from tests.store.checkpoint.checkpoint_steps import CHECKPOINTS, STEPS, opened
 from tests.store.checkpoint.power import DISK, PATHS, World, check_store, child, promised
 
@@ -20,6 +20,7 @@ import tidelog
 from tidelog import testing
 from tidelog.aof import identity
 from tidelog.aof.errors import DamagedFile, NotAStore
+from tidelog.crash.preload.faults import Mode
 from tidelog.snapshot.restore import restore
 from tidelog.snapshot.scrub import HARMLESS, verify_store
 

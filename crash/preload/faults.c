@@ -75,7 +75,7 @@ static int (*real_fsync)(int);
 static int (*real_msync)(void *, size_t, int);
 
 static void die(const char *why) {
-    fprintf(stderr, "faults.c: %s: %s\n", why, strerror(errno));
+    fprintf(stderr, "tidelog faults.c: %s: %s\n", why, strerror(errno));
     _exit(96);
 }
 
