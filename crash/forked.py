@@ -1,18 +1,24 @@
 """Forked: a process that does dangerous work for this one, and may die of it.
 
-It is forked, so it has everything that this process has imported, and begins in some milliseconds. It answers one
-question after another. If it dies or hangs, the asker gets the way in which it did, and the next question goes to a new
-process. It ends when the asker is gone.
+It is forked, so it has everything that this process has imported, and begins in some milliseconds. Only if a library is
+to be preloaded, it is a new interpreter. It answers one question after another. If it dies or hangs, the asker gets the
+way in which it did, and the next question goes to a new process. It ends when the asker is gone.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from tidelog.crash.preload.library import PRELOAD
 
 ANSWER_S: Final = 60.0
 
@@ -30,12 +36,16 @@ class Forked(Generic[Q, A]):
     """`ask(question)` is `answer(question)`, called in a forked process.
 
     seconds   a question may take so long; then the process hangs and is killed
+    library   to be preloaded into the process; `answer` must then be one that can be pickled
     """
 
-    def __init__(self, answer: Callable[[Q], A], seconds: float = ANSWER_S) -> None:
+    def __init__(
+        self, answer: Callable[[Q], A], seconds: float = ANSWER_S, library: Path | None = None
+    ) -> None:
         self._answer = answer
         self._seconds = seconds
-        self._process: ForkProcess | None = None
+        self._library = library
+        self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
 
     def ask(self, question: Q) -> A | Died:
@@ -68,35 +78,19 @@ class Forked(Generic[Q, A]):
         """End the process."""
         self._end(kill=False)
 
-    def _begin(self) -> tuple[ForkProcess, Connection]:
+    def _begin(self) -> tuple[BaseProcess, Connection]:
         if self._process is None or self._pipe is None:
-            context = multiprocessing.get_context("fork")
+            context = multiprocessing.get_context("fork" if self._library is None else "spawn")
             ours, theirs = context.Pipe()
-            self._process = context.Process(
-                target=self._serve, args=(ours, theirs), name="tidelog-crash-forked"
+            # mypy does not know that each context has a Process.
+            process: BaseProcess = getattr(context, "Process")(  # noqa: B009
+                target=_serve, args=(self._answer, ours, theirs), name="tidelog-crash-forked"
             )
-            self._process.start()
+            with _preloading(self._library):
+                process.start()
             theirs.close()
-            self._pipe = ours
+            self._process, self._pipe = process, ours
         return self._process, self._pipe
-
-    def _serve(self, ours: Connection, pipe: Connection) -> None:
-        """In the forked process: answer until the asker is gone."""
-        # With this end open here, this process would never read the end of the pipe.
-        ours.close()
-        # Ctrl-C ends the asker, and that ends this process.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            while True:
-                question: Any = pipe.recv()
-                if question is None:
-                    return
-                try:
-                    pipe.send(self._answer(question))
-                except Exception as error:
-                    pipe.send(error)
-        except (EOFError, ConnectionError):
-            pass
 
     def _end(self, *, kill: bool) -> None:
         process, pipe = self._process, self._pipe
@@ -113,3 +107,40 @@ class Forked(Generic[Q, A]):
                 process.kill()
             process.join()
             process.close()
+
+
+@contextmanager
+def _preloading(library: Path | None) -> Iterator[None]:
+    """Meanwhile, a new interpreter has a library preloaded."""
+    if library is None:
+        yield
+        return
+    resource_tracker.ensure_running()  # a process that lives longer, and needs no library
+    before = os.environ.get(PRELOAD)
+    os.environ[PRELOAD] = str(library)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[PRELOAD]
+        else:
+            os.environ[PRELOAD] = before
+
+
+def _serve(answer: Callable[[Any], Any], ours: Connection, pipe: Connection) -> None:
+    """In the new process: answer until the asker is gone."""
+    # With this end open here, this process would never read the end of the pipe.
+    ours.close()
+    # Ctrl-C ends the asker, and that ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        while True:
+            question: Any = pipe.recv()
+            if question is None:
+                return
+            try:
+                pipe.send(answer(question))
+            except Exception as error:
+                pipe.send(error)
+    except (EOFError, ConnectionError):
+        pass

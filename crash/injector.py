@@ -13,11 +13,12 @@ from tidelog.disk import real
 ONCE: Final = "once"
 ONWARDS: Final = "onwards"
 SHORT: Final = "short"
+LIES: Final = "lies"
 BEFORE: Final = "before"
 INSIDE: Final = "inside"
 AFTER: Final = "after"
 KILLS: Final = (BEFORE, INSIDE, AFTER)
-HOW: Final = (ONCE, ONWARDS, SHORT, *KILLS)
+HOW: Final = (ONCE, ONWARDS, SHORT, LIES, *KILLS)
 SYNCS: Final = ("fsync", "fdatasync")
 WRITES: Final = ("write", "append", "fill")
 
@@ -34,11 +35,14 @@ class Trouble(NamedTuple):
     """How a disk fails, or a process is killed at it.
 
     files  on files with checkpoints; if not, in memory
-    how    ONCE, ONWARDS: an error. SHORT: one system call writes less than it was given, and says so. KILLS: the
-           process is killed before or after an operation, or inside a write
-    at     the number of the operation, among those that can fail in this way; of SHORT, of the system call
+    how    ONCE, ONWARDS: an error. SHORT: one system call writes less than it was given, and says so. LIES: a sync
+           fails, and later ones say that its data is there. KILLS: the process is killed before or after an operation,
+           or inside a write
+    at     the number of the operation, among those that can fail in this way; of SHORT, of the system call; 0 for no
+           trouble
     code   the error; 0 for none
     again  the recovery from the kill is killed too, before this operation of its; 0 for not
+    below  system calls fail, those of LMDB too, on files below this directory; "" if operations of the disk fail
     """
 
     files: bool
@@ -46,20 +50,25 @@ class Trouble(NamedTuple):
     at: int
     code: int = 0
     again: int = 0
+    below: str = ""
 
     def nearest(self) -> Iterator[Trouble]:
         """The same at this operation and, one by one, at those before it: where it is in a part of the workload."""
         return (self._replace(at=at) for at in range(self.at, 0, -1))
 
     def words(self) -> str:
+        operation = "system call" if self.below else "operation"
+        among = f"below {self.below} " if self.below else ""
         if self.how == SHORT:
-            return f"write {self.at} was short"
+            return f"write {self.at} {among}was short"
+        if self.how == LIES:
+            return f"sync {self.at} {among}failed, and later ones lied"
         if self.how in KILLS:
             kind = "write" if self.how == INSIDE else "operation"
             again = f", and its recovery before operation {self.again}" if self.again else ""
             return f"killed {self.how} {kind} {self.at}{again}"
         since = "from then on" if self.how == ONWARDS else "once"
-        return f"{errno.errorcode[self.code]} at operation {self.at} of those that can raise it, {since}"
+        return f"{errno.errorcode[self.code]} at {operation} {self.at} {among}of those that can raise it, {since}"
 
 
 class Injector:
@@ -72,7 +81,7 @@ class Injector:
         self.trouble = trouble
         self.struck: tuple[str, Path] | None = None
         self.lying = False  # a sync failed, so pages may be gone that the next one says are there
-        self.seen = dict.fromkeys(CODES, 0)
+        self.seen: dict[int | str, int] = dict.fromkeys(CODES, 0)
         self.writes = 0  # system calls
 
     def _strikes(self, operation: str, path: Path) -> bool:
@@ -88,6 +97,15 @@ class Injector:
             self.struck = self.struck or (operation, path)
             self.lying = self.lying or operation in SYNCS
         return strikes
+
+    def words(self) -> str:
+        """The operation that failed first; "" if none has."""
+        return f"{self.struck[0]} of {self.struck[1]}" if self.struck else ""
+
+    @property
+    def counts(self) -> dict[int | str, int]:
+        """How many operations can raise each error, and how many system calls write."""
+        return {**self.seen, SHORT: self.writes}
 
     def error(self, path: Path) -> OSError:
         assert self.trouble is not None

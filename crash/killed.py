@@ -24,10 +24,10 @@ from tidelog.crash.afterwards import PROBE
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.hooked import HookedDisk, commits_hooked
-from tidelog.crash.injected import Scene
 from tidelog.crash.injector import AFTER, BEFORE, INSIDE, KILLS, Trouble
 from tidelog.crash.oracle import Fault, Kind, Oracle, Served
 from tidelog.crash.served import Still, contents_of, open_on
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Promised, Trace, Unit, pack, versions
 from tidelog.crash.workloads import Life
 from tidelog.disk import recipe

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.crash.calls import DIRECTORIES, RAISED
 from tidelog.crash.damage import Damage, possible
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.explore import Finding, Report
@@ -121,10 +122,13 @@ def _damage(kind: str, path: str, place: int, other: str, other_place: int) -> D
     return Damage(str(kind), str(path), int(place), str(other), int(other_place))
 
 
-def _trouble(files: bool, how: str, at: int, code: int, again: int) -> Trouble:
-    if how not in HOW or (how not in (ONCE, ONWARDS)) != (code == 0) or code and code not in CODES:
+def _trouble(files: bool, how: str, at: int, code: int, again: int, below: str = "") -> Trouble:
+    codes = RAISED if below else CODES
+    if how not in HOW or (how not in (ONCE, ONWARDS)) != (code == 0) or code and code not in codes:
         raise ValueError(f"no disk fails like {how} {code}")
-    return Trouble(bool(files), how, int(at), int(code), int(again))
+    if below and below not in DIRECTORIES:
+        raise ValueError(f"no calls fail below {below}")
+    return Trouble(bool(files), how, int(at), int(code), int(again), str(below))
 
 
 def describe(finding: Finding) -> list[str]:

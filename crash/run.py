@@ -11,7 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -20,18 +20,22 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.crash import followers, logs, queues, replies
+from tidelog.crash.calls import CALLS, DIRECTORIES, Calling
 from tidelog.crash.errors import BenchError, CrashError
 from tidelog.crash.explore import Effort, Explorer, Report
 from tidelog.crash.followers import FOLLOWERS, leading
-from tidelog.crash.injected import ERRORS, Scene, inject
+from tidelog.crash.injected import ERRORS, OnDisk, inject
 from tidelog.crash.killed import KILL, kill
+from tidelog.crash.lives import Step
 from tidelog.crash.logs import LOG
+from tidelog.crash.preload.library import NoCompiler, NotLoaded
 from tidelog.crash.queues import QUEUES
 from tidelog.crash.replies import REPLIES
 from tidelog.crash.rot import ROT, Rotter
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
 from tidelog.crash.servers import SERVERS, kill_servers
 from tidelog.crash.small import SMALL, explore_small
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.crash.workloads import jumping, long, record, small
 from tidelog.disk import recipe
@@ -43,7 +47,8 @@ CHECKPOINTS: Final = "checkpoints"
 DOUBLE: Final = "double"
 # The layers in which power is lost.
 POWER: Final = (LOG, SMALL, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
-FILES: Final = (ROT, ERRORS, KILL, SERVERS)  # the layers that may work on the disk of the user
+# The layers that may work on the disk of the user.
+FILES: Final = (ROT, ERRORS, CALLS, KILL, SERVERS)
 LAYERS: Final = (*POWER, *FILES)
 
 LONG_STEPS: Final = 20
@@ -52,6 +57,7 @@ QUEUE_STEPS: Final = 30
 LOG_DRAWN: Final = 24  # states of each moment of a log
 INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
+CALLED: Final = 100  # system calls of a workload that fail
 LIVES_MAX: Final = 3
 AGAIN: Final = 0.125  # of the images, the share of which more than the contents is tried
 SNAPSHOTS: Final = 2  # of a life with some
@@ -64,7 +70,8 @@ class Task(NamedTuple):
     layer   any but DOUBLE
     seed    everything random of the task comes from it
     number  even: a long workload, and in every second one the clock jumps; odd: a small one.
-            Of SMALL: that chunk of all small workloads. Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files
+            Of SMALL: that chunk of all small workloads. Of ERRORS, QUEUES and FOLLOWERS the odd ones are on files; of
+            CALLS, calls of LMDB fail
     double  recoveries lose power too
     """
 
@@ -102,6 +109,8 @@ def _do(task: Task, scratch: Path, stopping: Callable[[], bool]) -> Report:
         return _rot(task, scratch, rng, stopping)
     if task.layer == ERRORS:
         return _inject(task, scratch, rng, stopping)
+    if task.layer == CALLS:
+        return _fail_calls(task, scratch, rng, stopping)
     if task.layer == KILL:
         return _kill(task, scratch, rng, stopping)
     if task.layer == SERVERS:
@@ -141,9 +150,29 @@ def _inject(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[]
     """Fail the disk of a workload, by turns in memory and on files with checkpoints."""
     files = task.number % 2 == 1
     steps = long(rng, INJECTED_STEPS, checkpoints=files, threads=False)
+    with closing(OnDisk(_halved(task.policy, task.seed, rng, steps), scratch, files)) as suffering:
+        return inject(suffering, rng, INJECTED, stopping)
+
+
+def _fail_calls(
+    task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]
+) -> Report:
+    """Fail system calls of a workload with checkpoints, by turns all and those of LMDB."""
+    steps = long(rng, INJECTED_STEPS, checkpoints=True, threads=False)
+    scene = _halved(task.policy, task.seed, rng, steps)
+    for life in scene.lives:
+        life.insert(rng.randrange(len(life) + 1), ["checkpoint"])
+    below = DIRECTORIES[task.number % len(DIRECTORIES)]
+    try:
+        with closing(Calling(scene, below, scratch)) as suffering:
+            return inject(suffering, rng, CALLED, stopping)
+    except (NoCompiler, NotLoaded) as error:
+        return Report(not_run={CALLS: str(error)})
+
+
+def _halved(policy: str, seed: str, rng: random.Random, steps: list[Step]) -> Scene:
     first = rng.randrange(1, len(steps))
-    scene = Scene(task.policy, (steps[:first], steps[first:]), task.seed)
-    return inject(scene, files, scratch, rng, INJECTED, stopping)
+    return Scene(policy, (steps[:first], steps[first:]), seed)
 
 
 def _kill(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
@@ -153,9 +182,7 @@ def _kill(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], 
 
 def scene_of(policy: str, seed: str, rng: random.Random) -> Scene:
     """A workload of two lives with checkpoints."""
-    steps = long(rng, INJECTED_STEPS, checkpoints=True)
-    first = rng.randrange(1, len(steps))
-    return Scene(policy, (steps[:first], steps[first:]), seed)
+    return _halved(policy, seed, rng, long(rng, INJECTED_STEPS, checkpoints=True))
 
 
 def _replies(task: Task, rng: random.Random, stopping: Callable[[], bool]) -> Report:

@@ -9,19 +9,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
 
 from tidelog.aof.identity import CHECKPOINT
-from tidelog.crash import injected, killed, logs, queues, rot, served, servers, workloads
+from tidelog.crash import killed, logs, queues, rot, served, servers, workloads
 from tidelog.crash.afterwards import AFTERWARDS
+from tidelog.crash.calls import CALLS, Calling
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
+from tidelog.crash.injected import ERRORS, OnDisk, Suffering, fault_of, find_again
 from tidelog.crash.injector import KILLS
 from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Fault, Served
 from tidelog.crash.served import STORE, Files, Memory, Stage
 from tidelog.crash.states import cut_at
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Mkdir, Promised, Trace, Tree, unpack
 
 # Several findings, because the first one may be of another kind.
@@ -43,6 +47,15 @@ def serve_for(finding: Finding) -> Callable[[Stage, Tree], Served]:
     return others.get(finding.layer, served.serve)
 
 
+def suffering(finding: Finding, scene: Scene, scratch: Path) -> Suffering:
+    """A way to run a scene with the trouble of a finding."""
+    trouble = finding.trouble
+    assert trouble is not None
+    if finding.layer == CALLS:
+        return Calling(scene, trouble.below, scratch)
+    return OnDisk(scene, scratch, trouble.files)
+
+
 def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
     """The fault of a finding, tried again. `scratch` is an existing empty directory."""
     if finding.damage is not None:
@@ -52,7 +65,8 @@ def tried_again(finding: Finding, trace: Trace, scratch: Path) -> Fault | None:
     if finding.trouble is not None:
         if finding.trouble.how in KILLS:
             return killed.try_again(scratch, trace, finding)
-        return injected.try_again(scratch, trace, finding)
+        with closing(suffering(finding, Scene.of(trace.about), scratch)) as found:
+            return fault_of(found.ask(finding.trouble))
     stage = stage_for(trace, scratch)
     try:
         return try_again(stage, trace, finding, serve_for(finding))[0]
@@ -67,7 +81,7 @@ def shrink(finding: Finding, scratch: Path, seconds: float) -> Finding:
     """
     end = time.monotonic() + seconds
     stopping = lambda: time.monotonic() >= end  # noqa: E731
-    if finding.layer in (injected.ERRORS, killed.KILL):
+    if finding.layer in (ERRORS, CALLS, killed.KILL):
         return _fewer_steps_run(finding, scratch, stopping)
     if finding.damage is not None or finding.trouble is not None:
         return finding  # one damage, or an error of a workload that has no steps
@@ -122,14 +136,19 @@ def _fewer_steps(
 
 def _fewer_steps_run(finding: Finding, scratch: Path, stopping: Callable[[], bool]) -> Finding:
     """The same of a workload that is run anew for each error and each kill."""
-    scene = injected.Scene.of(unpack(finding.trace, "the trace of the finding").about)
-    again = killed.find_again if finding.layer == killed.KILL else injected.find_again
+    scene = Scene.of(unpack(finding.trace, "the trace of the finding").about)
     found = finding
+
+    def again(smaller: Scene) -> Finding | None:
+        if finding.layer == killed.KILL:
+            return killed.find_again(smaller, found, scratch, stopping)
+        with closing(suffering(found, smaller, scratch)) as each:
+            return find_again(each, found, stopping)
 
     def fails(steps: list[tuple[int, Step]]) -> bool:
         nonlocal found
         first, second = ([step for life, step in steps if life == number] for number in (0, 1))
-        smaller = again(scene._replace(lives=(first, second)), found, scratch, stopping)
+        smaller = again(scene._replace(lives=(first, second)))
         if smaller is None:
             return False
         found = smaller

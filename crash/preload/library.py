@@ -24,6 +24,10 @@ class NoCompiler(BenchError):
     """No C compiler is here, so nothing can be preloaded."""
 
 
+class NotLoaded(BenchError):
+    """A library was compiled, and the system did not preload it."""
+
+
 def build(directory: Path, name: str) -> Path:
     """Compile RECORD or FAULTS into a directory, and return the library. Raises NoCompiler, BenchError."""
     source = Path(__file__).with_name(f"{name}.c")

@@ -12,19 +12,22 @@ from typing import Final
 from tests.crash import evidence, exemptions
 from tests.crash.counts import (
     ALL,
+    ALONE,
     CUTS,
+    DOUBLED,
     FILE,
     SEED,
     counts_of,
     drops,
     load,
+    of_layers,
     plan,
     save,
 )
 from tests.turns import SHARES, share_of, this_turn
 
 from tidelog.crash.explore import Report
-from tidelog.crash.run import run
+from tidelog.crash.run import DOUBLE, run
 from tidelog.crash.served import be_quiet
 from tidelog.crash.workloads import POLICIES
 from tidelog.testing.scratch import scratch
@@ -54,22 +57,22 @@ def main() -> int:
         "--accept", action="store_true", help=f"write the counts of this run into {FILE.name}"
     )
     parser.add_argument(
-        "--layers",
-        default=",".join(ALL),
-        help="these layers alone, with commas between; the counts of the others stay as they are",
-    )
-    parser.add_argument(
         "--long", action="store_true", help="all shares, with seeds that are drawn and printed"
     )
     parser.add_argument("--seed", help="with --long: the seed that an earlier run printed")
+    parser.add_argument(
+        "--layers",
+        type=lambda words: tuple(words.split(",")),
+        help="only these, separated by commas; with --accept, the counts of the others stay",
+    )
     args = parser.parse_args()
     if args.long and args.accept:
         parser.error("--accept is for the fixed seeds")
     if args.seed and not args.long:
         parser.error("--seed is for --long")
-    layers = tuple(args.layers.split(","))
-    if unknown := {*layers} - {*ALL}:
-        parser.error(f"there is no layer {unknown.pop()!r}; choose from {', '.join(ALL)}")
+    layers = args.layers or ALONE
+    if strange := set(layers) - set(ALONE):
+        parser.error(f"--layers: {min(strange)!r} is not one of {', '.join(ALONE)}")
     be_quiet()
     if args.share == "all" or args.long and not args.share:
         shares = [*range(1, SHARES + 1)]
@@ -79,14 +82,14 @@ def main() -> int:
     if args.long:
         print(f"seed {seed}; again with: make crash CRASH='--long --seed {seed}'", flush=True)
     try:
-        return max(_try(share, layers, args.jobs, args.accept, seed) for share in shares)
+        return max(_try(share, args.jobs, args.accept, seed, layers) for share in shares)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
 
 
 def _cut(
-    seed: str, layers: tuple[str, ...], reports: dict[str, Report], place: Path, total: Report
+    seed: str, reports: dict[str, Report], place: Path, total: Report, layers: tuple[str, ...]
 ) -> None:
     """Cut the power of real file systems and of a recorded disk. Notes in `total` why a layer could not run."""
     for layer in [each for each in REAL if each in layers]:
@@ -110,25 +113,28 @@ def _cut_blocks(seed: str, reports: dict[str, Report], place: Path) -> None:
         reports[policy].add(cut_blocks(policy, seed, place, CUTS))
 
 
-def _try(share: int, layers: tuple[str, ...], jobs: int, accept: bool, seed: str) -> int:
-    """Run one share, of these layers. Returns the exit code."""
+def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]) -> int:
+    """Run these layers of one share. Returns the exit code."""
     print(f"share {share} of {SHARES}, {jobs} processes", flush=True)
     started = time.monotonic()
     reports: dict[str, Report] = {}
     total = Report()
     with scratch(print) as place:
         for policy in POLICIES:
-            tasks = (task for task in plan(share, policy, seed) if task.layer in layers)
-            reports[policy] = run(tasks, place, jobs, LIMIT_S)
-        _cut(f"{seed}/{share}", layers, reports, place, total)
+            work = (task for task in plan(share, policy, seed) if task.layer in layers)
+            reports[policy] = run(work, place, jobs, LIMIT_S)
+        _cut(f"{seed}/{share}", reports, place, total, layers)
         not_run = total.not_run
         for policy in POLICIES:
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
-    show(total, layers, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
+    tried = tuple(
+        layer for layer in ALL if layer in layers or layer == DOUBLE and DOUBLED & {*layers}
+    )
+    show(total, tried, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
     if total.findings:
         return 1
-    counts = counts_of(reports, layers)
+    counts = counts_of(reports, tried)
     lines, wrong = exemptions.verdict(not_run)
     for line in lines:
         print(line, file=sys.stderr)
@@ -140,8 +146,7 @@ def _try(share: int, layers: tuple[str, ...], jobs: int, accept: bool, seed: str
         return 0
     if seed != SEED:
         return 0  # other seeds have other counts
-    left_out = [layer for layer in ALL if layer not in layers]
-    dropped = drops(counts, load()[share], (*not_run, *left_out))
+    dropped = drops(counts, of_layers(load()[share], tried), tuple(not_run))
     for line in dropped:
         print(line, file=sys.stderr)
     if dropped:

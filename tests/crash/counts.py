@@ -11,12 +11,13 @@ and the run fails.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from tests.turns import SHARES
 
+from tidelog.crash.calls import CALLS
 from tidelog.crash.explore import Report
 from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
@@ -57,8 +58,12 @@ PLAN: Final = {
     QUEUES: 2,
     FOLLOWERS: 2,
     ERRORS: 10,
+    CALLS: 2,
 }
 assert {*PLAN, DOUBLE} == set(LAYERS)
+DOUBLED: Final = frozenset((STORE, CHECKPOINTS))  # the layers whose recoveries lose power too
+# The layers that can be run by themselves.
+ALONE: Final = tuple(layer for layer in ALL if layer != DOUBLE)
 assert CHUNKS % SHARES == 0
 
 Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number
@@ -68,7 +73,7 @@ def plan(share: int, policy: str, seed: str = SEED) -> Iterator[Task]:
     """The tasks of a share under one policy. Shares are numbered from 1."""
     assert 1 <= share <= SHARES
     for layer, count in PLAN.items():
-        double = layer in (STORE, CHECKPOINTS)
+        double = layer in DOUBLED
         for number in range(count):
             chosen = chunk(share, number) if layer == SMALL else number
             yield Task(layer, policy, f"{seed}/{share}/{number}", chosen, double)
@@ -80,13 +85,21 @@ def chunk(share: int, number: int) -> int:
     return (share - 1) * each + number if number < each else CHUNKS
 
 
-def counts_of(reports: dict[str, Report], layers: Iterable[str] = ALL) -> Counts:
-    """The counts of a run of these layers, from its report of each policy."""
+def counts_of(reports: dict[str, Report], layers: tuple[str, ...] = ALL) -> Counts:
+    """The counts of a run, from its report of each policy."""
     return {
         policy: {
             layer: {name: getattr(report.of(layer), name) for name in COUNTED} for layer in layers
         }
         for policy, report in reports.items()
+    }
+
+
+def of_layers(counts: Counts, layers: tuple[str, ...]) -> Counts:
+    """The counts of some layers."""
+    return {
+        policy: {layer: numbers for layer, numbers in of_policy.items() if layer in layers}
+        for policy, of_policy in counts.items()
     }
 
 
@@ -110,8 +123,14 @@ def load() -> dict[int, Counts]:
 
 
 def save(share: int, counts: Counts) -> None:
-    """Accept the counts of a run. Layers that it left out keep theirs."""
+    """Accept the counts of a run. Those of layers that it did not have stay."""
     all_ = load() if FILE.exists() else {}
     before = all_.get(share, {})
-    all_[share] = {policy: before.get(policy, {}) | counts[policy] for policy in counts}
+    found = {
+        policy: {**before.get(policy, {}), **of_policy} for policy, of_policy in counts.items()
+    }
+    all_[share] = {
+        policy: {layer: layers[layer] for layer in ALL if layer in layers}
+        for policy, layers in found.items()
+    }
     FILE.write_text(json.dumps(dict(sorted(all_.items())), indent=1) + "\n")

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from tests.crash.counts import Counts
 from tests.turns import SHARES
 
+from tidelog.crash.calls import CALLS
 from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
@@ -71,6 +72,7 @@ PROMISES: Final = (
     Promise("`kill -9`", KILL, KILLED, KILLED, KILLED),
     Promise("`kill -9` of a server under load", SERVERS, KILLED, KILLED, KILLED),
     Promise("an operation of the disk fails", ERRORS, TOLD, TOLD, TOLD),
+    Promise("a system call fails, also one of LMDB", CALLS, TOLD, TOLD, TOLD),
     Promise("one damage to a file", ROT, RIGHT, RIGHT, RIGHT),
     Promise("a full disk", f"`{ERRORS}` has ENOSPC and EDQUOT", FULL, FULL, FULL, (
         "tests/server/durability/test_full_disk.py::test_on_a_small_file_system",

@@ -12,15 +12,19 @@ from tests.crash import evidence
 from tests.crash.counts import (
     ALL,
     COUNTED,
+    FILE,
     PLAN,
     counts_of,
     drops,
     load,
+    of_layers,
     plan,
+    save,
 )
 from tests.crash.evidence import Promise
 from tests.turns import SHARES
 
+from tidelog.crash.calls import CALLS
 from tidelog.crash.explore import Counts, Report
 from tidelog.crash.followers import FOLLOWERS
 from tidelog.crash.injected import ERRORS
@@ -45,6 +49,7 @@ TOTALS = {
     DOUBLE: ("distinct", 10_000),
     ROT: ("distinct", 15_000),
     ERRORS: ("distinct", 15_000),
+    CALLS: ("distinct", 2_500),
     # A process with two threads has not always as many operations, so a few end before they are killed.
     KILL: ("distinct", 2_950),
     SMALL: ("distinct", 150_000),
@@ -117,14 +122,44 @@ def test_a_drop_is_seen_and_a_little_less_is_not() -> None:
     assert drops(counts, {"no": {"new": {"tried": 1}}}, ("new",)) == []
 
 
+def test_the_counts_of_some_layers_are_accepted_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "counts.json"
+    file.write_text(FILE.read_text())
+    monkeypatch.setattr("tests.crash.counts.FILE", file)
+    before = load()
+    report = Report()
+    report.of(ROT).tried = 7
+    save(2, counts_of({policy: report for policy in POLICIES}, (ROT,)))
+    after = load()
+    assert {share: after[share] for share in after if share != 2} == {
+        share: before[share] for share in before if share != 2
+    }
+    for policy in POLICIES:
+        assert [*after[2][policy]] == [*before[2][policy]]
+        assert after[2][policy].pop(ROT)["tried"] == 7 < before[2][policy].pop(ROT)["tried"]
+    assert after == before or after[2] == before[2]
+    assert of_layers(before[1], (LOG,)) == {
+        policy: {LOG: before[1][policy][LOG]} for policy in POLICIES
+    }
+
+
 def test_a_long_run_has_other_workloads() -> None:
     fixed = [task.seed for task in plan(1, "no")]
     drawn = [task.seed for task in plan(1, "no", "0a1b2c3d")]
     assert len(fixed) == len(drawn) and not {*fixed} & {*drawn}
 
 
-@pytest.mark.parametrize("args", [("--long", "--accept"), ("--seed", "1")])
-def test_what_is_for_fixed_or_new_seeds_only(args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--long", "--accept"), "--accept is for the fixed seeds"),
+        (("--seed", "1"), "--seed is for --long"),
+        (("--layers", "log,double"), "'double' is not one of log, small"),
+    ],
+)
+def test_bad_arguments(args: tuple[str, ...], words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash", *args],
         cwd=Path(__file__).parents[2],
@@ -132,7 +167,7 @@ def test_what_is_for_fixed_or_new_seeds_only(args: tuple[str, ...]) -> None:
         text=True,
     )
     assert done.returncode == exits.USAGE
-    assert " is for " in done.stderr
+    assert words in done.stderr
 
 
 def test_the_document_has_the_counts() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.crash.exemptions import NO_MOUNTS, SMALL_DISK, demanded, exempt, must_run, verdict
 
+from tidelog.crash.calls import CALLS
 from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE, XFS
 
@@ -42,6 +43,14 @@ def test_what_must_run(
 ) -> None:
     place = machine(tmp_path, capabilities, *devices)
     assert {layer for layer in (MACHINE, XFS, BLOCKS) if must_run(layer, place)} == layers
+
+
+def test_calls_must_fail_where_a_compiler_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert must_run(CALLS)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not must_run(CALLS)
 
 
 def test_a_kernel_without_xfs(tmp_path: Path) -> None:

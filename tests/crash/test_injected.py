@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from tidelog.crash import injected
 from tidelog.crash import report as reports
 from tidelog.crash.errors import BadFinding
 from tidelog.crash.explore import Report
-from tidelog.crash.injected import ERRORS, Scene, inject, suffer
+from tidelog.crash.injected import ERRORS, OnDisk, inject, suffer
 from tidelog.crash.injector import CODES, ONCE, ONWARDS, SHORT, Trouble
 from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Kind
 from tidelog.crash.shrink import shrink, tried_again
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import unpack
 from tidelog.crash.workloads import POLICIES
 from tidelog.disk.real import RealDisk
@@ -36,7 +38,8 @@ def scene(policy: str = "always", files: bool = False) -> Scene:
 
 
 def tried(scratch: Path, policy: str, *, files: bool, drawn: int) -> Report:
-    return inject(scene(policy, files), files, scratch, random.Random(1), drawn)
+    with closing(OnDisk(scene(policy, files), scratch, files)) as suffering:
+        return inject(suffering, random.Random(1), drawn)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

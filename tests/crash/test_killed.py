@@ -10,12 +10,12 @@ import pytest
 
 from tidelog.aof.log import Log
 from tidelog.crash import report as reports
-from tidelog.crash.injected import Scene
 from tidelog.crash.injector import AFTER, BEFORE, INSIDE, KILLS, Trouble
 from tidelog.crash.killed import KILL, Effort, Runs, kill
 from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Kind
 from tidelog.crash.shrink import shrink, tried_again
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealDisk, RealFile
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.crash import run as running
+from tidelog.crash.calls import CALLS
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Report
 from tidelog.crash.followers import FOLLOWERS
@@ -27,7 +28,8 @@ from tidelog.crash.workloads import POLICIES
 
 
 def test_tasks_come_by_turns_of_policy_and_layer() -> None:
-    order = (LOG, SMALL, STORE, CHECKPOINTS, REPLIES, QUEUES, FOLLOWERS, ROT, ERRORS, KILL, SERVERS)
+    power = (LOG, SMALL, STORE, CHECKPOINTS, REPLIES, QUEUES, FOLLOWERS)
+    order = (*power, ROT, ERRORS, CALLS, KILL, SERVERS)
     found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 3 * len(order)))
     assert [(task.policy, task.layer, task.double) for task in found] == [
         (policy, layer, layer in (STORE, CHECKPOINTS)) for policy in POLICIES for layer in order

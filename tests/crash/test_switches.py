@@ -9,7 +9,6 @@ import pytest
 
 from tidelog.crash import workloads
 from tidelog.crash.explore import STORE, Effort, Explorer, Report
-from tidelog.crash.injected import Scene
 from tidelog.crash.killed import Effort as KillEffort
 from tidelog.crash.killed import kill
 from tidelog.crash.lives import Step
@@ -17,6 +16,7 @@ from tidelog.crash.oracle import Kind
 from tidelog.crash.record import RecordingFile
 from tidelog.crash.run import BUDGET
 from tidelog.crash.served import Files, Memory, Stage, be_quiet
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Promised, Trace
 from tidelog.crash.workloads import record
 from tidelog.snapshot.rows.environment import ColdRows

@@ -17,10 +17,12 @@ from tests.tools.conftest import Run
 from tests.tools.test_crash_plug import address, run_of, witness, written
 from tests.until import until
 
-from tidelog.crash.injected import ERRORS, Scene
+from tidelog.crash.calls import CALLS
+from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.rot import ROT
 from tidelog.crash.servers import SERVERS
+from tidelog.crash.suffered import Scene
 from tidelog.tools import exits
 from tidelog.tools.crash import blocks, fuse
 from tidelog.tools.crash.blocks import BLOCKS, Recorded
@@ -144,7 +146,7 @@ def test_a_writer_that_is_ended_keeps_what_it_told(tmp_path: Path, run: Run) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layer", [ROT, ERRORS, KILL, SERVERS])
+@pytest.mark.parametrize("layer", [ROT, ERRORS, CALLS, KILL, SERVERS])
 def test_a_directory_that_fills_up_proves_nothing(layer: str, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

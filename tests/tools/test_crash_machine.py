@@ -17,10 +17,10 @@ from tests.tools.conftest import Run
 
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.forked import Forked
-from tidelog.crash.injected import Scene
 from tidelog.crash.killed import Effort, kill
 from tidelog.crash.lives import Step
 from tidelog.crash.oracle import Fault, Kind
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealFile
 from tidelog.tools import exits

@@ -10,6 +10,7 @@ import pytest
 from tests.tools.conftest import Run
 from tests.tools.test_crash import SITE, crash
 
+from tidelog.crash.calls import CALLS
 from tidelog.crash.explore import Finding
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
@@ -68,7 +69,7 @@ def test_what_depends_on_no_order(layer: str, power: bool, words: str, tmp_path:
     [
         ("L0", {*POWER}),
         ("L1", {KILL}),
-        ("L2", {ERRORS}),
+        ("L2", {ERRORS, CALLS}),
         ("L2s", {"servers", "replies"}),
         ("L3", {*REAL}),
         ("all", {*LAYERS, *REAL}),
@@ -83,4 +84,6 @@ def test_names_of_layers(names: str, layers: set[str]) -> None:
 
 def test_the_help_names_them(run: Run) -> None:
     said = " ".join(run("crash", "--help").out.split())
-    assert "L1 is kill; L2 is errors; L2s is servers replies; L3 is machine xfs blocks" in said
+    assert (
+        "L1 is kill; L2 is errors calls; L2s is servers replies; L3 is machine xfs blocks" in said
+    )

@@ -64,4 +64,4 @@ def test_kills_in_a_directory_with_other_files(run: Run, tmp_path: Path) -> None
 def test_a_directory_for_layers_that_use_none(run: Run, tmp_path: Path) -> None:
     done = run("crash", "--layers", "store", "--dir", str(tmp_path))
     assert done.code == exits.USAGE
-    assert "--dir is for the layers rot, errors, kill" in done.err
+    assert "--dir is for the layers rot, errors, calls, kill" in done.err

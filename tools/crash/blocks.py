@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.crash.explore import Finding, Report
-from tidelog.crash.injected import Scene
 from tidelog.crash.killed import judged, live
 from tidelog.crash.oracle import Fault
 from tidelog.crash.run import scene_of
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Promised, Trace, Unit, pack, versions
 from tidelog.disk.real import RealDisk
 from tidelog.tools.crash.fuse import BlockFile, CannotServe, Event, Noted, Written

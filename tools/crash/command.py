@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from tidelog.crash.calls import CALLS
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Report
 from tidelog.crash.injected import ERRORS
@@ -50,7 +51,7 @@ SETS: Final = {
     "all": EVERY,
     "L0": POWER,
     "L1": (KILL,),
-    "L2": (ERRORS,),
+    "L2": (ERRORS, CALLS),
     "L2s": (SERVERS, REPLIES),
     "L3": REAL,
 }
@@ -123,7 +124,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     "--dir",
     "directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
-    help="Run rot, errors, kill and servers in this directory, on the disk to be tried. Nothing is left in it.",
+    help="Run rot, errors, calls, kill and servers in this directory, on the disk to be tried. Nothing is left in it.",
 )
 @click.option(
     "--mutants",

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.crash.explore import Finding, Report
-from tidelog.crash.injected import Scene
 from tidelog.crash.killed import Effort, Runs, kill
 from tidelog.crash.oracle import Fault
 from tidelog.crash.run import scene_of
+from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Trace
 from tidelog.disk.real import RealDisk
 
