@@ -36,6 +36,7 @@ from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 
 CALLS: Final = "calls"
+BY: Final = "library"
 REPORT: Final = "report"  # in the scratch directory
 LMDB: Final = f"{STORE}/{CHECKPOINT}"
 DIRECTORIES: Final = (STORE, LMDB)  # below which calls can fail
@@ -62,6 +63,7 @@ class Calling:
     """
 
     layer = CALLS
+    by = BY
 
     def __init__(self, scene: Scene, below: str, scratch: Path) -> None:
         self.scene = scene

@@ -120,12 +120,14 @@ DOUBLE: Final = "double"
 class Report:
     """Counts of each layer, what was found, and why a layer could not run.
 
+    less     of a layer that was run, what cannot be tried here
     small    for each policy the workloads of crash/small.py
     """
 
     counts: dict[str, Counts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
+    less: dict[str, str] = field(default_factory=dict)
     small: dict[str, set[int]] = field(default_factory=dict)
 
     def of(self, layer: str) -> Counts:
@@ -136,6 +138,7 @@ class Report:
             self.of(layer).add(counts)
         self.findings += other.findings
         self.not_run |= other.not_run
+        self.less |= other.less
         for policy, numbers in other.small.items():
             self.small.setdefault(policy, set()).update(numbers)
 

@@ -31,7 +31,13 @@ PLACE: Final = "injected"  # in the scratch directory
 
 
 class Suffering(Protocol):
-    """A scene that can be run with each trouble of a layer."""
+    """A scene that can be run with each trouble of a layer.
+
+    by   the tool that makes it fail, if there are several; ""
+    """
+
+    @property
+    def by(self) -> str: ...
 
     @property
     def layer(self) -> str: ...
@@ -64,6 +70,7 @@ class OnDisk:
     """
 
     layer = ERRORS
+    by = ""
 
     def __init__(self, scene: Scene, scratch: Path, files: bool) -> None:
         self.scene = scene
@@ -188,7 +195,8 @@ def _finding(suffering: Suffering, trouble: Trouble, found: Suffered | Died) -> 
     units, promised, struck = [], Promised(0, 0, 0), "not known"
     if isinstance(found, Suffered):
         units, promised, struck = found.units, found.promised, found.struck
-    about = {**suffering.scene.about(), "struck": struck, **versions()}
+    by = {"by": suffering.by} if suffering.by else {}
+    about = {**suffering.scene.about(), "struck": struck, **by, **versions()}
     trace = Trace(about, {}, units, [promised])
     kind, words = fault.kind.value, fault.words
     return Finding(suffering.layer, pack(trace), 1, (), False, kind, words, trouble=trouble)

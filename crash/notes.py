@@ -7,11 +7,12 @@ from tidelog.crash.explore import Report
 
 
 def notes(report: Report) -> list[str]:
-    """Which small workloads were tried, and of how many images more than the contents."""
+    """Which small workloads were tried, of how many images more than the contents, and what cannot be tried here."""
     again = [
         f"{layer}: of {counts.again:,} of the {counts.distinct:,} images more was tried: quarantine, a second "
         "recovery, a read-only open, what the close leaves, a write and a kill"
         for layer, counts in report.counts.items()
         if counts.again
     ]
-    return [*small.told(report), *again]
+    less = [f"{layer}: {reason}" for layer, reason in report.less.items()]
+    return [*small.told(report), *again, *less]

@@ -37,6 +37,7 @@ from tidelog.crash.servers import SERVERS, kill_servers
 from tidelog.crash.small import SMALL, explore_small
 from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Trace, Tree, Unit
+from tidelog.crash.traced import LESS, NoTracer, Tracing
 from tidelog.crash.workloads import jumping, long, record, small
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
@@ -58,6 +59,7 @@ LOG_DRAWN: Final = 24  # states of each moment of a log
 INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
 CALLED: Final = 100  # system calls of a workload that fail
+TRACED: Final = 8  # the same by strace
 LIVES_MAX: Final = 3
 AGAIN: Final = 0.125  # of the images, the share of which more than the contents is tried
 SNAPSHOTS: Final = 2  # of a life with some
@@ -164,10 +166,17 @@ def _fail_calls(
         life.insert(rng.randrange(len(life) + 1), ["checkpoint"])
     below = DIRECTORIES[task.number % len(DIRECTORIES)]
     try:
-        with closing(Calling(scene, below, scratch)) as suffering:
-            return inject(suffering, rng, CALLED, stopping)
-    except (NoCompiler, NotLoaded) as error:
-        return Report(not_run={CALLS: str(error)})
+        try:
+            with closing(Calling(scene, below, scratch)) as suffering:
+                return inject(suffering, rng, CALLED, stopping)
+        except (NoCompiler, NotLoaded) as error:
+            reason = str(error)
+        with closing(Tracing(scene, below, scratch)) as tracing:
+            report = inject(tracing, rng, TRACED, stopping)
+    except NoTracer as error:
+        return Report(not_run={CALLS: f"{reason}; {error}"})
+    report.less[CALLS] = LESS
+    return report
 
 
 def _halved(policy: str, seed: str, rng: random.Random, steps: list[Step]) -> Scene:

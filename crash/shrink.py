@@ -27,6 +27,7 @@ from tidelog.crash.served import STORE, Files, Memory, Stage
 from tidelog.crash.states import cut_at
 from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Mkdir, Promised, Trace, Tree, unpack
+from tidelog.crash.traced import BY, Tracing
 
 # Several findings, because the first one may be of another kind.
 EFFORT: Final = Effort(drawn=12, exhaustive=64, double=0, killed=0, findings=20)
@@ -52,7 +53,8 @@ def suffering(finding: Finding, scene: Scene, scratch: Path) -> Suffering:
     trouble = finding.trouble
     assert trouble is not None
     if finding.layer == CALLS:
-        return Calling(scene, trouble.below, scratch)
+        about = unpack(finding.trace, "the trace of the finding").about
+        return (Tracing if about["by"] == BY else Calling)(scene, trouble.below, scratch)
     return OnDisk(scene, scratch, trouble.files)
 
 

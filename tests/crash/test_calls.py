@@ -122,12 +122,15 @@ def test_a_checkpoint_that_trusts_a_commit_which_failed_is_found_kept_and_tried_
     assert tried_again(loaded, unpack(loaded.trace, "x"), room) is None
 
 
-def test_without_a_compiler_the_layer_is_not_run(
+def test_without_a_compiler_and_strace_the_layer_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libraries, "COMPILERS", ("no-such-compiler",))
+    monkeypatch.setenv("PATH", str(tmp_path))
     report = do(Task(CALLS, "always", "s", 0, False), tmp_path)
-    assert report.not_run == {CALLS: "none of the compilers no-such-compiler is here; install one"}
+    assert report.not_run == {
+        CALLS: "none of the compilers no-such-compiler is here; install one; strace is not installed"
+    }
     assert report.of(CALLS).tried == 0
 
 
