@@ -19,6 +19,7 @@ LMDB has no checksums. The fields of these pages are checked for plausibility; r
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -197,21 +198,35 @@ def _tree(depth: int, branches: int, leaves: int, overflows: int, entries: int, 
 
 
 def check_reach(file: Readable, head: Head) -> None:
-    """Raise DamagedCheckpoint if the file was cut, that is, if a tree refers to a page beyond the end of the file.
+    """Raise DamagedCheckpoint if the file was cut, that is, if a tree refers to a page beyond the end of the file, or
+    if the number of the last page is damaged.
 
     A healthy file may end before its last page, if a transaction allocated pages and freed them again. So for a short
     file the trees are walked from their roots, reading all pages except those of values. Other files are not walked.
+    The missing pages are then listed as free. If they are too many for that, the number of the last page is wrong:
+    the file must not grow to it.
     """
     size = file.size()
     if size >= head.bytes:
         return
+    free = 0
     for root in (head.free.root, head.rows.root):
-        _follow(file, head, size, [] if root is None else [(root, 0)])
+        free += _follow(file, head, size, root, lists=root == head.free.root)
+    missing = head.last_page + 1 - size // head.psize
+    if missing > free:
+        raise DamagedCheckpoint(
+            file.path,
+            head.transaction % 2 * head.psize,
+            f"the meta page gives {head.last_page} as the last page, so {missing} pages are missing from the file, but "
+            f"only {free} pages are free",
+        )
 
 
-def _follow(file: Readable, head: Head, size: int, todo: list[tuple[int, int]]) -> None:
+def _follow(file: Readable, head: Head, size: int, root: int | None, *, lists: bool) -> int:
+    """Walk one tree. Return how many pages its rows list as free: `lists` says that it is the tree of free pages."""
     psize, path = head.psize, file.path
-    seen = 0
+    todo = [] if root is None else [(root, 0)]
+    seen = free = 0
     while todo:
         number, depth = todo.pop()
         at = number * psize
@@ -246,6 +261,17 @@ def _follow(file: Readable, head: Head, size: int, todo: list[tuple[int, int]]) 
                     )
                 (first,) = struct.unpack_from("=Q", page, where)
                 _inside(path, head, size, first, -(-(PAGE_HEADER + value_bytes) // psize))
+                if lists:
+                    free += _listed(file.pread(8, first * psize + PAGE_HEADER), value_bytes)
+            elif lists:
+                where = node + NODE.size + key_bytes
+                free += _listed(page[where : where + 8], low | high << 16)
+    return free
+
+
+def _listed(data: bytes, value_bytes: int) -> int:
+    """How many pages a row of the tree of free pages lists: its first number says it, its size bounds it."""
+    return min(int.from_bytes(data, sys.byteorder), value_bytes // 8)
 
 
 def _inside(path: Path, head: Head, size: int, number: int, count: int) -> None:

@@ -25,12 +25,25 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "c" / "data.mdb"
 
 
-def made_short(path: Path) -> bytearray:
+def made_short(path: Path, rows: int = 40, nbytes: int = 9000) -> bytearray:
     """A file as LMDB leaves it when its last pages were taken and given back in one transaction."""
+    with environment(path.parent) as env:
+        write(env, {b"z": b"2"})  # frees some pages in front of these
+        writing = env.write()
+        for number in range(rows):
+            writing.put(b"t%d" % number, bytes(nbytes))
+        for number in range(rows):
+            writing.delete(b"t%d" % number)
+        writing.commit()
+        return bytearray(path.read_bytes())
+
+
+def with_last_page(path: Path, change: int) -> bytearray:
+    """The file with the number of the last page changed in the meta page that counts."""
     data = bytearray(path.read_bytes())
-    for page in (0, 1):
-        (last,) = struct.unpack_from("=Q", data, page * 4096 + 136)
-        struct.pack_into("=Q", data, page * 4096 + 136, last + 10)
+    at = head_of(path).transaction % 2 * 4096 + 136
+    (last,) = struct.unpack_from("=Q", data, at)
+    struct.pack_into("=Q", data, at, last ^ change)
     return data
 
 
@@ -155,9 +168,34 @@ def test_every_cut_is_refused_or_harmless(path: Path) -> None:
 
 def test_a_healthy_file_that_is_short_is_extended(path: Path) -> None:
     data = made_short(path)
-    path.write_bytes(data)
     head = head_of(path)
-    assert len(data) == head.bytes - 10 * 4096
+    assert len(data) < head.bytes - 10 * 4096
+    with environment(path.parent) as env:
+        assert path.stat().st_size == head.bytes
+        with cold(env) as rows:
+            assert dict(rows.rows(b"p")) == ROWS
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("bit", [10, 12, 16, 24, 31, 40, 46])
+def test_a_damaged_number_of_the_last_page_makes_no_file_grow(
+    path: Path, bit: int, short: bool
+) -> None:
+    """One flipped bit made an open extend the file to 64 GiB, and the next commit write there."""
+    if short:
+        made_short(path)
+    data = with_last_page(path, 1 << bit)
+    path.write_bytes(data)
+    with pytest.raises(DamagedCheckpoint, match=r"gives \d+ as the last page, so \d+ pages are mis"):
+        open_environment(DISK, path.parent)
+    assert path.read_bytes() == data
+
+
+def test_lists_of_free_pages_in_pages_of_their_own_count(path: Path) -> None:
+    made_short(path, 30, 50_000)
+    head = head_of(path)
+    assert head.free.overflows > 0
+    assert path.stat().st_size < head.bytes - 300 * 4096
     with environment(path.parent) as env:
         assert path.stat().st_size == head.bytes
         with cold(env) as rows:
@@ -182,10 +220,11 @@ def test_a_commit_that_leaves_the_file_short_is_extended(path: Path) -> None:
 
 
 def test_short_files_with_damaged_trees_are_refused(path: Path) -> None:
+    short = made_short(path)
     head = head_of(path)
     assert head.rows.root is not None
     at = head.rows.root * 4096
-    (node,) = struct.unpack_from("=H", made_short(path), at + 16)
+    (node,) = struct.unpack_from("=H", short, at + 16)
     for where, value in (
         (at, b"\xff"),  # its number
         (at + 10, b"\0\0"),  # its flags
@@ -193,7 +232,7 @@ def test_short_files_with_damaged_trees_are_refused(path: Path) -> None:
         (at + 16, b"\xff\xff"),  # where the first one lies
         (at + node, b"\xff" * 6),  # what that leads to
     ):
-        data = made_short(path)
+        data = bytearray(short)
         data[where : where + len(value)] = value
         path.write_bytes(data)
         with pytest.raises(DamagedCheckpoint, match="page"):
