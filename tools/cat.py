@@ -66,7 +66,6 @@ class Range(NamedTuple):
         "tidelog cat orders-data orders --json | jq -r .fields.item",
         "tidelog cat orders-data/snapshots/latest orders --csv | head -3",
         "tidelog cat orders-data session --raw | wc -c",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

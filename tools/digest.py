@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from tidelog.engine.effects.digest import digest
-from tidelog.tools import exits
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import examples
@@ -20,7 +19,6 @@ from tidelog.tools.text import examples
         "tidelog digest orders-data",
         "tidelog digest orders-data --at-lsn 4711",
         "tidelog digest orders-data --json | jq .lsn",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

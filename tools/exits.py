@@ -35,8 +35,8 @@ VERIFY_CHECKPOINT: Final = 31
 VERIFY_AGREEMENT: Final = 32
 VERIFY_FILES: Final = 33
 
-# the codes of a command that reads a store
-READING: Final = (OK, USAGE, NOT_A_STORE, SYSTEM, DAMAGED, NEWER)
+# The codes of a command that reads a store. REFUSED: also a writer that released a segment while it was read.
+READING: Final = (OK, USAGE, NOT_A_STORE, SYSTEM, DAMAGED, NEWER, REFUSED)
 # one code in few words, for the help of the commands
 WORDS: Final = {
     OK: "success",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.spark_session import spark_session
@@ -60,7 +60,6 @@ def filters(command: Any) -> Any:
         "tidelog export orders-data --to files --partition-by stream,date --streams-pattern 'orders:*'",
         "tidelog export orders-data --to csv --format csv --master none",
         "tidelog export orders-data --to delta:tables/orders --master none",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", metavar="SNAPSHOT")

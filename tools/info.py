@@ -14,7 +14,7 @@ from tidelog.aof.reading import recovery
 from tidelog.disk import recipe
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, examples, json_value, size_text, time_text
@@ -26,7 +26,6 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
         "tidelog info orders-data",
         "tidelog info orders-data --json | jq .streams",
         "tidelog info orders-data/snapshots/00000000000000004711",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

@@ -14,7 +14,7 @@ from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools import exits, names
+from tidelog.tools import names
 from tidelog.tools.aof.wanted import name_filter
 from tidelog.tools.jobs import queue_facts, queue_lines
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
@@ -32,7 +32,6 @@ VALUE_SHOWN: Final = 60  # bytes of a string in the form for people, without --f
         "tidelog state orders-data --at-lsn 4711",
         "tidelog state orders-data --at-time 15m --key 'orders:*' --full",
         "tidelog state orders-data --json | jq 'select(.type == \"stream\") | .groups'",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

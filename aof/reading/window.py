@@ -27,6 +27,8 @@ def is_blank(piece: bytes) -> bool:
 class Windows:
     """One file, read in windows. `size` is its length in bytes at the open or at the last `forget`.
 
+    If a read ends before that, the file has become shorter, and `size` is where the read ended.
+
     `at` reads windows of `nbytes`, then of four times as many each, up to WINDOW_BYTES. A reader that expects little
     begins with small ones.
 
@@ -52,6 +54,8 @@ class Windows:
             self._nbytes = min(4 * self._nbytes, WINDOW_BYTES)
             data, base = self._opened().pread(wanted, offset), offset
             self._data, self._base, self._last = data, base, len(data) < wanted
+            if self._last:
+                self.size = min(self.size, base + len(data))
         return data, base
 
     def read(self, offset: int, nbytes: int) -> bytes:

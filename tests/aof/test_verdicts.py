@@ -6,11 +6,12 @@ import msgpack
 import pytest
 from tests.aof.world import ROOT, UUID, Life, Past, read_back
 
-from tidelog.aof import durable, frame
+from tidelog.aof import durable, frame, segment
 from tidelog.aof.errors import CorruptFrame, MissingSegment
 from tidelog.aof.log import FSYNCED
 from tidelog.aof.reading.reader import Scan, segments
 from tidelog.aof.reading.verdicts import VERDICTS, Found, Verdict, judge
+from tidelog.aof.reading.window import Windows
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
 
@@ -216,3 +217,30 @@ def test_damage_in_a_segment_that_is_not_the_last() -> None:
     assert isinstance(judged().error(), CorruptFrame)
     file.truncate(132)
     assert isinstance(judged().error(), MissingSegment)
+
+
+@pytest.mark.timeout(30)
+def test_a_segment_that_became_shorter_behind_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size that the scan knows is then too large: a frame that is cut must not be looked for again and again."""
+    at = Windows.at
+    for size in range(segment.HEADER_BYTES, Damaged().end):
+        damaged = Damaged()
+
+        def cut(
+            windows: Windows, offset: int, nbytes: int = 1, size: int = size
+        ) -> tuple[bytes, int]:
+            damaged.disk.open(FIRST, write=True).truncate(size)
+            return at(windows, offset, nbytes)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Windows, "at", cut)
+            scan = damaged.judged()
+        whole = [frame for frame in damaged.frames if behind(frame) <= size]
+        assert (scan.lsn, scan.size) == (whole[-1].lsn + 1 if whole else 1, size)
+        edge = behind(whole[-1]) if whole else segment.HEADER_BYTES
+        assert scan.verdict is (Verdict.END if edge == size else Verdict.TORN)
+
+
+def behind(each: frame.Frame) -> int:
+    """The offset behind a frame."""
+    return each.offset + frame.HEADER_BYTES + len(each.body)

@@ -175,6 +175,7 @@ def grows(path: Path) -> None:
         file.write(b"\xa5" * 5000)
 
 
+@pytest.mark.timeout(1800)  # the soak takes some minutes
 @pytest.mark.parametrize("count", [15, *slow_and_soak(150, 3000)])
 def test_files_that_change_while_they_are_read(
     run: Run, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
@@ -210,6 +211,34 @@ def test_files_that_change_while_they_are_read(
         shutil.rmtree(root.parent)
     assert not wrong, "\n".join(map(str, wrong))
     assert acted > count // 3
+
+
+READS_LOG = ("aof ls", "aof dump", "aof stats", "aof verify", "repair", "why", "diff")
+
+
+@pytest.mark.parametrize("name", READS_LOG)
+def test_a_segment_that_goes_or_shrinks_at_any_read(
+    run: Run, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As a writer that releases it, and a follower that gives records up, which may do it at any moment."""
+    wrong, acted = [], 0
+    middle = sorted((good / "aof").glob("*.aof"))[2].name
+    for act in (vanishes, shrinks):
+        for at in range(1, 40):
+            root = tmp_path / f"{act.__name__}-{at}" / "store"
+            shutil.copytree(good, root)
+            reads = Reads(at, act, root / "aof" / middle)
+            words = spoiled.reading(good)[name][0](root, tmp_path)
+            with monkeypatch.context() as patched:
+                reads.hook(patched)
+                done = run(*words)
+            if found := faults(name, done):
+                wrong.append((f"{act.__name__} at read {at}", *found, done.err))
+            if reads.count < at:
+                break
+            acted += 1
+    assert acted > 10
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def may(act: Callable[[Path], None], file: Path) -> bool:

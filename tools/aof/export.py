@@ -30,7 +30,7 @@ from tidelog.engine.effects.as_commands import Command, commands, database
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
 from tidelog.snapshot.rows.opened import open_copy
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
@@ -83,7 +83,6 @@ def base_of(path: Path) -> Iterator[Base]:
     epilog=examples(
         "tidelog aof export --resp orders-data | redis-cli --pipe",
         "tidelog aof export --resp orders-data -o orders.resp",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

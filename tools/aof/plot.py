@@ -31,7 +31,6 @@ _CANDIDATES: Final = 10_000  # groups among which the filters choose
     epilog=examples(
         "tidelog aof plot orders-data -o orders.svg",
         "tidelog aof plot orders-data -o orders.png --since 2h --key orders --group packers",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)

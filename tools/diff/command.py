@@ -47,7 +47,7 @@ def place(ctx: click.Context, param: click.Parameter, value: str) -> Place:
         "tidelog diff orders-data old-leader",
         "tidelog diff orders-data backup --state --key 'orders:*'",
         "tidelog diff orders-data@4711 orders-data@4735 --state --json",
-        codes=(*exits.READING, exits.REFUSED, exits.DIFFERS),
+        codes=(*exits.READING, exits.DIFFERS),
     ),
 )
 @click.argument("a", metavar="A", callback=place)

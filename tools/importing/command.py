@@ -23,7 +23,6 @@ from tidelog.engine.rdb.source import Source
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
-from tidelog.tools import exits
 from tidelog.tools.importing.errors import NotWritten, of_rdb
 from tidelog.tools.importing.filters import Filter, filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
@@ -81,7 +80,6 @@ def options(command: Any) -> Any:
         "tidelog import orders-data redis://user:password@localhost:6379 --by dump",
         "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
         "tidelog import orders-data dump.rdb --dry-run --json",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @options

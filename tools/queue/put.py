@@ -70,7 +70,7 @@ def headers_of(
         "tidelog queue put orders-data mails '\"hello\"' --header trace=4bf92f --delay 15m",
         "tidelog queue put redis://127.0.0.1:6379 mails --codec str one two three",
         "tidelog queue put orders-data mails -",
-        codes=(*exits.READING, exits.LOCKED, exits.REFUSED),
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=PLACE)

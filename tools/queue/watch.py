@@ -14,7 +14,7 @@ import click
 import tidelog
 from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.stats import Stats
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.stats import ever_added
@@ -95,7 +95,6 @@ class Look(NamedTuple):
         "tidelog queue watch orders-data",
         "tidelog queue watch orders-data mails --every 5",
         "tidelog queue watch redis://127.0.0.1:6379 --count 2 --json | jq .done_per_second",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=PLACE)

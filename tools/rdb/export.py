@@ -14,7 +14,7 @@ import click
 
 from tidelog.engine.commands.rewrite import Kind, Lost
 from tidelog.engine.rdb.write import RdbTarget, rdb_file
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.aof.export import keys_text, new_file
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
@@ -34,7 +34,6 @@ _TOLD: Final = {
         "tidelog rdb export orders-data dump.rdb",
         "tidelog rdb export orders-data dump.rdb --target 7.0",
         "tidelog rdb export orders-data dump.rdb --at-lsn 4711 --json",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", type=STORE_PATH)

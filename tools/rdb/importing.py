@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from tidelog.tools import exits
 from tidelog.tools.importing.command import from_file, options, run
 from tidelog.tools.importing.filters import filter_of
 from tidelog.tools.text import examples
@@ -17,7 +16,6 @@ from tidelog.tools.text import examples
     epilog=examples(
         "tidelog rdb import orders-data dump.rdb",
         "tidelog rdb import orders-data dump.rdb --key 'orders*' --dry-run",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @options

@@ -10,7 +10,7 @@ import click
 
 from tidelog.replication.status import of_files, of_role
 from tidelog.store import role
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
 from tidelog.tools.replica.client import Place, Refused, ask, is_url, place_of
@@ -28,7 +28,6 @@ RIGHT: Final = "WRITTEN FSYNCED LAG BYTES SECONDS HEARD"
         "tidelog replica status redis://10.0.0.1:6379",
         "tidelog replica status redis://:$PASSWORD@10.0.0.2 redis://:$PASSWORD@10.0.0.3",
         "tidelog replica status orders-data --json | jq .generation",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("places", nargs=-1, required=True, metavar="PATH|redis://HOST:PORT...")

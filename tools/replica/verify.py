@@ -32,7 +32,7 @@ class Differs(Failed):
     epilog=examples(
         "tidelog replica verify redis://:$PASSWORD@10.0.0.2:6379",
         "tidelog replica verify orders-copy --leader redis://:$PASSWORD@10.0.0.1:6379",
-        codes=(*exits.READING, exits.REFUSED, exits.VERIFY_AGREEMENT),
+        codes=(*exits.READING, exits.VERIFY_AGREEMENT),
     ),
 )
 @click.argument("place", metavar="PATH|redis://HOST:PORT")

@@ -12,7 +12,7 @@ import click
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.errors import DataError
 from tidelog.store.queue.options import make_options
-from tidelog.tools import console, exits, names
+from tidelog.tools import console, names
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.output import publish, writable
@@ -28,7 +28,6 @@ PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
         "tidelog report orders-data -o report.html",
         "tidelog report orders-data/snapshots/00000000000000004711 -o report.html --queue mails",
         "tidelog report orders-data -o report.html --log --poison 3 --force",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("path", metavar="PATH|URL")

@@ -11,7 +11,6 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
-from tidelog.tools import exits
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
 from tidelog.tools.text import examples, parse_time, time_text
@@ -40,7 +39,6 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
         "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored --until-lsn 5000",
         "tidelog snapshot restore backup/00000000000000004711 restored --aof orders-data "
         "--until-time 2026-11-21T10:00:00Z",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("snapshot")

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import examples
@@ -38,7 +38,6 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
         "tidelog top redis://127.0.0.1:6379 --db 3 --sort pending",
         "tidelog top orders-data --once --filter orders --count 5",
         "tidelog top orders-data --json | jq '.streams[] | select(.lag > 100)'",
-        codes=(*exits.READING, exits.REFUSED),
     ),
 )
 @click.argument("place", metavar="PATH|URL")

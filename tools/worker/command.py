@@ -57,7 +57,7 @@ def seconds(
         "tidelog worker mail-data mails work:send --reload --loglevel debug",
         "tidelog worker redis://mail.example:6379 mails work:send",
         "tidelog worker mail-data mails work:send --until-idle 0",
-        codes=(*exits.READING, exits.LOCKED, exits.REFUSED),
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=PLACE)
