@@ -26,8 +26,11 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 @pytest.fixture
 def holed(tmp_path: Path) -> Made:
+    return punched(Made(tmp_path / "orders-data"))
+
+
+def punched(made: Made) -> Made:
     """A store with a damaged frame, LSN 5, that added an entry; a group behind it has read that entry."""
-    made = Made(tmp_path / "orders-data")
     made.roll(T0)
     made.unit(T0, (e.EPOCH, 1, 0xA1))
     made.unit(T0 + 1, (e.XADD_NODE, 0, b"orders", T0 + 1, 0, (b"n", b"1")))
