@@ -1,7 +1,7 @@
 """tidelog diff --state: its memory is that of one node, of whatever size the states are.
 
-Each state has more than 100 MiB in its checkpoint. The command runs in a child whose memory may grow by LIMIT_BYTES, and
-finds every difference; the same child cannot hold the entries of one state.
+Each state has more than 100 MiB in its checkpoint. The command runs in a child whose memory may grow by LIMIT_BYTES,
+and finds every difference; the same child cannot hold the entries of one state.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ checks.
 from __future__ import annotations
 
 import json
-from operator import itemgetter, length_hint
+from operator import length_hint
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -181,12 +181,13 @@ class Verification:
         """Check the records of some frames: all at once, and if that is not enough to trust them, frame by frame."""
         # The quick way makes a copy of all values. One large frame is checked without it.
         records = decoded(frames) if sum(len(fields[6]) for fields in frames) < LARGE else None
-        if records is None or not record_check.all_sound(records):
+        opcodes = None if records is None else record_check.opcodes_if_sound(records)
+        if records is None or opcodes is None:
             for fields in frames:
                 self.check_frame(path, Frame(*fields))
             return
         self.records += len(records)
-        if not MANY.isdisjoint(map(itemgetter(0), records)):
+        if not MANY.isdisjoint(opcodes):
             for at, effect in enumerate(records):
                 if effect[0] in MANY:
                     offset, lsn = place_of(frames, at)
