@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, Made
 
@@ -102,18 +103,37 @@ def test_the_sketch_is_exact_while_it_has_room() -> None:
     ]
 
 
-def test_the_sketch_is_off_by_no_more_than_it_says() -> None:
+def test_names_that_are_added_at_once_are_those_one_by_one() -> None:
+    pick = random.Random(5)
+    at_once: Sketch[int] = Sketch(1000)
+    one_by_one: Sketch[int] = Sketch(1000)
+    for _ in range(200):
+        names = Counter(pick.choices(range(900), k=pick.randrange(1, 60)))
+        nbytes, entries = pick.randrange(100), pick.randrange(2)
+        at_once.add_all(names, nbytes, entries)
+        for name in names.elements():
+            one_by_one.add(name, nbytes, 1, entries)
+    assert at_once.exact and at_once.top(1000) == one_by_one.top(1000)
+    for each in at_once, one_by_one:
+        assert each.nbytes > each.total > each.entries > 0
+    assert (at_once.total, at_once.nbytes) == (one_by_one.total, one_by_one.nbytes)
+    assert at_once.entries == one_by_one.entries
+
+
+@pytest.mark.parametrize("batch", [1, 256])
+def test_the_sketch_is_off_by_no_more_than_it_says(batch: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     pick = random.Random(seed)
     sketch: Sketch[int] = Sketch(100)
     true: Counter[int] = Counter()
-    for _ in range(20_000):
-        name = min(int(pick.paretovariate(0.6)), 50_000)
-        true[name] += 1
-        sketch.add(name, 1)
+    for _ in range(20_000 // batch):
+        names = [min(int(pick.paretovariate(0.6)), 50_000) for _ in range(batch)]
+        true.update(names)
+        sketch.add_all(Counter(names), 1, 0) if batch > 1 else sketch.add(names[0], 1)
     top = sketch.top(100)
-    assert len(top) == 100 and not sketch.exact and sketch.total == 20_000
+    assert len(top) == 100 and not sketch.exact
+    assert sketch.total == sketch.nbytes == sum(true.values())
     for row in top:
         assert row.most - row.error <= true[row.name] <= row.most
     here = {row.name for row in sketch.top(200)}

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from heapq import nlargest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -37,11 +38,22 @@ VERSION: Final = 1
 CAPACITY: Final = 20_000  # keys, and groups, that are counted
 TOP: Final = 10  # rows shown
 SPANS: Final = {"hour": 3_600_000, "minute": 60_000}
-_ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
 # records that deliver, acknowledge or release entries: where their ID list is
 _IDS_AT: Final = {e.DELIVER: 5, e.XACK: 4, e.XNACK: 4, e.XACKDEL: 4}
-_NO_KEY: Final = frozenset((e.EPOCH, e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
-_ALONE: Final = frozenset((e.XADD_MANY, *range(e.XGROUP_CREATE, e.XACKDEL + 1)))
+
+
+def _kinds(*opcodes: int) -> frozenset[int]:
+    """Opcodes with END and without."""
+    return frozenset(opcode | end for opcode in opcodes for end in (0, END))
+
+
+_ADDS: Final = _kinds(e.XADD, e.XADD_NODE, e.XADD_IDMP)
+_NO_KEY: Final = _kinds(e.EPOCH, e.SWAPDB, e.FLUSHDB, e.FLUSHALL)
+# with a database and a key as the first fields
+_WITH_KEY: Final = frozenset(range(1, 128)) - _ADDS - _NO_KEY - _kinds(e.DEL)
+_ALONE: Final = _kinds(e.EPOCH, e.DEL, e.XADD_MANY, *range(e.XGROUP_CREATE, e.XACKDEL + 1))
+_kind = itemgetter(0)
+_name = itemgetter(1, 2)
 
 COLUMNS: Final = ("RECORDS", "ENTRIES", "BYTES", "RECORDS/S")
 
@@ -113,15 +125,13 @@ class Stats:
         # Commands and keys get the mean size of the frame's records: exact sizes would take a second pass.
         each = len(frame.body) // len(effects)
         before = self.entries
-        # Most records of a frame are of few kinds and keys, so they are counted by kind, database and key at once.
-        for head, count in Counter([effect[:3] for effect in effects]).items():
-            if not is_known(head[0]):
-                at = next(at for at, effect in enumerate(effects) if effect[0] == head[0])
-                raise NewerRecord(path, frame.offset, frame.lsn + at, head[0])
-            self._records(head, count, each)
-        for effect in effects:
-            if effect[0] & OPCODE in _ALONE:
-                self._record(effect, each)
+        kinds = Counter(map(_kind, effects))
+        for kind, count in kinds.items():
+            if not is_known(kind):
+                at = next(at for at, effect in enumerate(effects) if effect[0] == kind)
+                raise NewerRecord(path, frame.offset, frame.lsn + at, kind)
+            self._records(kind, count, each)
+        self._places(effects, kinds, each)
         if len(frame.body) > self._least:
             self._large(frame, effects)
         life = self.lives.get(self._incarnation)
@@ -137,36 +147,54 @@ class Stats:
             row[1] += self.entries - before
             row[2] += nbytes
 
-    def _records(self, head: Effect, count: int, nbytes: int) -> None:
-        """Count records that are alike in kind, database and key. `head`: these three, as far as they are there."""
-        opcode = head[0] & OPCODE
-        if head[0] >= END:
+    def _records(self, kind: int, count: int, nbytes: int) -> None:
+        """Count records of one kind: an opcode, with END or without."""
+        opcode = kind & OPCODE
+        if kind >= END:
             self.units += count
         self.commands[opcode] += count
         self.command_bytes[opcode] += count * nbytes
-        entries = count if opcode in _ADDS else 0
-        if entries:
-            self.entries += entries
-            self.command_entries[opcode] += entries
-        if opcode == e.EPOCH:
-            _check(head[1], b"")
-            _check(head[2], b"")
-            self._incarnation = head[2]
-            self.begun.add(head[2])
-        elif opcode not in _NO_KEY:
-            for key in head[2] if opcode == e.DEL else (head[2],):
-                _check(head[1], key)
-                self.keys.add((head[1], key), count * nbytes, count, entries)
+        if kind in _ADDS:
+            self.entries += count
+            self.command_entries[opcode] += count
+
+    def _places(self, effects: list[Effect], kinds: Mapping[int, int], nbytes: int) -> None:
+        """Count keys, groups and lives."""
+        for wanted, entries in ((_ADDS, 1), (_WITH_KEY, 0)):
+            if wanted.isdisjoint(kinds):
+                continue
+            alike = effects
+            if not wanted.issuperset(kinds):
+                alike = [effect for effect in effects if effect[0] in wanted]
+            names = Counter(map(_name, alike))
+            for db, key in names:
+                _check(db, key)
+            self.keys.add_all(names, nbytes, entries)
+        if not _ALONE.isdisjoint(kinds):
+            for effect in effects:
+                if effect[0] in _ALONE:
+                    self._record(effect, nbytes)
 
     def _record(self, effect: Effect, nbytes: int) -> None:
-        """Count what a head does not tell: entries of a batch, and the group."""
-        if effect[0] & OPCODE == e.XADD_MANY:
+        """Count what kind and key do not tell: lives, the keys of DEL, entries of a batch, and the group."""
+        opcode = effect[0] & OPCODE
+        if opcode == e.EPOCH:
+            _check(effect[1], b"")
+            _check(effect[2], b"")
+            self._incarnation = effect[2]
+            self.begun.add(effect[2])
+            return
+        if opcode == e.DEL:
+            for key in effect[2]:
+                _check(effect[1], key)
+                self.keys.add((effect[1], key), nbytes)
+            return
+        if opcode == e.XADD_MANY:
             entries = entries_of(effect)
             self.entries += entries
             self.command_entries[e.XADD_MANY] += entries
             self.keys.add((effect[1], effect[2]), 0, 0, entries)
             return
-        opcode = effect[0] & OPCODE
         at = _IDS_AT.get(opcode)
         entries = 0 if at is None else idlist.count(effect[at])
         self.command_entries[opcode] += entries
@@ -176,11 +204,13 @@ class Stats:
     def _large(self, frame: Frame, effects: list[Effect]) -> None:
         unpack = reader.unpacker()
         unpack.feed(frame.body)
+        skip, tell = unpack.skip, unpack.tell
         begin = 0
+        least = self._least
         for lsn, effect in enumerate(effects, frame.lsn):
-            unpack.skip()
-            end = unpack.tell()
-            if end - begin > self._least:
+            skip()
+            end = tell()
+            if end - begin > least:
                 self.largest.append((end - begin, lsn, effect[0] & OPCODE))
             begin = end
         self.largest = nlargest(TOP, self.largest)
