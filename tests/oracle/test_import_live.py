@@ -46,7 +46,7 @@ def served(
         port = free_port()
         listening = {"port": f"{port}", "bind": "127.0.0.1", "repl_diskless_sync": "no"}
         try:
-            server = Appending(place, release, appendonly="no", **listening, **options)
+            server = Appending(place, release, **{"appendonly": "no", **listening, **options})
         except Ended as ended:
             assert "Address already in use" in str(ended), ended
         else:
