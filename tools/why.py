@@ -121,6 +121,9 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
 def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> Found:
     """Replay the log up to its end, or to damage, and watch the entry, with a progress bar unless `quiet`.
 
+    For the ID that a delayed job got when it was due, the replay begins again when it comes to that moment: what
+    happened to the job before concerns another ID, which no replay can know earlier.
+
     Raises Unknown without a base; Damage and CorruptBlock if nothing can be replayed; OSError.
     """
     try:
