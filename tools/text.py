@@ -23,6 +23,11 @@ _ESCAPES: Final = {
     0x22: '\\"',
     0x5C: "\\\\",
 }
+# each byte inside quotes
+_QUOTED: Final = [
+    _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
+    for byte in range(256)
+]
 # in milliseconds this is March 1973; in seconds, the year 5138
 _MILLISECONDS_FROM: Final = 10**11
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -32,10 +37,7 @@ def argument(value: bytes) -> str:
     """One argument in the form that redis-cli reads: plain if that is unambiguous, else quoted and escaped."""
     if _PLAIN.fullmatch(value):
         return value.decode("ascii")
-    inside = "".join(
-        _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
-        for byte in value
-    )
+    inside = "".join(map(_QUOTED.__getitem__, value))
     return f'"{inside}"'
 
 

@@ -1,5 +1,6 @@
 """Bytes, times and sizes as the command line shows them."""
 
+import ast
 import base64
 import json
 
@@ -27,6 +28,15 @@ from tidelog.tools import text
 # fmt: on
 def test_argument(value: bytes, shown: str) -> None:
     assert text.argument(value) == shown
+
+
+@pytest.mark.parametrize("byte", range(256))
+def test_argument_of_each_byte(byte: int) -> None:
+    """redis-cli and Python read the same escapes."""
+    value = bytes((0x20, byte, 0x20))
+    shown = text.argument(value)
+    assert shown.isprintable() and shown.isascii() and shown.startswith('"')
+    assert ast.literal_eval(f"b{shown}") == value
 
 
 @given(st.binary(max_size=30))
