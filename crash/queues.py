@@ -107,9 +107,8 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
             case "keyed":
                 found.append([name, KEYED, rng.randrange(len(KEYS)), rng.randrange(2)])
             case "stale":
-                found.append(
-                    [name, queue % KEYED]
-                )  # a fetch with keys goes on behind them in the same unit
+                # A fetch with keys goes on behind them in the same unit.
+                found.append([name, queue % KEYED])
             case "sync" | "checkpoint":
                 found.append([name])
             case _:

@@ -147,7 +147,7 @@ def test_all_faces_agree(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("kind", FACES)
 def test_a_worker_begins_once(kind: type[Face]) -> None:
-    """What it has passed over among its earlier jobs, it gets when the lease ends, like any other worker."""
+    """The worker gets the earlier jobs that it has passed over when the lease ends, like any other worker."""
     with ExitStack() as stack:
         face: Any = kind(stack, {})
         kept, left = face.put(b"kept"), face.put(b"left")
@@ -157,9 +157,8 @@ def test_a_worker_begins_once(kind: type[Face]) -> None:
             face.pass_time(1)
         face.crash()
         assert [job[0] for job in face.take("workers", "ben", 1, None)] == [left]
-        face.pass_time(
-            2
-        )  # the lease was extended for 20 seconds, but it was renewed until the crash
+        # The lease was extended for 20 seconds, but it was renewed until the crash.
+        face.pass_time(2)
         assert face.take("workers", "ben", 1, None) == []
         face.pass_time(8)
         assert [job[0] for job in face.take("workers", "anna", 1, None)] == [kept]
