@@ -8,12 +8,13 @@ Operations of queues in a unit (crash/model.py); a job is called by its ID, and 
     ["abandon", queue, worker, id]                ["redrive", queue, [id, ...]]
     ["done", queue, id]                           ["bury", queue]
     ["retry", queue, id, error, at once]          ["purge", queue]
-    ["fail", queue, id, error]                    ["later", queue, id, value]
-    ["arrive", queue, [id, ...]]                  ["cancel", queue, id], ["hasten", queue, id]
+    ["fail", queue, id, error]                    ["cancel", queue, id]
+    ["arrive", queue, [id, ...]]                  ["hasten", queue, id]
     ["stale", queue, id, value]                   ["expired", queue, id]
     ["answer", queue, id, result]                 ["counted", queue, deliveries]
     ["plan", queue, name, value, next tick]       ["overdue", queue, name, tick]
     ["tick", queue, name, [[dedup ID, id], ...], next tick]
+    ["later", queue, id, value, priority, key or b""]
 
 The ID of a job tells its priority, p: its sequence number begins at p << 17. A job with a key waits until no job of its
 key is in progress, if the limits of the queue say so; `aside` is what a fetch does to a new one that must wait.
@@ -36,9 +37,9 @@ from tidelog.crash.errors import WrongId
 
 # A queue in the form in which the model and the store are compared: jobs as (ID, value, first ID, key, deliveries,
 # worker, due, extended), failures as (ID, worker, deliveries, error), oldest first, dead jobs as (ID, value, key,
-# deliveries), delayed jobs as (ID, value, due), results as (first ID, result), schedules as (name, value, next tick,
-# ticks made), the number of deliveries that count against the rate, and places as (priority, last ID, the ID behind
-# which jobs are new).
+# deliveries), delayed jobs as (ID, value, due, priority, key), results as (first ID, result), schedules as (name,
+# value, next tick, ticks made), the number of deliveries that count against the rate, and places as (priority, last ID,
+# the ID behind which jobs are new).
 Queued = tuple[Any, ...]
 ID = tuple[int, int]
 
@@ -83,6 +84,15 @@ class Plan:
     ticks: int = 0
 
 
+class Delayed(NamedTuple):
+    """A delayed job."""
+
+    value: bytes
+    due: bool
+    priority: int
+    key: bytes
+
+
 class Limits(NamedTuple):
     """How many jobs workers may hold at once, how many deliveries there may be, since the time stands still, and how
     many jobs of a key may be in progress.
@@ -114,7 +124,7 @@ class Jobs:
         self._remembered: dict[bytes, bytes] = {}  # dedup ID -> job
         self._failures: list[tuple[bytes, bytes, int, bytes]] = []
         self.dead: list[tuple[bytes, Job]] = []
-        self.delayed: dict[bytes, tuple[bytes, bool]] = {}  # ID -> (value, due)
+        self.delayed: dict[bytes, Delayed] = {}
         self.counted = 0  # deliveries
         self.plans: dict[bytes, Plan] = {}
         self._results: dict[bytes, bytes] = {}  # first ID -> result
@@ -168,15 +178,16 @@ class Jobs:
                 for job_id, (old, job) in zip(new, self.dead, strict=True):
                     self._add(job_id, Job(job.value, job.origin or old, job.key))
                 self.dead = []
-            case "later", (job_id, value):
-                self.delayed[job_id] = value, False
+            case "later", (job_id, value, lane, key):
+                self.delayed[job_id] = Delayed(value, False, lane, key)
             case "hasten", (job_id,):
-                self.delayed[job_id] = self.delayed[job_id][0], True
+                self.delayed[job_id] = self.delayed[job_id]._replace(due=True)
             case "cancel", (job_id,):
                 del self.delayed[job_id]
             case "arrive", (new,):
                 for job_id, old in zip(new, self.arriving(), strict=True):
-                    self._add(job_id, Job(self.delayed.pop(old)[0], old))
+                    delayed = self.delayed.pop(old)
+                    self._add(job_id, Job(delayed.value, old, delayed.key))
             case "stale", (job_id, value):
                 self._add(job_id, Job(value, stale=True))
             case "expired", (job_id,):
@@ -297,7 +308,7 @@ class Jobs:
 
     def arriving(self) -> list[bytes]:
         """The delayed jobs that are due, in the order in which they arrive."""
-        return sorted((job_id for job_id, (_, due) in self.delayed.items() if due), key=number)
+        return sorted((job_id for job_id, job in self.delayed.items() if job.due), key=number)
 
     def _ordered(self) -> list[tuple[bytes, Job]]:
         return sorted(self.jobs.items(), key=lambda each: number(each[0]))

@@ -37,7 +37,7 @@ from tidelog.engine.ids import parse
 from tidelog.store.faces.sync import Store
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.job import Job
-from tidelog.store.queue.rows import EXPIRES, VALUE, milliseconds
+from tidelog.store.queue.rows import EXPIRES, VALUE, WaitingJob, milliseconds
 from tidelog.store.queue.rules import SCHEDULES
 from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.ticks import tick_words
@@ -89,10 +89,13 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
     for name in rng.choices(list(weights), list(weights.values()), k=steps):
         queue = rng.randrange(len(NAMES))
         match name:
-            case "put" | "set" | "later":
+            case "put" | "set":
                 found.append([name, queue, rng.choice((1, 60, 900))])
+            case "later":
+                found.append([name, queue, rng.choice((1, 60, 900)), rng.randrange(2)])
             case "puts":
-                found.append([name, queue, rng.randint(1, 40)])
+                # Behind so many jobs without a key, no fetch would come to those that must wait.
+                found.append([name, queue % KEYED, rng.randint(1, 40)])
             case "once" | "follow":
                 found.append([name, queue, rng.randrange(4)])
             case "take" | "retry":
@@ -136,6 +139,11 @@ class QueueLife(Life):
         before = Still.ms, (lane << SEQUENCE_BITS) - 1
         ms, sequence = max(before, self._jobs(queue).last.get(lane, before))
         return [b"%d-%d" % (ms, sequence + n) for n in range(1, count + 1)]
+
+    def _next_of(self, queue: int, lanes: list[int]) -> list[bytes]:
+        """The IDs of the next jobs, which have these priorities."""
+        new = {lane: iter(self._next(queue, len(lanes), lane)) for lane in lanes}
+        return [next(new[lane]) for lane in lanes]
 
     def _value(self, nbytes: int) -> bytes:
         return b"%d " % len(self.units) + PAD[:nbytes]
@@ -225,7 +233,8 @@ class QueueLife(Life):
         job = fetch()
         for unit in before:
             if not unit:
-                unit = [["arrive", NAMES[queue].encode(), self._next(queue, len(arriving))]]
+                lanes = [self._jobs(queue).delayed[job_id].priority for job_id in arriving]
+                unit = [["arrive", NAMES[queue].encode(), self._next_of(queue, lanes)]]
             self._model.apply(unit)
             self.units.append(unit)
         ids, units = self._following(queue, WORKERS[worker], count)
@@ -388,12 +397,15 @@ class QueueLife(Life):
         self._same_jobs(done, ids[:used])
         self._done(rest)
 
-    def _later(self, queue: int, nbytes: int) -> None:
-        """Put a job that is due later than any life."""
-        value = self._value(nbytes)
+    def _later(self, queue: int, nbytes: int, high: int = 0) -> None:
+        """Put a job that is due later than any life, perhaps with a higher priority."""
+        value, lane = self._value(nbytes), HIGH if high and queue else 0
+        key = KEYS[1] if queue == KEYED else b""
         self._begin(None)
-        job_id = self._queues[queue].put(value, delay=LATER_S)
-        self._done([["later", NAMES[queue].encode(), job_id.encode(), value]])
+        job_id = self._queues[queue].put(
+            value, delay=LATER_S, priority=lane, key=key.decode() or None
+        )
+        self._done([["later", NAMES[queue].encode(), job_id.encode(), value, lane, key]])
 
     def _hasten(self, queue: int) -> None:
         """Make the last delayed job due."""
@@ -405,7 +417,7 @@ class QueueLife(Life):
         self._change_delayed(queue, "cancel", self._queues[queue].cancel)
 
     def _change_delayed(self, queue: int, name: str, change: Callable[[str], bool]) -> None:
-        waiting = [i for i, (_, due) in self._jobs(queue).delayed.items() if not due]
+        waiting = [i for i, job in self._jobs(queue).delayed.items() if not job.due]
         if waiting:
             unit: Unit = [[name, NAMES[queue].encode(), waiting[-1]]]
             self._begin(unit)
@@ -415,8 +427,7 @@ class QueueLife(Life):
         dead = self._jobs(queue).dead
         if dead:
             lanes = [priority(job_id) for job_id, _ in dead]
-            new = {lane: iter(self._next(queue, len(dead), lane)) for lane in lanes}
-            unit: Unit = [["redrive", NAMES[queue].encode(), [next(new[lane]) for lane in lanes]]]
+            unit: Unit = [["redrive", NAMES[queue].encode(), self._next_of(queue, lanes)]]
             self._begin(unit)
             self._queues[queue].dead.redrive()
             self._done(unit)
@@ -513,12 +524,8 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
         for each in queue.dead
     ]
     delayed = [
-        *((job.id.encode(), job.raw, False) for job in queue.peek(MANY, scheduled=True)),
-        *(
-            (job.id.encode(), job.raw, True)
-            for job in peeked
-            if job.id.encode() not in dict(entries)
-        ),
+        *(_delayed(job, False) for job in queue.peek(MANY, scheduled=True)),
+        *(_delayed(job, True) for job in peeked if job.id.encode() not in dict(entries)),
     ]
     delayed.sort(key=lambda each: number(each[0]))
     results = sorted(
@@ -535,6 +542,10 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
         *(tuple(jobs), tuple(failures), tuple(dead), tuple(delayed)),
         *(tuple(results), tuple(plans), _counted(db, name), tuple(places)),
     )
+
+
+def _delayed(job: WaitingJob, due: bool) -> tuple[bytes, bytes, bool, int, bytes]:
+    return job.id.encode(), job.raw, due, job.priority, (job.key or "").encode()
 
 
 def _place(db: Store, name: bytes, lane: int, keys: list[bytes]) -> tuple[ID, ID] | None:

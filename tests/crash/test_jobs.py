@@ -97,14 +97,26 @@ def test_given_back_jobs_come_before_new_ones() -> None:
 def test_a_delayed_job_arrives_under_another_id() -> None:
     queue = filled()
     for number in (1, 2, 3):
-        queue.apply("later", b"5-90%d" % number, b"value")
+        queue.apply("later", b"5-90%d" % number, b"value", 0, b"")
     queue.apply("cancel", b"5-902")
     queue.apply("hasten", b"5-903")
-    assert queue.contents()[3] == ((b"5-901", b"value", False), (b"5-903", b"value", True))
+    assert queue.contents()[3] == (
+        (b"5-901", b"value", False, 0, b""),
+        (b"5-903", b"value", True, 0, b""),
+    )
     assert queue.arriving() == [b"5-903"]
     queue.apply("arrive", [b"5-3"])
     assert queue.contents()[0][-1] == (b"5-3", b"value", b"5-903", b"", 0, b"", True, False)
-    assert queue.contents()[3] == ((b"5-901", b"value", False),)
+    assert queue.contents()[3] == ((b"5-901", b"value", False, 0, b""),)
+
+
+def test_a_delayed_job_keeps_its_priority_and_key() -> None:
+    queue = Jobs()
+    queue.apply("later", b"5-900", b"value", 5, b"k")
+    queue.apply("hasten", b"5-900")
+    assert queue.contents()[3] == ((b"5-900", b"value", True, 5, b"k"),)
+    queue.apply("arrive", [HIGH])
+    assert queue.contents()[0] == ((HIGH, b"value", b"5-900", b"k", 0, b"", True, False),)
 
 
 def test_a_job_that_is_too_old_is_dead_and_the_fetch_goes_on() -> None:
@@ -211,7 +223,7 @@ def test_a_key_is_kept_by_the_dead() -> None:
 
 def test_a_result_has_the_id_that_put_returned() -> None:
     queue = Jobs()
-    queue.apply("later", b"5-900", b"value")
+    queue.apply("later", b"5-900", b"value", 0, b"")
     queue.apply("hasten", b"5-900")
     queue.apply("arrive", [A])
     queue.apply("answer", A, b"done")

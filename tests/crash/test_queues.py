@@ -66,6 +66,9 @@ STEPS: list[Step] = [
     ["retry", 2, 0],
     ["finish", 2],
     ["batch", 2, 0, 3, 1],
+    ["later", 2, 10, 1],
+    ["hasten", 2],
+    ["take", 2, 0],
 ]
 EFFORT = Effort(drawn=3, exhaustive=6, double=0, killed=0)
 
