@@ -47,6 +47,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (f"{identity.CHECKPOINT}/{identity.DATA}",        Kind.FILE),
     (f"{identity.CHECKPOINT}/{identity.DATA}{recipe.BESIDE}", Kind.FILE),
     (f"{identity.CHECKPOINT}/{LMDB_LOCK}",            Kind.FILE),
+    (f"{identity.CHECKPOINT}/{LMDB_LOCK}{recipe.BESIDE}", Kind.FILE),
     (f"{identity.CHECKPOINT}/{CHECKED}",              Kind.FILE),
     (identity.SNAPSHOTS,                              Kind.DIRECTORY),
     (f"{identity.SNAPSHOTS}/{lock.NAME}",             Kind.FILE),

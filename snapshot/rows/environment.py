@@ -62,6 +62,9 @@ from tidelog.snapshot.rows.sums import Sums, sums_in
 
 MAP_BYTES: Final = 1 << 40  # largest size of a checkpoint; this reserves address space, not memory
 MAX_READERS: Final = 126
+# Of LMDB's table of readers, which is 8 KiB: with one reader, and of each further one. LMDB extends a shorter file.
+TABLE_BYTES: Final = 192
+READER_BYTES: Final = 64
 PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
 STEP_S: Final = 0.0003  # a check works for about this long (seconds), then pauses for REST_S
@@ -227,6 +230,8 @@ class Environment:
         finally:
             file.close()
         _only_plain(disk, lock)  # LMDB follows a link and would write to its target
+        if not self.fixed:
+            _make_lock(disk, lock)
         # Open LMDB last. If a later step raised, LMDB would stay open, and this process could not open the file again.
         try:
             self._lmdb: lmdb.Environment | None = _open_lmdb(
@@ -506,6 +511,25 @@ def _only_plain(disk: Disk, path: Path) -> None:
     kind = disk.kind(path)
     if kind not in (None, Kind.FILE):
         raise NotPlain(path, kind, Kind.FILE)
+
+
+def _make_lock(disk: Disk, lock: Path) -> None:
+    """Create LMDB's table of readers, if there is none, with blocks for all of it. Raises OSError.
+
+    LMDB would make the file as a hole and store into it through a map. On a full disk that kills the process (SIGBUS).
+    Only a process that has the directory to itself comes here without a file, so the rename replaces no other table.
+    """
+    if disk.exists(lock):
+        return
+    beside = lock.with_name(LOCK + recipe.BESIDE)
+    nbytes = TABLE_BYTES + (MAX_READERS - 1) * READER_BYTES
+    file = disk.create(beside)
+    try:
+        if file.fill(0, nbytes) < nbytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(lock))
+    finally:
+        file.close()
+    disk.rename(beside, lock)
 
 
 def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) -> lmdb.Environment:

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -163,6 +164,32 @@ def test_a_map_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with tidelog.open(root, **QUIET) as db:
         db.checkpoint()
         assert db.digest() == expected and db.verify() == []
+
+
+CHECKPOINT = """
+import sys, tidelog
+with tidelog.open(sys.argv[1], fsync="no", checkpoint_bytes=0, save=()) as db:
+    db.xadd("s", {"n": 1})
+    try:
+        db.checkpoint()
+    except tidelog.CheckpointFailed as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("left", [8 * KIB, 12 * KIB])
+def test_a_disk_that_is_full_behind_the_first_pages(tmp_path: Path, small: Path, left: int) -> None:
+    """There is room for data.mdb, and not for LMDB's table of readers: a store into its map was SIGBUS."""
+    root = beside(tmp_path, small)
+    fill(small, left)
+    done = subprocess.run([sys.executable, "-c", CHECKPOINT, root], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    assert f"No space left on device: '{root}/checkpoint/lock.mdb'" in done.stdout
+    (small / "filler").unlink()
+    with tidelog.open(root, **QUIET) as db:
+        db.checkpoint()
+        assert db.xlen("s") == 1 and db.verify() == []
+    assert not (root / "checkpoint" / "lock.mdb.new").exists()
 
 
 def test_the_log_and_the_checkpoint_fill_one_disk(small: Path) -> None:
