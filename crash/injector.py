@@ -14,11 +14,12 @@ ONCE: Final = "once"
 ONWARDS: Final = "onwards"
 SHORT: Final = "short"
 LIES: Final = "lies"
+FULL: Final = "full"
 BEFORE: Final = "before"
 INSIDE: Final = "inside"
 AFTER: Final = "after"
 KILLS: Final = (BEFORE, INSIDE, AFTER)
-HOW: Final = (ONCE, ONWARDS, SHORT, LIES, *KILLS)
+HOW: Final = (ONCE, ONWARDS, SHORT, LIES, FULL, *KILLS)
 SYNCS: Final = ("fsync", "fdatasync")
 WRITES: Final = ("write", "append", "fill")
 
@@ -36,10 +37,10 @@ class Trouble(NamedTuple):
 
     files  on files with checkpoints; if not, in memory
     how    ONCE, ONWARDS: an error. SHORT: one system call writes less than it was given, and says so. LIES: a sync
-           fails, and later ones say that its data is there. KILLS: the process is killed before or after an operation,
-           or inside a write
-    at     the number of the operation, among those that can fail in this way; of SHORT, of the system call; 0 for no
-           trouble
+           fails, and later ones say that its data is there. FULL: the file system is too small. KILLS: the process is
+           killed before or after an operation, or inside a write
+    at     the number of the operation, among those that can fail in this way; of SHORT, of the system call; of FULL,
+           how many pages there are; 0 for no trouble
     code   the error; 0 for none
     again  the recovery from the kill is killed too, before this operation of its; 0 for not
     below  system calls fail, those of LMDB too, on files below this directory; "" if operations of the disk fail
@@ -61,6 +62,8 @@ class Trouble(NamedTuple):
         among = f"below {self.below} " if self.below else ""
         if self.how == SHORT:
             return f"write {self.at} {among}was short"
+        if self.how == FULL:
+            return f"the file system had {self.at} pages"
         if self.how == LIES:
             return f"sync {self.at} {among}failed, and later ones lied"
         if self.how in KILLS:

@@ -24,6 +24,7 @@ from tidelog.crash.calls import CALLS, DIRECTORIES, Calling
 from tidelog.crash.errors import BenchError, CrashError
 from tidelog.crash.explore import Effort, Explorer, Report
 from tidelog.crash.followers import FOLLOWERS, leading
+from tidelog.crash.full import FULL, CannotFill, Filling
 from tidelog.crash.injected import ERRORS, OnDisk, inject
 from tidelog.crash.killed import KILL, kill
 from tidelog.crash.lives import Step
@@ -50,7 +51,7 @@ DOUBLE: Final = "double"
 POWER: Final = (LOG, SMALL, STORE, CHECKPOINTS, DOUBLE, REPLIES, QUEUES, FOLLOWERS)
 # The layers that may work on the disk of the user.
 FILES: Final = (ROT, ERRORS, CALLS, KILL, SERVERS)
-LAYERS: Final = (*POWER, *FILES)
+LAYERS: Final = (*POWER, *FILES, FULL)
 
 LONG_STEPS: Final = 20
 LOG_STEPS: Final = 30
@@ -60,6 +61,8 @@ INJECTED_STEPS: Final = 10
 INJECTED: Final = 100  # errors of a workload
 CALLED: Final = 100  # system calls of a workload that fail
 TRACED: Final = 8  # the same by strace
+FILLED_STEPS: Final = 24
+FILLED: Final = 40  # file systems of a workload that are too small
 LIVES_MAX: Final = 3
 AGAIN: Final = 0.125  # of the images, the share of which more than the contents is tried
 SNAPSHOTS: Final = 2  # of a life with some
@@ -113,6 +116,8 @@ def _do(task: Task, scratch: Path, stopping: Callable[[], bool]) -> Report:
         return _inject(task, scratch, rng, stopping)
     if task.layer == CALLS:
         return _fail_calls(task, scratch, rng, stopping)
+    if task.layer == FULL:
+        return _fill(task, scratch, rng, stopping)
     if task.layer == KILL:
         return _kill(task, scratch, rng, stopping)
     if task.layer == SERVERS:
@@ -177,6 +182,19 @@ def _fail_calls(
         return Report(not_run={CALLS: f"{reason}; {error}"})
     report.less[CALLS] = LESS
     return report
+
+
+def _fill(task: Task, scratch: Path, rng: random.Random, stopping: Callable[[], bool]) -> Report:
+    """Run a workload with checkpoints on file systems that are too small for it."""
+    steps = long(rng, FILLED_STEPS, checkpoints=True, threads=False)
+    scene = _halved(task.policy, task.seed, rng, steps)
+    for life in scene.lives:
+        life.insert(rng.randrange(len(life) + 1), ["checkpoint"])
+    try:
+        with closing(Filling(scene, scratch)) as suffering:
+            return inject(suffering, rng, FILLED, stopping)
+    except CannotFill as error:
+        return Report(not_run={FULL: str(error)})
 
 
 def _halved(policy: str, seed: str, rng: random.Random, steps: list[Step]) -> Scene:

@@ -19,6 +19,7 @@ from tidelog.crash.afterwards import AFTERWARDS
 from tidelog.crash.calls import CALLS, Calling
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import DOUBLE, Effort, Explorer, Finding, try_again
+from tidelog.crash.full import FULL, Filling
 from tidelog.crash.injected import ERRORS, OnDisk, Suffering, fault_of, find_again
 from tidelog.crash.injector import KILLS
 from tidelog.crash.lives import Step
@@ -55,6 +56,8 @@ def suffering(finding: Finding, scene: Scene, scratch: Path) -> Suffering:
     if finding.layer == CALLS:
         about = unpack(finding.trace, "the trace of the finding").about
         return (Tracing if about["by"] == BY else Calling)(scene, trouble.below, scratch)
+    if finding.layer == FULL:
+        return Filling(scene, scratch)
     return OnDisk(scene, scratch, trouble.files)
 
 
@@ -83,7 +86,7 @@ def shrink(finding: Finding, scratch: Path, seconds: float) -> Finding:
     """
     end = time.monotonic() + seconds
     stopping = lambda: time.monotonic() >= end  # noqa: E731
-    if finding.layer in (ERRORS, CALLS, killed.KILL):
+    if finding.layer in (ERRORS, CALLS, FULL, killed.KILL):
         return _fewer_steps_run(finding, scratch, stopping)
     if finding.damage is not None or finding.trouble is not None:
         return finding  # one damage, or an error of a workload that has no steps

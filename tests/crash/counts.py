@@ -20,6 +20,7 @@ from tests.turns import SHARES
 from tidelog.crash.calls import CALLS
 from tidelog.crash.explore import Report
 from tidelog.crash.followers import FOLLOWERS
+from tidelog.crash.full import FULL
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
@@ -59,6 +60,7 @@ PLAN: Final = {
     FOLLOWERS: 2,
     ERRORS: 10,
     CALLS: 2,
+    FULL: 2,
 }
 assert {*PLAN, DOUBLE} == set(LAYERS)
 DOUBLED: Final = frozenset((STORE, CHECKPOINTS))  # the layers whose recoveries lose power too

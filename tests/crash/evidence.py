@@ -13,6 +13,7 @@ from tests.turns import SHARES
 
 from tidelog.crash.calls import CALLS
 from tidelog.crash.followers import FOLLOWERS
+from tidelog.crash.full import FULL
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
@@ -51,7 +52,7 @@ SYNCED: Final = "everything `fsynced` is there, of the rest a prefix"
 SERVED: Final = "everything that the recovery served is there"
 KILLED: Final = ALWAYS
 TOLD: Final = "every call is right or raises; everything acknowledged at its level is there"
-FULL: Final = "a write raises and changes nothing; everything acknowledged is there"
+NO_ROOM: Final = "a write raises and changes nothing; everything acknowledged is there"
 JUMPS: Final = "IDs grow, and the promise of a power cut holds"
 WHOLE: Final = "the snapshot is whole or not there"
 RESTORED: Final = "the restored store is whole, or says that it is unfinished"
@@ -74,9 +75,9 @@ PROMISES: Final = (
     Promise("an operation of the disk fails", ERRORS, TOLD, TOLD, TOLD),
     Promise("a system call fails, also one of LMDB", CALLS, TOLD, TOLD, TOLD),
     Promise("one damage to a file", ROT, RIGHT, RIGHT, RIGHT),
-    Promise("a full disk", f"`{ERRORS}` has ENOSPC and EDQUOT", FULL, FULL, FULL, (
+    Promise("a full disk, with checkpoints", FULL, NO_ROOM, NO_ROOM, NO_ROOM),
+    Promise("a full disk of a server", f"`{ERRORS}` has ENOSPC and EDQUOT", NO_ROOM, NO_ROOM, NO_ROOM, (
         "tests/server/durability/test_full_disk.py::test_on_a_small_file_system",
-        "tests/store/checkpoint/test_checkpoint_disk.py::test_a_full_disk",
     )),
     Promise("the wall clock jumps", f"`{STORE}` has it in every fourth workload", JUMPS, JUMPS, JUMPS, (
         "tests/crash/test_clocks.py::test_a_store_whose_clock_jumps_keeps_its_promises",

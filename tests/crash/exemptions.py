@@ -16,6 +16,7 @@ import pytest
 from tests.exempted import PREFIX
 
 from tidelog.crash.calls import CALLS
+from tidelog.crash.full import FULL
 from tidelog.crash.preload.library import COMPILERS
 from tidelog.tools.crash.blocks import BLOCKS
 from tidelog.tools.crash.shutdowns import KINDS, MACHINE, XFS
@@ -26,6 +27,7 @@ NEEDS: Final = {
     XFS: ("/dev/loop-control",),
     BLOCKS: ("/dev/loop-control", "/dev/fuse"),
     SMALL_DISK: (),
+    FULL: (),
 }
 NO_MOUNTS: Final = "TIDELOG_NO_MOUNTS"
 SYS_ADMIN: Final = 21  # the number of the capability, without which root may not mount

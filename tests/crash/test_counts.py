@@ -27,6 +27,7 @@ from tests.turns import SHARES
 from tidelog.crash.calls import CALLS
 from tidelog.crash.explore import Counts, Report
 from tidelog.crash.followers import FOLLOWERS
+from tidelog.crash.full import FULL
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
@@ -50,6 +51,7 @@ TOTALS = {
     ROT: ("distinct", 15_000),
     ERRORS: ("distinct", 15_000),
     CALLS: ("distinct", 2_500),
+    FULL: ("distinct", 500),
     # A process with two threads has not always as many operations, so a few end before they are killed.
     KILL: ("distinct", 2_950),
     SMALL: ("distinct", 150_000),

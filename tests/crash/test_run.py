@@ -15,6 +15,7 @@ from tidelog.crash.calls import CALLS
 from tidelog.crash.errors import BenchError
 from tidelog.crash.explore import Report
 from tidelog.crash.followers import FOLLOWERS
+from tidelog.crash.full import FULL
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.logs import LOG
@@ -29,7 +30,7 @@ from tidelog.crash.workloads import POLICIES
 
 def test_tasks_come_by_turns_of_policy_and_layer() -> None:
     power = (LOG, SMALL, STORE, CHECKPOINTS, REPLIES, QUEUES, FOLLOWERS)
-    order = (*power, ROT, ERRORS, CALLS, KILL, SERVERS)
+    order = (*power, ROT, ERRORS, CALLS, KILL, SERVERS, FULL)
     found = list(islice(tasks(set(LAYERS), list(POLICIES), "7"), 3 * len(order)))
     assert [(task.policy, task.layer, task.double) for task in found] == [
         (policy, layer, layer in (STORE, CHECKPOINTS)) for policy in POLICIES for layer in order

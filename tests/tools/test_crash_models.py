@@ -12,6 +12,7 @@ from tests.tools.test_crash import SITE, crash
 
 from tidelog.crash.calls import CALLS
 from tidelog.crash.explore import Finding
+from tidelog.crash.full import FULL
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.mutants import BY_NAME
@@ -69,7 +70,7 @@ def test_what_depends_on_no_order(layer: str, power: bool, words: str, tmp_path:
     [
         ("L0", {*POWER}),
         ("L1", {KILL}),
-        ("L2", {ERRORS, CALLS}),
+        ("L2", {ERRORS, CALLS, FULL}),
         ("L2s", {"servers", "replies"}),
         ("L3", {*REAL}),
         ("all", {*LAYERS, *REAL}),
@@ -79,11 +80,12 @@ def test_what_depends_on_no_order(layer: str, power: bool, words: str, tmp_path:
 def test_names_of_layers(names: str, layers: set[str]) -> None:
     with command.make_context("crash", []) as ctx:
         assert layers_of(ctx, command.params[0], names) == layers
-    assert {*POWER, *FILES, *REAL} == {*LAYERS, *REAL}
+    assert {*POWER, *FILES, FULL, *REAL} == {*LAYERS, *REAL}
 
 
 def test_the_help_names_them(run: Run) -> None:
     said = " ".join(run("crash", "--help").out.split())
     assert (
-        "L1 is kill; L2 is errors calls; L2s is servers replies; L3 is machine xfs blocks" in said
+        "L1 is kill; L2 is errors calls full; L2s is servers replies; L3 is machine xfs blocks"
+        in said
     )

@@ -13,6 +13,7 @@ import click
 from tidelog.crash.calls import CALLS
 from tidelog.crash.errors import CrashError
 from tidelog.crash.explore import Report
+from tidelog.crash.full import FULL
 from tidelog.crash.injected import ERRORS
 from tidelog.crash.killed import KILL
 from tidelog.crash.replies import REPLIES
@@ -51,7 +52,7 @@ SETS: Final = {
     "all": EVERY,
     "L0": POWER,
     "L1": (KILL,),
-    "L2": (ERRORS, CALLS),
+    "L2": (ERRORS, CALLS, FULL),
     "L2s": (SERVERS, REPLIES),
     "L3": REAL,
 }
