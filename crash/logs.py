@@ -80,11 +80,20 @@ def _effects(unit: Unit) -> list[Effect]:
     return effects
 
 
+def body_of(effects: list[Effect]) -> bytes:
+    """The records of a unit as the log takes them."""
+    return b"".join(msgpack.packb(effect) for effect in effects)
+
+
+def data_only(effects: list[Effect]) -> list[Effect]:
+    """The records of units: without those that begin an epoch."""
+    return [effect for effect in effects if effect[0] & OPCODE != EPOCH]
+
+
 def _contents(effects: list[Effect]) -> Contents:
     """The records of a log, in the form of the model."""
     model = Model()
-    data = [effect for effect in effects if effect[0] & OPCODE != EPOCH]
-    model.apply([["add", KEY, entry_id, fields] for _, entry_id, fields in data])
+    model.apply([["add", KEY, entry_id, fields] for _, entry_id, fields in data_only(effects)])
     return model.contents()
 
 
@@ -164,7 +173,7 @@ class _Life:
         """[lock] Add a unit."""
         log = self.log
         effects = _effects(unit)
-        body = b"".join(msgpack.packb(effect) for effect in effects)
+        body = body_of(effects)
         log.reserve(len(body))
         self.units.append(unit)
         self._promise()

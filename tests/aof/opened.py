@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.aof.world import UUID, open_store, pack, unit
+from tests.aof.world import open_store, unit
 
 from tidelog.aof import segment
 from tidelog.aof.log import Log, Policy
+from tidelog.crash.logs import UUID, body_of
 from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk
 from tidelog.engine.effects.effect import Effect
@@ -38,7 +39,7 @@ class Opened:
 
     def add(self, records: int = 1, padding: int = 10, flush: bool = True) -> int:
         self.number += 1
-        body = pack(unit(self.number, records, padding))
+        body = body_of(unit(self.number, records, padding))
         with self.log.lock:
             self.log.reserve(len(body))
             return self.log.add(body, records, self.log.last_now, flush)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.aof.world import ROOT, SMALL, UUID, Life, Past, open_store
+from tests.aof.world import ROOT, Life, Past, open_store
 
 from tidelog.aof import segment
 from tidelog.aof.frame import HEADER, HEADER_BYTES
 from tidelog.aof.log import WRITTEN, Log, Policy
 from tidelog.aof.received import Batch, Frames
 from tidelog.aof.seek import Source, position_after
+from tidelog.crash.logs import SIZES, UUID
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import Effect
@@ -89,7 +90,7 @@ class Follower:
             policy=policy,
             incarnation=incarnation,
             clock=lambda: 1_700_000_000_000,
-            **SMALL,
+            **SIZES,
         )
 
     def receive(self, batch: Batch) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from tests.aof.opened import Opened
-from tests.aof.world import ROOT, SMALL, Life, Past, random_step, read_back, unit
+from tests.aof.world import ROOT, Life, Past, random_step, read_back, unit
 from tests.until import until
 
 from tidelog.aof import segment
 from tidelog.aof.ahead import Ahead
 from tidelog.aof.errors import LogPoisoned, NoSpace
 from tidelog.aof.log import FSYNCED
+from tidelog.crash.logs import SIZES
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
@@ -163,7 +164,7 @@ def test_a_spare_of_a_killed_process_is_not_trusted(root: Path) -> None:
     opened.close()
     left = root / "aof" / SPARE
     left.write_bytes(b"\xff" * 50_000)
-    opened = Opened(root, **SMALL)
+    opened = Opened(root, **SIZES)
     for _ in range(100):
         opened.add(1, 300)
         opened.log.wait(opened.log.next_lsn - 1, FSYNCED)

@@ -5,11 +5,12 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past, random_step, read_back
+from tests.aof.world import ROOT, Life, Past, random_step, read_back
 
 from tidelog.aof import durable
 from tidelog.aof.errors import AofError, LogPoisoned, NoSpace
 from tidelog.aof.log import FSYNCED, WRITTEN
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 
 STEPS = 14

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.aof.world import ROOT, UUID
+from tests.aof.world import ROOT
 
 from tidelog.aof import durable, frame, identity, lock, segment
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import DamagedFile, NewerFormat, NotAStore, StoreLocked
 from tidelog.aof.segment import End, SegmentHeader
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c, crc32c_of
 

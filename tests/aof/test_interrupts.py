@@ -3,13 +3,14 @@
 import contextlib
 
 import pytest
-from tests.aof.world import Life, Past, data_only, read_back
+from tests.aof.world import Life, Past, read_back
 from tests.rounds import some_and_all
 from tests.traps import Trap
 
 from tidelog.aof import log as log_module
 from tidelog.aof.errors import AofError
 from tidelog.aof.log import FSYNCED, WRITTEN
+from tidelog.crash.logs import data_only
 from tidelog.disk.simulated import SimulatedDisk
 
 LOG_FILE = log_module.__file__

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.aof.world import ROOT, UUID, Life, Past
+from tests.aof.world import ROOT, Life, Past
 
 from tidelog.aof.reading.reader import segment_paths
 from tidelog.aof.reading.recovery import read_all
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import Effect
 

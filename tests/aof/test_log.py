@@ -8,13 +8,14 @@ from pathlib import Path
 import msgpack
 import pytest
 from tests.aof.opened import Opened
-from tests.aof.world import UUID, Life, Past, data_only, pack, read_back, unit
+from tests.aof.world import Life, Past, read_back, unit
 
 from tidelog.aof import durable, frame, segment
 from tidelog.aof.errors import LogClosed, LogPoisoned, StoreLocked, UnitTooLarge
 from tidelog.aof.log import FSYNCED, WRITTEN, Log
 from tidelog.aof.reading.reader import Epoch, Replay, Scan, records_of, segments
 from tidelog.aof.reading.verdicts import Verdict
+from tidelog.crash.logs import UUID, body_of, data_only
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
@@ -173,7 +174,7 @@ def test_waiting_for_the_disk_moves_durable(root: Path) -> None:
     assert opened.log.exposed() == (0, 0.0)
     opened.add()
     nbytes, age = opened.log.exposed()
-    assert nbytes == 48 + len(pack(unit(2, 1, 10))) and age >= 0.0
+    assert nbytes == 48 + len(body_of(unit(2, 1, 10))) and age >= 0.0
     opened.close()
 
 
@@ -225,7 +226,7 @@ def test_threads_at_both_levels_while_segments_roll(root: Path) -> None:
         try:
             for i in range(150):
                 log = opened.log
-                body = pack(unit(i, 2, 30))
+                body = body_of(unit(i, 2, 30))
                 with log.lock:
                     log.reserve(len(body))
                     lsn = log.add(body, 2, log.last_now, not log.syncing)
@@ -320,7 +321,7 @@ def test_records_that_do_not_decode_are_named(root: Path) -> None:
 def test_replay_gets_whole_frames_in_order() -> None:
     batches: list[list[Effect]] = []
     replay = Replay(batches.append)
-    bodies = [pack(unit(i, 3, 100)) for i in range(500)]
+    bodies = [body_of(unit(i, 3, 100)) for i in range(500)]
     frames = [(0, 1 + 3 * i, 3, 7, 0, 0, body) for i, body in enumerate(bodies)]
     epoch: bytes = msgpack.packb((EPOCH | END, 4, 99))
     frames.append((0, 1501, 1, 8, 0, 0, epoch))
@@ -386,7 +387,7 @@ def test_a_unit_that_grows_past_a_new_segment_ends_the_last_one_with_frames(root
     """A transaction reserves room command by command: one segment may end for it, and the next, before it is added."""
     opened = Opened(root, segment_bytes=6000)
     opened.add(records=2)
-    body = pack(unit(2, 1, 9000))
+    body = body_of(unit(2, 1, 9000))
     with opened.log.lock:
         for nbytes in (4000, 5900, 7000, len(body)):
             opened.log.reserve(nbytes)

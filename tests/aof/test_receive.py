@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches, frames_in
 from tests.aof.test_power_loss import CHANGES, SYNCS, fingerprint
-from tests.aof.world import ROOT, UUID, Life, Past, open_store, pack, unit
+from tests.aof.world import ROOT, Life, Past, open_store, unit
 from tests.rounds import new_seeds, slow_and_soak
 
 from tidelog.aof import durable, segment
@@ -18,6 +18,7 @@ from tidelog.aof.frame import HEADER
 from tidelog.aof.log import FSYNCED, WRITTEN, Policy
 from tidelog.aof.reading.reader import read_header, segment_paths, segments
 from tidelog.aof.received import Batch
+from tidelog.crash.logs import UUID, body_of
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
@@ -118,7 +119,7 @@ def test_nothing_else_enters_a_followers_log() -> None:
     disk = SimulatedDisk()
     follower = Follower(disk)
     first, second, *_ = batches(history(), nbytes_max=500)
-    body = pack(unit(1, 1, 10))
+    body = body_of(unit(1, 1, 10))
     for batch in (first, second):
         for nbytes in (0, 1, len(body), 1 << 30):
             with follower.log.lock, pytest.raises(FollowerLog, match="promote"):

@@ -8,12 +8,13 @@ import struct
 import msgpack
 import pytest
 from tests.aof.shipping import Leader, frames_in
-from tests.aof.world import UUID, pack, unit
+from tests.aof.world import unit
 
 from tidelog.aof import frame
 from tidelog.aof.errors import AofError, BadFrame, NewerFrame
 from tidelog.aof.frame import HEADER, HEADER_BYTES
 from tidelog.aof.received import Batch, Frames
+from tidelog.crash.logs import UUID, body_of
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects.effect import END, EPOCH, Effect
 
@@ -66,7 +67,7 @@ def test_a_batch_says_where_it_lies_in_the_log() -> None:
     assert error is None and batch.data == data
     assert (batch.first, batch.prev) == (first[2], 0) == (1, 0)
     assert (batch.last, batch.crc, batch.now) == (last[2] + last[3] - 1, last[8], last[4])
-    assert pack(batch.records) == b"".join(part[HEADER_BYTES:] for part in parts)
+    assert body_of(batch.records) == b"".join(part[HEADER_BYTES:] for part in parts)
     assert len(batch.records) == batch.last
 
 
@@ -147,7 +148,7 @@ def test_missing_and_repeated_frames_are_refused() -> None:
 
 def test_a_refused_frame_stays_refused() -> None:
     frames = Frames(UUID, 0, 0)
-    frames.put(made(pack(unit(1, 1, 5)), b"not msgpack", pack(unit(2, 1, 5))))
+    frames.put(made(body_of(unit(1, 1, 5)), b"not msgpack", body_of(unit(2, 1, 5))))
     batch = frames.take()
     assert batch is not None and batch.last == 1
     for _ in range(3):
@@ -163,7 +164,7 @@ def test_frames_of_another_store_are_refused() -> None:
         frames.take()
 
 
-GOOD = pack(unit(1, 1, 3))
+GOOD = body_of(unit(1, 1, 3))
 END_OF_NO_UNIT = msgpack.packb((2, 1, 0, b"x"))
 
 
@@ -212,7 +213,7 @@ def whole_or_raise(data: bytes) -> None:
 
 @pytest.mark.parametrize("opcode", [UNKNOWN, UNKNOWN | END, 1000, -1])
 def test_a_record_of_a_newer_tidelog_is_named(opcode: int) -> None:
-    body = msgpack.packb((opcode, 1)) + pack(unit(1, 1, 3))
+    body = msgpack.packb((opcode, 1)) + body_of(unit(1, 1, 3))
     found, error = whole(made(GOOD, body, counts=(1, 2)))
     assert [batch.last for batch in found] == [1]
     assert isinstance(error, NewerFrame) and error.lsn == 2
@@ -239,7 +240,7 @@ def test_a_unit_may_have_several_records() -> None:
 
 def test_a_long_frame_in_small_pieces_is_not_copied_again_and_again() -> None:
     """Each piece costs the same: joining them before the frame is whole would be quadratic."""
-    data = made(pack([(66, 1, 0, bytes(20 << 20))]))
+    data = made(body_of([(66, 1, 0, bytes(20 << 20))]))
     frames = Frames(UUID, 0, 0)
     kept = []
     for at in range(0, len(data), 4096):

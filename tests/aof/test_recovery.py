@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past, data_only, open_store, read_back
+from tests.aof.world import ROOT, Life, Past, open_store, read_back
 
 from tidelog.aof import durable, segment
 from tidelog.aof.errors import CorruptFrame, DamagedFile, MissingSegment
@@ -13,6 +13,7 @@ from tidelog.aof.log import FSYNCED
 from tidelog.aof.reading import reader
 from tidelog.aof.reading.reader import read_header
 from tidelog.aof.reading.verdicts import Verdict
+from tidelog.crash.logs import UUID, data_only
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import Effect
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches, frames_in
 from tests.aof.test_power_loss import CHANGES, SYNCS, new_images
-from tests.aof.world import ROOT, UUID, Life, Past, open_store
+from tests.aof.world import ROOT, Life, Past, open_store
 from tests.rounds import new_seeds, slow_and_soak
 
 from tidelog.aof import durable, segment
@@ -20,6 +20,7 @@ from tidelog.aof.release import release
 from tidelog.aof.rewind import rewind
 from tidelog.aof.seek import position_after
 from tidelog.aof.segment import Position
+from tidelog.crash.logs import UUID
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.aof.opened import Opened
 from tests.aof.shipping import AOF, Leader, batches, frames_in
-from tests.aof.world import UUID, Life, Past, open_store
+from tests.aof.world import Life, Past, open_store
 
 from tidelog.aof import segment
 from tidelog.aof.errors import BeyondEnd, CorruptFrame, MissingSegment, Released, Vanished
@@ -19,6 +19,7 @@ from tidelog.aof.reading.reader import Scan, segment_paths, segments
 from tidelog.aof.release import release
 from tidelog.aof.seek import Source, now_behind, position_after
 from tidelog.aof.segment import Position
+from tidelog.crash.logs import UUID
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 

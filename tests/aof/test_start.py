@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past, data_only, random_step
+from tests.aof.world import ROOT, Life, Past, random_step
 
 from tidelog.aof import durable, identity, segment
 from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment, NotAStore
@@ -17,6 +17,7 @@ from tidelog.aof.reading.reader import Epoch, Replay, Scan, segments
 from tidelog.aof.reading.recovery import Recovered, read_all, read_beside, recover
 from tidelog.aof.release import release
 from tidelog.aof.start import Start, create_behind
+from tidelog.crash.logs import UUID, data_only
 from tidelog.disk.simulated import SimulatedDisk, Tree
 from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.aof.world import ROOT, UUID, Life, Past, read_back
+from tests.aof.world import ROOT, Life, Past, read_back
 
 from tidelog.aof import durable
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 
 PATIENCE_S = 60.0

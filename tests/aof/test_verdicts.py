@@ -4,7 +4,7 @@ import itertools
 
 import msgpack
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past, read_back
+from tests.aof.world import ROOT, Life, Past, read_back
 
 from tidelog.aof import durable, frame, segment
 from tidelog.aof.errors import CorruptFrame, MissingSegment
@@ -12,6 +12,7 @@ from tidelog.aof.log import FSYNCED
 from tidelog.aof.reading.reader import Scan, segments
 from tidelog.aof.reading.verdicts import VERDICTS, Found, Verdict, judge
 from tidelog.aof.reading.window import Windows
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
 

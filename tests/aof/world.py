@@ -7,19 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
 from tidelog.aof.reading.recovery import Recovered
 from tidelog.aof.start import Start
-from tidelog.crash.logs import open_log
+from tidelog.crash.logs import SIZES, UUID, body_of, data_only, open_log
 from tidelog.disk.interface import Disk, File
-from tidelog.engine.effects.effect import END, EPOCH, OPCODE, Effect
+from tidelog.engine.effects.effect import END, Effect
 
 ROOT = Path("/db")
-UUID = bytes(range(16))
-SMALL: dict[str, Any] = {"segment_bytes": 6000, "chunk_bytes_min": 1024, "chunk_bytes_max": 4096}
 RECORD = 2  # the opcode of our records: (RECORD, unit number, index in the unit, padding)
 
 
@@ -27,14 +23,6 @@ def unit(number: int, records: int, padding: int) -> list[Effect]:
     effects: list[Effect] = [(RECORD, number, i, bytes([65 + i]) * padding) for i in range(records)]
     effects[-1] = (RECORD | END, *effects[-1][1:])
     return effects
-
-
-def pack(effects: list[Effect]) -> bytes:
-    return b"".join(msgpack.packb(effect) for effect in effects)
-
-
-def data_only(effects: list[Effect]) -> list[Effect]:
-    return [effect for effect in effects if effect[0] & OPCODE != EPOCH]
 
 
 def open_store(
@@ -81,12 +69,12 @@ class Life:
             policy=policy,
             incarnation=past.next_incarnation(),
             clock=lambda: 1_700_000_000_000,
-            **{**SMALL, **options},
+            **{**SIZES, **options},
         )
 
     def add(self, records: int = 1, padding: int = 10, flush: bool = True) -> int:
         effects = unit(self.past.next_number(), records, padding)
-        body = pack(effects)
+        body = body_of(effects)
         log = self.log
         with log.lock:
             log.reserve(len(body))

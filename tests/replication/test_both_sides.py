@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches
-from tests.aof.world import UUID
 from tests.rounds import some_and_all
 
 from tidelog.aof.errors import Released
 from tidelog.aof.log import WRITTEN
 from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.seek import position_after
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 from tidelog.replication.feed import Feed

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past
+from tests.aof.world import ROOT, Life, Past
 
 from tidelog.aof import identity, segment
 from tidelog.aof.errors import Damage, NewerFormat
 from tidelog.aof.start import Start, create_behind
+from tidelog.crash.logs import UUID
 from tidelog.disk import recipe
 from tidelog.disk.simulated import SimulatedDisk, Tree
 from tidelog.snapshot import swap

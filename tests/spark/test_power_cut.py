@@ -9,10 +9,11 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past, open_store, random_step
+from tests.aof.world import ROOT, Life, Past, open_store, random_step
 from tests.rounds import rest_slow
 
 from tidelog.aof.segment import HEADER_BYTES, Position
+from tidelog.crash.logs import UUID
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import Effect

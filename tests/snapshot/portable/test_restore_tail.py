@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past, data_only, open_store
+from tests.aof.world import ROOT, Life, Past, open_store
 
 from tidelog.aof import durable, identity
 from tidelog.aof.errors import Damage
 from tidelog.aof.reading.reader import Scan, segments
 from tidelog.aof.segment import Position, file_name
 from tidelog.aof.start import Start, create_behind
+from tidelog.crash.logs import UUID, data_only
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import END, Effect

@@ -6,13 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past
+from tests.aof.world import ROOT, Life, Past
 from tests.rounds import rest_slow
 
 from tidelog.aof import bookmarks, identity
 from tidelog.aof.bookmarks import Bookmark
 from tidelog.aof.reading.reader import segment_paths
 from tidelog.aof.release import release
+from tidelog.crash.logs import UUID
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.store.keepers import keepers, void
 from tidelog.store.options import Options
