@@ -50,6 +50,24 @@ MUTANTS: Final = (
         "tests/snapshot/test_environment.py::test_what_a_creation_that_was_cut_short_left_is_replaced",
     ),
     Mutant(
+        "environment/table-of-readers-is-a-hole",
+        "snapshot/rows/environment.py",
+        "        if file.fill(0, nbytes) < nbytes:\n",
+        "        if file.truncate(nbytes):\n",
+        ("tests/crash/test_full.py::test_each_size_that_is_too_small",),
+        "LMDB's table of readers has blocks before LMDB stores into its map.",
+    ),
+    Mutant(
+        "datafile/last-page-believed",
+        "snapshot/rows/datafile.py",
+        "    if missing > free:\n",
+        "    if missing > free and False:\n",
+        (
+            "tests/snapshot/test_datafile.py::test_a_damaged_number_of_the_last_page_makes_no_file_grow",
+        ),
+        "A file grows to a last page only if its missing pages are listed as free.",
+    ),
+    Mutant(
         "environment/rows-unchecked",
         "snapshot/rows/environment.py",
         "        payload = value[:-CRC_BYTES]  # as `opened`, a call less\n"
