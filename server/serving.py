@@ -170,14 +170,23 @@ async def _until_told(
     addresses: Addresses,
 ) -> None:
     server = Server(core, config, root)
-    await server.start(addresses)
+    begun = False
+    early: list[str] = []
 
     def stop(name: str) -> None:
         _logger.info("%s: stopping", name)
-        server.stop(abortable=True)
+        if begun:
+            server.stop(abortable=True)
+        else:
+            early.append(name)
 
+    # These come before the server says that it listens, since a supervisor that reads it may send a signal at once.
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)
+    await server.start(addresses)
+    begun = True
+    if early:
+        server.stop(abortable=True)
     # This process does nothing but serve. So exclude everything loaded so far from garbage collection, and collect less
     # often (docs/decisions/server.md).
     gc.freeze()

@@ -250,6 +250,37 @@ def free_port() -> int:
         return port
 
 
+TOLD_WHILE_IT_STARTS = """
+import signal, sys
+from tidelog.server.server import Server
+from tidelog.tools import cli
+
+start = Server.start
+
+async def told(server, addresses=None):
+    await start(server, addresses)
+    signal.raise_signal(signal.SIGTERM)
+
+Server.start = told
+sys.exit(cli.run(["serve", *sys.argv[1:]]))
+"""
+
+
+def test_a_signal_that_comes_as_soon_as_the_server_listens(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", TOLD_WHILE_IT_STARTS),
+            *(str(tmp_path / "store"), "--port", str(free_port())),
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SIGTERM: stopping" in done.stderr and "closed " in done.stderr
+
+
 def test_a_server(tmp_path: Path) -> None:
     root, file = tmp_path / "store", tmp_path / "tidelog.toml"
     file.write_text('# mine\nusers = ["user ann on >secret ~* &* +@all"]\n')
