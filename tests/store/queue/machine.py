@@ -212,14 +212,14 @@ class Machine(RuleBasedStateMachine):
         self, at: int, worker: str, job: Any, time_limit: float | None = None, ahead: bool = False
     ) -> Held | None:
         model = self.models[at]
-        self.bury(at, worker)  # first, since the end of a job frees its key
+        freed = self.bury(at, worker)  # first, since the end of a job frees its key
         if job is None:
             left = [t for t in model.must_have_got(worker, self.now()) if t.where in UNFINISHED]
             assert not left, f"{worker} found nothing, and there was {left[0]}"
             model.looked(self.now())
             return None
         self.holders += 1
-        task = model.delivered(job, self.holders, worker, self.now(), time_limit, ahead)
+        task = model.delivered(job, self.holders, worker, self.now(), time_limit, ahead, freed)
         if model.skipped and not ahead:
             turns = self.db.queue(model.name)._shared.turns
             assert turns and turns % FAIR == 0, f"{task} came before jobs of a higher priority"
@@ -307,9 +307,11 @@ class Machine(RuleBasedStateMachine):
         """Whether a waiting job is pending because the group has passed over it."""
         return bool(self.models[at].per_key and task.key and row == ("", 0))
 
-    def bury(self, at: int, worker: str) -> None:
-        """A fetch may have moved jobs to the dead: those that were delivered too often, or cannot be decoded."""
-        model = self.models[at]
+    def bury(self, at: int, worker: str) -> set[str]:
+        """A fetch may have moved jobs to the dead: those that were delivered too often, or cannot be decoded. Returns
+        their keys.
+        """
+        model, keys = self.models[at], set[str]()
         for dead in self.queues[at].dead.list():
             if dead.id in model.deaths:
                 continue
@@ -319,6 +321,9 @@ class Machine(RuleBasedStateMachine):
                 if not task.poison and task.holder is None and task.owner != worker:
                     assert self.now() >= task.earliest - 0.005, f"{task} died too early"
                 model.dies(task)
+                if task.key is not None:
+                    keys.add(task.key)
+        return keys
 
     def settle(self, held: Held) -> None:
         if held in self.held:

@@ -6,6 +6,7 @@ exactly a lease was last refreshed), the model keeps a window: not before `earli
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -109,8 +110,11 @@ class Model:
         now: float,
         time_limit: float | None = None,
         ahead: bool = False,
+        freed: Collection[str | None] = (),
     ) -> Task:
-        """A worker got a job: was that right? `ahead`: it may have been fetched before the last answer was given."""
+        """A worker got a job: was that right? `ahead`: it may have been fetched before the last answer was given.
+        `freed`: keys of jobs that died in this fetch. The jobs that waited for them come with the next one.
+        """
         task = self.tasks.get(job.id)
         assert task is not None, f"{job.id} was never put"
         assert not task.poison, "what cannot be decoded was delivered"
@@ -119,7 +123,8 @@ class Model:
         assert job.worker == worker and job.origin == task.origin
         assert job.priority == task.priority and job.key == task.key
         assert not self.waits_for_key(task), f"{job.id}: too many jobs of its key are in progress"
-        sure = [t for t in self.must_have_got(worker, now) if not self.may_die(t, now)]
+        found = self.must_have_got(worker, now)
+        sure = [t for t in found if not self.may_die(t, now) and t.key not in freed]
         self.skipped = any(t.priority > task.priority for t in sure)
         assert int(job.enqueued_at.timestamp() * 1000 + 0.5) == task.order[0]
         if task.where == WAITING:
@@ -130,7 +135,7 @@ class Model:
                 and t.order < task.order
                 and t.priority == task.priority
                 # Those of a batch were fetched before the keys of jobs that are done by now were free.
-                and not (self.per_key and t.key and ahead)
+                and not (self.per_key and t.key and (ahead or t.key in freed))
                 and not self.waits_for_key(t)
             ]
             assert not before, f"{job.id} before {before[0].id}"
