@@ -126,7 +126,7 @@ class SharedJob(Generic[T]):
         held = bool(queue._link.call(sent, Safe.FENCED, queue._db))
         if end is not OPEN or not held:
             self._state = end if held else LOST
-            queue._keeper.let_go(self._worked, self._id)
+            queue._keeper.let_go(self._worked, self._id, self._count)
         return held
 
     def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
@@ -278,7 +278,7 @@ class SharedJob(Generic[T]):
             held = self.ack()
         except OutcomeUnknown as error:
             self._state = LOST
-            self._queue._keeper.let_go(self._worked, self._id)
+            self._queue._keeper.let_go(self._worked, self._id, self._count)
             log.warning(
                 "queue %s: job %s was done, but perhaps its acknowledgement was not stored; then it is delivered "
                 "again: %s",

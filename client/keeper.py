@@ -188,12 +188,12 @@ class Keeper:
             if jobs is not None and job in jobs:
                 jobs[job] = Held(held.deliveries, holder)
 
-    def let_go(self, worked: Worked, job: bytes) -> None:
-        """A job was settled, or lost."""
+    def let_go(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+        """A delivery of a job was settled, or lost. The worker may have got the job once more since."""
         with self._mine():
             held = self._held.get(worked)
-            if held is not None:
-                held.pop(job, None)
+            if held is not None and job in held and held[job].deliveries == deliveries:
+                del held[job]
                 if not held:
                     del self._held[worked]
                     del self._renewed[worked]
@@ -226,8 +226,7 @@ class Keeper:
                         *(len(part) // 2 - int(held), len(part) // 2, worker.decode()),
                     )
                 for job in part[::2]:
-                    jobs.pop(job, None)
-                    self.let_go(worked, job)
+                    self.let_go(worked, job, jobs.pop(job))
         except TidelogError:
             with self._lock:
                 self._finished.setdefault(worked, {}).update(jobs)
@@ -298,7 +297,7 @@ class Keeper:
         self._at_once = False
         while self._dropped:
             (queue, worker), job, deliveries = self._dropped.popleft()
-            self.let_go((queue, worker), job)
+            self.let_go((queue, worker), job, deliveries)
             # Not repeated: the server takes the job back anyway when nobody renews it.
             self._link.call(queue.words(b"DROP", worker, job, deliveries), Safe.READ, queue._db)
         for worked in list(self._finished):
@@ -318,7 +317,7 @@ class Keeper:
                 words = queue.words(b"RENEW", worker, *part, *queue.heartbeat_words())
                 kept.update(self._link.call(words, Safe.READ, queue._db))
             for job in jobs.keys() - kept:
-                self.let_go(worked, job)
+                self.let_go(worked, job, jobs[job])
             with self._lock:
                 if worked in self._renewed:
                     self._renewed[worked] = now

@@ -726,8 +726,9 @@ class SharedConsumer(Generic[T]):
                 job, number, _ = self._unseen.popleft()
             except IndexError:
                 return
-            queue._keeper.let_go(self._worked, job)
-            words = queue.words(b"RELEASE", self._worked[1], job, b"%d" % number)
+            deliveries = b"%d" % number
+            queue._keeper.let_go(self._worked, job, deliveries)
+            words = queue.words(b"RELEASE", self._worked[1], job, deliveries)
             queue._link.call(words, Safe.READ, queue._db)
 
     def interrupt(self) -> None:

@@ -247,6 +247,27 @@ def test_a_time_limit(two: Two) -> None:
     assert job.ack() is False
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_end_of_an_older_delivery_leaves_the_newer_one(two: Two, answers: bool) -> None:
+    """A worker gets a job again after its time limit. Then it answers for the first delivery, or drops that."""
+    two.one.put(1)
+    old = next(two.one.consume("anna", block=0, time_limit=5))
+    for _ in range(4):
+        two.clock.advance(4)
+        two.beat(two.one)
+    new = take(two.one, "anna")
+    assert new.deliveries == 2
+    if answers:
+        assert old.ack() is False
+    del old
+    gc.collect()
+    for _ in range(5):
+        two.beat(two.one)
+        two.clock.advance(4)
+        assert two.two.get(block=0) is None
+    assert new.ack()
+
+
 def test_a_worker_goes_on_when_the_server_is_replaced(two: Two) -> None:
     two.one.put(1)
     job = take(two.one)
