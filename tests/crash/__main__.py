@@ -11,12 +11,11 @@ from typing import Final
 
 from tests.crash import evidence, exemptions
 from tests.crash.counts import (
-    ALL,
     ALONE,
     CUTS,
-    DOUBLED,
     FILE,
     SEED,
+    counted,
     counts_of,
     drops,
     load,
@@ -27,7 +26,7 @@ from tests.crash.counts import (
 from tests.turns import SHARES, share_of, this_turn
 
 from tidelog.crash.explore import Report
-from tidelog.crash.run import DOUBLE, run
+from tidelog.crash.run import run
 from tidelog.crash.served import be_quiet
 from tidelog.crash.workloads import POLICIES
 from tidelog.testing.scratch import scratch
@@ -128,9 +127,7 @@ def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]
         for policy in POLICIES:
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
-    tried = tuple(
-        layer for layer in ALL if layer in layers or layer == DOUBLE and DOUBLED & {*layers}
-    )
+    tried = counted(layers)
     show(total, tried, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
     if total.findings:
         return 1

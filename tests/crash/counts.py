@@ -87,6 +87,12 @@ def chunk(share: int, number: int) -> int:
     return (share - 1) * each + number if number < each else CHUNKS
 
 
+def counted(layers: tuple[str, ...]) -> tuple[str, ...]:
+    """The layers whose counts a run of these has. Those of DOUBLE are whole only with all that it comes from."""
+    whole = {*layers} >= DOUBLED
+    return tuple(layer for layer in ALL if layer in layers or layer == DOUBLE and whole)
+
+
 def counts_of(reports: dict[str, Report], layers: tuple[str, ...] = ALL) -> Counts:
     """The counts of a run, from its report of each policy."""
     return {

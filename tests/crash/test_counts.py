@@ -11,9 +11,11 @@ import pytest
 from tests.crash import evidence
 from tests.crash.counts import (
     ALL,
+    ALONE,
     COUNTED,
     FILE,
     PLAN,
+    counted,
     counts_of,
     drops,
     load,
@@ -145,6 +147,12 @@ def test_the_counts_of_some_layers_are_accepted_and_the_others_stay(
     assert of_layers(before[1], (LOG,)) == {
         policy: {LOG: before[1][policy][LOG]} for policy in POLICIES
     }
+
+
+def test_double_crashes_count_only_with_all_that_they_come_from() -> None:
+    assert counted((CHECKPOINTS, ROT)) == (CHECKPOINTS, ROT)
+    assert set(counted((STORE, CHECKPOINTS))) == {STORE, CHECKPOINTS, DOUBLE}
+    assert counted(ALONE) == ALL
 
 
 def test_a_long_run_has_other_workloads() -> None:
