@@ -38,6 +38,7 @@ def test_many(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @kinds
+@pytest.mark.timeout(3600)
 def test_a_million(kind: str, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -51,9 +52,15 @@ def test_the_parts_that_are_put_among_keys_are_as_redis_writes_them() -> None:
         assert taken(among(image(number % 5), random.Random(number))) is not None, number
 
 
-# The percentage of lines that these inputs have to reach. They do not reach a wrong checksum, which is put right, the
-# refusal of what no writer is given, and the steps that only an open for writing takes.
-FLOORS = {"engine/rdb": 92, "aof/reading": 91}
+# The percentage of lines that these inputs have to reach. They do not reach a wrong checksum, which is put right, and
+# the refusal of what no writer is given. Most of aof/reading/recovery.py runs only when a store is opened for writing,
+# so the other files of its folder have floors of their own.
+FLOORS = {
+    "engine/rdb": 92.0,
+    "aof/reading/reader.py": 95.0,
+    "aof/reading/verdicts.py": 95.0,
+    "aof/reading/window.py": 95.0,
+}
 
 
 @pytest.mark.slow
@@ -64,8 +71,11 @@ def test_the_lines_that_are_reached() -> None:
     print(done.stdout)
     assert done.returncode == 0, done.stderr
     reached = dict(re.findall(r"^(\S+): ([\d.]+)% of \d+ lines$", done.stdout, re.M))
-    for folder, floor in FLOORS.items():
-        assert float(reached[folder]) >= floor, f"{folder}: {reached[folder]}% of the lines"
+    reached |= {
+        path: share for share, path in re.findall(r"^ *([\d.]+)%  (\S+)", done.stdout, re.M)
+    }
+    for place, floor in FLOORS.items():
+        assert float(reached[place]) >= floor, f"{place}: {reached[place]}% of the lines"
 
 
 def test_an_input_that_is_found_can_be_tried_again(
