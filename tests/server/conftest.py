@@ -21,6 +21,7 @@ class Running(NamedTuple):
     serving: tidelog.Serving
     port: int
     root: Path
+    stack: ExitStack  # of what ends with the test
 
     @property
     def server(self) -> Server:
@@ -30,8 +31,10 @@ class Running(NamedTuple):
         return server
 
     def client(self, **options: Any) -> redis.Redis:
-        """A redis-py client. RESP2 unless `protocol=3`."""
-        return redis.Redis(port=self.port, **{"protocol": 2, **options})
+        """A redis-py client, closed at the end of the test. RESP2 unless `protocol=3`."""
+        found = redis.Redis(port=self.port, **{"protocol": 2, **options})
+        self.stack.callback(found.close)
+        return found
 
 
 Start = Callable[..., Running]
@@ -52,7 +55,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             given = {name: options.pop(name) for name in names if name in options}
             db = stack.enter_context(tidelog.open(where, **{"fsync": "everysec", **given}))
             serving = stack.enter_context(tidelog.serve(db, **{"port": 0, **options}))
-            return Running(db, serving, serving.port, where)
+            return Running(db, serving, serving.port, where, stack)
 
         yield begin
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,8 @@ def simulated(fsync: str, **options: Any) -> Iterator[tuple[Running, Gate]]:
     gate = Gate(disk)
     served = tidelog.serve(db, port=0, **options)
     try:
-        yield Running(db, served, served.port, Path("/db")), gate
+        with ExitStack() as stack:
+            yield Running(db, served, served.port, Path("/db"), stack), gate
     finally:
         gate.open.set()
         gate.fails.clear()
