@@ -18,6 +18,7 @@ import contextlib
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -133,7 +134,8 @@ class Ahead:
         self._path = directory / segment.SPARE
         self._filling: _Filling | None = None
         self._spare: _Spare | None = None
-        self._ended: list[tuple[File, int]] = []
+        # `end` adds at the right while the thread takes at the left.
+        self._ended: deque[tuple[File, int]] = deque()
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         # A bool and not an Event: an interrupt can leave the lock inside an Event taken, and then `stop` would hang.
         self._stopping = False
@@ -184,12 +186,12 @@ class Ahead:
 
     def _end_all(self) -> None:
         while self._ended:
-            file, size = self._ended[-1]
+            file, size = self._ended[0]
             file.unmap()
             with contextlib.suppress(OSError):
                 file.truncate(size)
             file.close()
-            self._ended.pop()
+            self._ended.popleft()  # only now: `abandon` closes what is still in it
 
     def do(self, job: Callable[[], object]) -> None:
         """Run `job` in the thread, starting it if necessary; in the caller if the disk allows no threads."""

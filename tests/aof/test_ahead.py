@@ -252,6 +252,28 @@ def test_an_end_while_it_prepares(
     assert len(read_back(RealDisk(), root)) == opened.number
 
 
+def test_segments_that_end_while_another_one_is_cut(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is cut and closed, and none of them twice."""
+    gate = Gate(monkeypatch, "truncate")
+    cut: list[str] = []
+    real = RealFile.truncate
+
+    def noted(file: RealFile, size: int) -> None:
+        cut.append(os.path.basename(os.readlink(f"/proc/self/fd/{file._fd}")))
+        real(file, size)
+
+    monkeypatch.setattr(RealFile, "truncate", noted)
+    opened = Opened(root, segment_bytes=20_000, chunk_bytes_min=4096, chunk_bytes_max=16384)
+    while len(opened.names()) < 5:
+        opened.add(1, 300)
+    assert gate.inside.wait(PATIENCE_S)
+    gate.open.set()
+    opened.close()
+    assert sorted(name for name in cut if name.endswith(".aof")) == sorted(opened.names())
+
+
 def test_a_forked_child_leaves_the_spare_to_its_parent(root: Path) -> None:
     opened = Opened(root, segment_bytes=200_000, chunk_bytes_min=4096, chunk_bytes_max=16384)
     while opened.log._ahead._spare is None:
