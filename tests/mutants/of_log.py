@@ -235,6 +235,14 @@ MUTANTS: Final = (
         "Once a caller took over the prepared space, no zero is written there any more.",
     ),
     Mutant(
+        "ahead/another-segment-is-taken-off",
+        "aof/ahead.py",
+        "            self._ended.popleft()",
+        "            self._ended.pop()",
+        ("tests/aof/test_ahead.py::test_segments_that_end_while_another_one_is_cut",),
+        "Each finished segment is cut and closed once, also one that ends while another is cut.",
+    ),
+    Mutant(
         "durable/newer-slot-overwritten",
         "aof/durable.py",
         "        self._turn = 1 if first >= second else 0\n",
