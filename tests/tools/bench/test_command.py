@@ -1,6 +1,7 @@
 """The command line of the bench: what it refuses, what it reports, how it exits."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tidelog.tools.bench import machine, subjects
 from tidelog.tools.bench.bench import Bench
 from tidelog.tools.bench.command import command as bench
 from tidelog.tools.bench.figure import Bound, Figure
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/benchmarks.md"
 
 
 @pytest.fixture
@@ -61,6 +64,11 @@ def test_every_subject_has_a_module() -> None:
     here = Path(subjects.__file__).parent
     modules = {path.stem for path in here.glob("*.py")} - {"__init__"}
     assert modules == set(subjects.SUBJECTS)
+
+
+def test_every_subject_is_in_the_guide() -> None:
+    rows = re.findall(r"^\| `([a-z]+)` \|", GUIDE.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(subjects.SUBJECTS)
 
 
 def test_a_subject_that_fails_costs_nothing_that_was_measured(
