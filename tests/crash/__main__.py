@@ -31,7 +31,7 @@ from tidelog.crash.served import be_quiet
 from tidelog.crash.workloads import POLICIES
 from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
-from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
+from tidelog.tools.crash.blocks import RECORDED, cut_blocks
 from tidelog.tools.crash.cutting import REAL, Timed
 from tidelog.tools.crash.session import keep_finding, show
 from tidelog.tools.crash.shutdowns import cut_power, file_system
@@ -95,8 +95,8 @@ def _cut(
         room = place / layer
         room.mkdir()
         with Timed(total, layer):
-            if layer == BLOCKS:
-                _cut_blocks(seed, reports, room)
+            if layer in RECORDED:
+                _cut_blocks(seed, reports, room, layer)
             else:
                 _shut_down(seed, reports, room, layer)
 
@@ -107,9 +107,9 @@ def _shut_down(seed: str, reports: dict[str, Report], place: Path, layer: str) -
             reports[policy].add(cut_power(made, policy, seed, CUTS))
 
 
-def _cut_blocks(seed: str, reports: dict[str, Report], place: Path) -> None:
+def _cut_blocks(seed: str, reports: dict[str, Report], place: Path, layer: str) -> None:
     for policy in POLICIES:
-        reports[policy].add(cut_blocks(policy, seed, place, CUTS))
+        reports[policy].add(cut_blocks(layer, policy, seed, place, CUTS))
 
 
 def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]) -> int:

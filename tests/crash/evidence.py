@@ -24,7 +24,7 @@ from tidelog.crash.run import CHECKPOINTS, DOUBLE, STORE
 from tidelog.crash.servers import SERVERS
 from tidelog.crash.small import SMALL
 from tidelog.crash.workloads import POLICIES
-from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.blocks import BLOCKS, XFS_BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE, XFS
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "DURABILITY.md"
@@ -66,7 +66,8 @@ PROMISES: Final = (
     Promise("power cut during the recovery, and after it", DOUBLE, SERVED, SERVED, SERVED),
     Promise("power cut of a real ext4, with checkpoints", MACHINE, ALWAYS, SYNCED, SYNCED),
     Promise("power cut of a real xfs, with checkpoints", XFS, ALWAYS, SYNCED, SYNCED),
-    Promise("power cut of the disk below a real file system", BLOCKS, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of the disk below a real ext4", BLOCKS, ALWAYS, SYNCED, SYNCED),
+    Promise("power cut of the disk below a real xfs", XFS_BLOCKS, ALWAYS, SYNCED, SYNCED),
     Promise("power cut of a server: what clients had read", REPLIES, ALWAYS, SYNCED, SYNCED),
     Promise("power cut, jobs of queues", QUEUES, ALWAYS, SYNCED, SYNCED),
     Promise("power cut of a follower", FOLLOWERS, CONFIRMED, CONFIRMED, CONFIRMED),

@@ -18,7 +18,7 @@ from tests.exempted import PREFIX
 from tidelog.crash.calls import CALLS
 from tidelog.crash.full import FULL
 from tidelog.crash.preload.library import COMPILERS
-from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.blocks import BLOCKS, RECORDED, XFS_BLOCKS
 from tidelog.tools.crash.shutdowns import KINDS, MACHINE, XFS
 
 SMALL_DISK: Final = "small disk"  # a tmpfs (tests/small_disk.py)
@@ -26,6 +26,7 @@ NEEDS: Final = {
     MACHINE: ("/dev/loop-control",),
     XFS: ("/dev/loop-control",),
     BLOCKS: ("/dev/loop-control", "/dev/fuse"),
+    XFS_BLOCKS: ("/dev/loop-control", "/dev/fuse"),
     SMALL_DISK: (),
     FULL: (),
 }
@@ -45,7 +46,8 @@ def must_run(layer: str, root: Path = Path("/")) -> bool:
     )
     if not int(status["CapEff"], 16) >> SYS_ADMIN & 1:
         return False
-    if layer in KINDS and KINDS[layer].name not in (root / "proc/filesystems").read_text().split():
+    kind = {**KINDS, **RECORDED}.get(layer)
+    if kind is not None and kind.name not in (root / "proc/filesystems").read_text().split():
         return False
     return all(_opens(root / device.lstrip("/")) for device in NEEDS[layer])
 

@@ -41,7 +41,7 @@ from tidelog.crash.servers import SERVERS
 from tidelog.crash.small import SMALL
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools import exits
-from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.blocks import BLOCKS, XFS_BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE, XFS
 
 # The least that all shares together must have tried.
@@ -61,6 +61,7 @@ TOTALS = {
     MACHINE: ("distinct", 200),
     XFS: ("distinct", 200),
     BLOCKS: ("distinct", 200),
+    XFS_BLOCKS: ("distinct", 200),
     REPLIES: ("distinct", 5_000),
     QUEUES: ("distinct", 20_000),
     FOLLOWERS: ("distinct", 15_000),  # the network decides how many frames they get

@@ -10,9 +10,10 @@ import pytest
 from tests.crash.exemptions import NO_MOUNTS, SMALL_DISK, demanded, exempt, must_run, verdict
 
 from tidelog.crash.calls import CALLS
-from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.blocks import BLOCKS, XFS_BLOCKS
 from tidelog.tools.crash.shutdowns import MACHINE, XFS
 
+NEEDED = (MACHINE, XFS, BLOCKS, XFS_BLOCKS)
 ROOT = "000001ffffffffff"
 CONTAINER = "00000000a80425fb"  # the capabilities that a container usually gives its root
 
@@ -32,7 +33,7 @@ def machine(place: Path, capabilities: str, *devices: str, known: str = "ext4 xf
 @pytest.mark.parametrize(
     ("capabilities", "devices", "layers"),
     [
-        (ROOT, ("loop-control", "fuse"), {MACHINE, XFS, BLOCKS}),
+        (ROOT, ("loop-control", "fuse"), {MACHINE, XFS, BLOCKS, XFS_BLOCKS}),
         (ROOT, ("loop-control",), {MACHINE, XFS}),
         (ROOT, ("fuse",), set()),
         (CONTAINER, ("loop-control", "fuse"), set()),
@@ -42,7 +43,7 @@ def test_what_must_run(
     capabilities: str, devices: tuple[str, ...], layers: set[str], tmp_path: Path
 ) -> None:
     place = machine(tmp_path, capabilities, *devices)
-    assert {layer for layer in (MACHINE, XFS, BLOCKS) if must_run(layer, place)} == layers
+    assert {layer for layer in NEEDED if must_run(layer, place)} == layers
 
 
 def test_calls_must_fail_where_a_compiler_is(
@@ -54,8 +55,8 @@ def test_calls_must_fail_where_a_compiler_is(
 
 
 def test_a_kernel_without_xfs(tmp_path: Path) -> None:
-    place = machine(tmp_path, ROOT, "loop-control", known="ext4")
-    assert must_run(MACHINE, place) and not must_run(XFS, place)
+    place = machine(tmp_path, ROOT, "loop-control", "fuse", known="ext4")
+    assert {layer for layer in NEEDED if must_run(layer, place)} == {MACHINE, BLOCKS}
 
 
 def test_a_layer_that_should_have_run_is_a_failure(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tidelog.crash.servers import SERVERS
 from tidelog.crash.suffered import Scene
 from tidelog.tools import exits
 from tidelog.tools.crash import blocks, fuse
-from tidelog.tools.crash.blocks import BLOCKS, Recorded
+from tidelog.tools.crash.blocks import BLOCKS, RECORDED, XFS_BLOCKS, Recorded
 from tidelog.tools.crash.fuse import BlockFile, CannotServe
 from tidelog.tools.crash.shutdowns import MACHINE, CannotMount
 
@@ -42,7 +42,7 @@ def test_without_fuse(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(CannotServe, match=reason):
         BlockFile(room, 4096)
     with pytest.raises(CannotMount, match=reason):
-        Recorded(Scene("always", ([], []), "1"), room)
+        Recorded(Scene("always", ([], []), "1"), room, RECORDED[BLOCKS])
     assert list(room.iterdir()) == []
     done = run("crash", "--layers", BLOCKS, "--minutes", "0", "--json")
     assert done.code == exits.SYSTEM
@@ -83,10 +83,10 @@ def test_power_cuts_that_are_ended_leave_no_mount_and_no_process(
     scratch.mkdir()
     bench = begin(scratch, "crash", "machine", "--minutes", "60", "--seed", "1")
     assert bench.stdout is not None
-    assert bench.stdout.readline().startswith("layers machine, xfs, blocks")
+    assert bench.stdout.readline().startswith("layers machine, xfs, blocks, xfs-blocks")
     # A store is at work on the last of them.
     until(
-        lambda: bench.poll() is not None or [*scratch.glob("*/blocks/*")],
+        lambda: bench.poll() is not None or [*scratch.glob(f"*/{XFS_BLOCKS}/*")],
         "no file system was mounted",
     )
     if bench.poll() is not None:

@@ -22,7 +22,7 @@ RUNS = {
     command: text.splitlines()
     for command, text in re.findall(r"```console\n[$#] ([^\n]*)\n(layers .*?)```", GUIDE, re.DOTALL)
 }
-LAYERS = re.compile(r"layers ([a-z0-9, ]+?), (?:fsync|of Linux) ")
+LAYERS = re.compile(r"layers ([a-z0-9, -]+?), (?:fsync|of Linux) ")
 
 
 def layers_in(lines: list[str]) -> list[str]:
@@ -76,11 +76,11 @@ def test_the_lines_below_the_table_are_those_of_the_notes() -> None:
 
 def test_every_layer_and_set_has_a_row() -> None:
     _, _, text = GUIDE.partition("## Layers\n")
-    named = re.findall(r"^\| ((?:`[a-z]+`(?:, )?)+) \| ", text, re.MULTILINE)
-    layers = [name for row in named for name in re.findall(r"`([a-z]+)`", row)]
+    named = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \| ", text, re.MULTILINE)
+    layers = [name for row in named for name in re.findall(r"`([a-z-]+)`", row)]
     assert {*layers[: len(EVERY)]} == {*EVERY} and SMALL in layers
     for name, of in SETS.items():
         if name != "all":
             row = re.search(rf"^\| `{name}` \| (.*) \|$", text, re.MULTILINE)
             assert row is not None, name
-            assert set(re.findall(r"`([a-z]+)`", row[1])) == {*of}, name
+            assert set(re.findall(r"`([a-z-]+)`", row[1])) == {*of}, name

@@ -25,7 +25,7 @@ from tidelog.crash.trace import unpack
 from tidelog.disk.real import RealFile
 from tidelog.tools import exits
 from tidelog.tools.crash import blocks, cutting, shutdowns
-from tidelog.tools.crash.blocks import BLOCKS, Recorded, cut_blocks
+from tidelog.tools.crash.blocks import BLOCKS, RECORDED, Recorded, cut_blocks
 from tidelog.tools.crash.cutting import REAL
 from tidelog.tools.crash.fuse import Event, Flushed, Noted, Written
 from tidelog.tools.crash.shutdowns import KINDS, MACHINE, CannotMount, Cuts, file_system
@@ -36,7 +36,7 @@ def test_a_user_who_is_not_root_gets_the_reason(run: Run, monkeypatch: pytest.Mo
     done = run("crash", "machine")
     assert done.code == exits.SYSTEM
     assert done.err == ""
-    rows = done.out.splitlines()[2:5]
+    rows = done.out.splitlines()[2:6]
     assert [row.split()[0] for row in rows] == [*REAL]
     assert all(row.endswith("-  only root may mount a file system") for row in rows)
     done = run("crash", "machine", "--json")
@@ -53,7 +53,7 @@ def test_a_plain_run_names_the_layers_that_it_cannot_run(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     done = run("crash", "--layers", "log,L3", "--jobs", "1", "--minutes", "0.01", "--seed", "1")
     assert (done.code, done.err) == (exits.OK, "")
-    log, *rows = done.out.splitlines()[2:6]
+    log, *rows = done.out.splitlines()[2:7]
     assert log.startswith("log ")
     assert [row.split()[0] for row in rows] == [*REAL]
     assert all(row.endswith("-  only root may mount a file system") for row in rows)
@@ -64,7 +64,7 @@ def test_a_layer_that_cannot_run_does_not_hide_the_others(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(layer: str, room: Path, *more: object) -> Callable[[str, str], Report]:
-        if layer == BLOCKS:
+        if layer in RECORDED:
             raise CannotMount("no FUSE")
         done = Report()
         done.of(layer).tried = done.of(layer).distinct = 3
@@ -74,8 +74,8 @@ def test_a_layer_that_cannot_run_does_not_hide_the_others(
     done = run("crash", "machine", "--minutes", "0", "--json")
     assert done.code == exits.OK
     layers = json.loads(done.out)["layers"]
-    assert [layers[layer]["not_run"] for layer in REAL] == [None, None, "no FUSE"]
-    assert [layers[layer]["tried"] for layer in REAL] == [3, 3, 0]
+    assert [layers[layer]["not_run"] for layer in REAL] == [None, None, "no FUSE", "no FUSE"]
+    assert [layers[layer]["tried"] for layer in REAL] == [3, 3, 0, 0]
 
 
 def test_a_missing_command_is_the_reason(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +83,12 @@ def test_a_missing_command_is_the_reason(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(shutil, "which", lambda name, path: None)
     done = run("crash", "machine")
     assert done.code == exits.SYSTEM
-    reasons = [row.rpartition("-  ")[2] for row in done.out.splitlines()[2:5]]
+    reasons = [row.rpartition("-  ")[2] for row in done.out.splitlines()[2:6]]
     assert reasons == [
         "the command mkfs.ext4 is missing",
         "the command mkfs.xfs is missing",
         "the command mkfs.ext4 is missing",
+        "the command mkfs.xfs is missing",
     ]
 
 
@@ -116,9 +117,10 @@ def test_power_cuts(tmp_path: Path) -> None:
         counts = json.loads(done.stdout)["layers"][layer]
         if not counts["not_run"]:
             assert counts["there"] > counts["tried"] == 10 >= counts["distinct"] > 7
-    counts = json.loads(done.stdout)["layers"][BLOCKS]
-    if not counts["not_run"]:
-        assert counts["there"] > counts["tried"] == counts["distinct"] == 10
+    for layer in RECORDED:
+        counts = json.loads(done.stdout)["layers"][layer]
+        if not counts["not_run"]:
+            assert counts["there"] > counts["tried"] == counts["distinct"] == 10
     assert list(tmp_path.iterdir()) == []
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
     for layer, counts in json.loads(done.stdout)["layers"].items():
@@ -153,16 +155,17 @@ def test_a_log_without_fdatasync_is_found_and_tried_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_blocks_flushes_and_promises_are_noted_in_one_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", RECORDED)
+def test_blocks_flushes_and_promises_are_noted_in_one_order(layer: str, tmp_path: Path) -> None:
     steps: list[Step] = [["set", 0, 600]]
 
     def recorded(scratch: Path) -> list[Event]:
-        life = Recorded(Scene("always", (steps, steps), "1"), scratch)
+        life = Recorded(Scene("always", (steps, steps), "1"), scratch, RECORDED[layer])
         assert len(life.units) == 2
         assert list(scratch.iterdir()) == []
         return life.events
 
-    events = here(recorded, tmp_path, BLOCKS)
+    events = here(recorded, tmp_path, layer)
     assert isinstance(events, list)
     promises = [n for n, event in enumerate(events) if isinstance(event, Noted)]
     issued = next(n for n in promises if events[n].event == (0, 0, 1))
@@ -174,19 +177,22 @@ def test_blocks_flushes_and_promises_are_noted_in_one_order(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_store_without_fdatasync_is_found_on_its_blocks_and_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", RECORDED)
+def test_a_store_without_fdatasync_is_found_on_its_blocks_and_tried_again(
+    layer: str, tmp_path: Path
+) -> None:
     def unsynced(scratch: Path) -> list[Finding]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RealFile, "fdatasync", lambda self: None)
-            return cut_blocks("always", "1", scratch, 60).findings
+            return cut_blocks(layer, "always", "1", scratch, 60).findings
 
-    found = here(unsynced, tmp_path, BLOCKS)
+    found = here(unsynced, tmp_path, layer)
     assert isinstance(found, list)
     (finding,) = found
-    assert finding.layer == BLOCKS
+    assert finding.layer == layer
     assert finding.kind in (Kind.LOST.value, Kind.REFUSED.value)
     trace = unpack(finding.trace, "x")
-    again = here(lambda scratch: blocks.try_again(scratch, trace), tmp_path, BLOCKS)
+    again = here(lambda scratch: blocks.try_again(scratch, trace, layer), tmp_path, layer)
     assert isinstance(again, Fault)
     assert again.kind.value == finding.kind
     assert list(tmp_path.iterdir()) == []
@@ -196,12 +202,12 @@ def test_a_store_without_fdatasync_is_found_on_its_blocks_and_tried_again(tmp_pa
 def test_a_disk_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     def refused(scratch: Path) -> str:
         # It raises CannotMount where nothing can be mounted.
-        Recorded(Scene("always", ([], []), "1"), scratch / "first")
+        Recorded(Scene("always", ([], []), "1"), scratch / "first", RECORDED[BLOCKS])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shutdowns, "COMMANDS", ())
-            patch.setattr(blocks, "IMAGE_BYTES", 4096)
+            small = RECORDED[BLOCKS]._replace(nbytes=4096)
             with pytest.raises(CannotMount, match="mkfs.ext4 failed") as caught:
-                Recorded(Scene("always", ([], []), "1"), scratch / "second")
+                Recorded(Scene("always", ([], []), "1"), scratch / "second", small)
         return str(caught.value)
 
     for name in ("first", "second"):

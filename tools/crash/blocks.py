@@ -1,11 +1,11 @@
 """Blocks: the writes of a real file system to its disk, any of which a power cut may take after the last flush.
 
-An ext4 lies in a file that notes in order the blocks that the kernel writes and the flushes that it asks for
-(tools/crash/fuse.py). A store works on it, and each promise is noted in its place. Then power is cut at random moments:
-everything before the last flush is on the disk, and of the rest any part, sector by sector. The kernel mounts what is
-left and replays its journal, and the store is opened.
+An ext4, or an xfs, lies in a file that notes in order the blocks that the kernel writes and the flushes that it asks
+for (tools/crash/fuse.py). A store works on it, and each promise is noted in its place. Then power is cut at random
+moments: everything before the last flush is on the disk, and of the rest any part, sector by sector. The kernel mounts
+what is left and replays its journal, and the store is opened.
 
-Where `machine` shows the one state that a shutdown leaves, this shows those of a disk with a volatile cache.
+Where `machine` and `xfs` show the one state that a shutdown leaves, this shows those of a disk with a volatile cache.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Promised, Trace, Unit, pack, versions
 from tidelog.disk.real import RealDisk
 from tidelog.tools.crash.fuse import BlockFile, CannotServe, Event, Noted, Written
-from tidelog.tools.crash.shutdowns import KINDS, MACHINE, CannotMount, call, make_in, own_mounts
+from tidelog.tools.crash.shutdowns import CannotMount, Kind, call, make_in, own_mounts
 
 BLOCKS: Final = "blocks"
+XFS_BLOCKS: Final = "xfs-blocks"
 IMAGE: Final = "image"  # in the base of a finding's trace
-IMAGE_BYTES: Final = 16 << 20
-KIND: Final = KINDS[MACHINE]
+# Images are kept and written whole, so they are small. Asked for by its name, mkfs.xfs makes an xfs below 300 MB.
+RECORDED: Final = {
+    BLOCKS: Kind("ext4", ("-F",), 16 << 20),
+    XFS_BLOCKS: Kind("xfs", ("-f", "--unsupported"), 16 << 20),
+}
 SECTOR: Final = 512
 PLACE: Final = "store-on-blocks"
 
@@ -41,26 +45,26 @@ class Recorded:
     events  after that
     """
 
-    def __init__(self, scene: Scene, scratch: Path) -> None:
+    def __init__(self, scene: Scene, scratch: Path, kind: Kind) -> None:
         """`scratch` is an existing empty directory. Raises CannotMount."""
-        own_mounts(KIND)
+        own_mounts(kind)
         disk = RealDisk()
         below, mounted = scratch / "below", scratch / "mounted"
         disk.mkdir(below)
         disk.mkdir(mounted)
         try:
-            file = BlockFile(below, IMAGE_BYTES)
+            file = BlockFile(below, kind.nbytes)
         except CannotServe as error:
             disk.rmdir(below)
             disk.rmdir(mounted)
             raise CannotMount(str(error)) from error
         try:
-            make_in(file.path, KIND)
+            make_in(file.path, kind)
             call("mount", "-o", "loop", file.path, mounted)
             try:
                 disk.mkdir(mounted / PLACE)
                 disk.sync_directory(mounted)
-                self.base = bytearray(IMAGE_BYTES)
+                self.base = bytearray(kind.nbytes)
                 for event in file.events():
                     _apply(self.base, event)
                 self.units: list[Unit] = live(
@@ -126,8 +130,8 @@ def _left(pending: list[Written], rng: random.Random) -> list[Written]:
 class Mounted:
     """Mounts images one after another, and judges the store in each. Raises CannotMount."""
 
-    def __init__(self, scratch: Path) -> None:
-        own_mounts(KIND)
+    def __init__(self, scratch: Path, kind: Kind) -> None:
+        own_mounts(kind)
         self._disk = RealDisk()
         self._image, self._place = scratch / "image", scratch / "again"
         self._disk.mkdir(self._place)
@@ -154,6 +158,7 @@ class Mounted:
 
 
 def cut_blocks(
+    layer: str,
     policy: str,
     seed: str,
     scratch: Path,
@@ -162,16 +167,17 @@ def cut_blocks(
 ) -> Report:
     """Record a workload and cut the power of its disk `drawn` times. Ends with the first finding. Raises CannotMount.
 
+    layer      of RECORDED
     scratch    an existing empty directory
     stopping   called before each cut; true ends the work
     """
-    rng = random.Random(f"{seed}/{BLOCKS}/{policy}")
+    rng = random.Random(f"{seed}/{layer}/{policy}")
     scene = scene_of(policy, seed, rng)
-    recorded = Recorded(scene, scratch)
+    recorded = Recorded(scene, scratch, RECORDED[layer])
     report = Report()
-    counts = report.of(BLOCKS)
+    counts = report.of(layer)
     counts.there = len(recorded.events) + 1
-    mounted = Mounted(scratch)
+    mounted = Mounted(scratch, RECORDED[layer])
     try:
         for image, promised in recorded.cuts(rng, drawn):
             if stopping():
@@ -184,19 +190,19 @@ def cut_blocks(
                 about = {**scene.about(), **versions()}
                 trace = Trace(about, {IMAGE: image}, recorded.units, [promised])
                 kind = fault.kind.value
-                report.findings.append(Finding(BLOCKS, pack(trace), 1, (), True, kind, fault.words))
+                report.findings.append(Finding(layer, pack(trace), 1, (), True, kind, fault.words))
                 break
     finally:
         mounted.close()
     return report
 
 
-def try_again(scratch: Path, trace: Trace) -> Fault | None:
-    """The fault of a finding again. Raises CannotMount."""
+def try_again(scratch: Path, trace: Trace, layer: str) -> Fault | None:
+    """The fault of a finding of a layer again. Raises CannotMount."""
     image, (promised,) = trace.base[IMAGE], trace.operations
     assert image is not None
     assert isinstance(promised, Promised)
-    mounted = Mounted(scratch)
+    mounted = Mounted(scratch, RECORDED[layer])
     try:
         return mounted.judge(image, trace.units, promised)
     finally:

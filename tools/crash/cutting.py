@@ -17,10 +17,10 @@ from typing import Final
 
 from tidelog.crash.explore import Report
 from tidelog.disk.real import RealDisk
-from tidelog.tools.crash.blocks import BLOCKS, cut_blocks
+from tidelog.tools.crash.blocks import RECORDED, cut_blocks
 from tidelog.tools.crash.shutdowns import KINDS, CannotMount, cut_power, file_system
 
-REAL: Final = (*KINDS, BLOCKS)  # the layers
+REAL: Final = (*KINDS, *RECORDED)  # the layers
 CUTS: Final = 10  # of a workload
 
 Cut = Callable[[str, str], Report]
@@ -119,7 +119,7 @@ class Timed:
 
 def _cut(layer: str, room: Path, mounts: ExitStack, stopping: Callable[[], bool]) -> Cut:
     """How to cut the power of a layer: (policy, seed) -> report. Raises CannotMount."""
-    if layer == BLOCKS:
-        return lambda policy, seed: cut_blocks(policy, seed, room, CUTS, stopping)
+    if layer in RECORDED:
+        return lambda policy, seed: cut_blocks(layer, policy, seed, room, CUTS, stopping)
     made = mounts.enter_context(file_system(room, layer))
     return lambda policy, seed: cut_power(made, policy, seed, CUTS, stopping)

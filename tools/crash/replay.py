@@ -20,6 +20,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash import blocks, shutdowns
+from tidelog.tools.crash.cutting import REAL
 from tidelog.tools.crash.models import ORDERED, model_option, on_ordered
 from tidelog.tools.text import examples
 
@@ -52,10 +53,10 @@ def command(directory: Path, check: str, model: str, as_json: bool) -> int:
     with scratch(lambda text: click.echo(text, err=True)) as place:
         room = place / "replay"
         RealDisk().mkdir(room)
-        if finding.layer in (*shutdowns.KINDS, blocks.BLOCKS):
+        if finding.layer in REAL:
             try:
-                if finding.layer == blocks.BLOCKS:
-                    fault = blocks.try_again(room, trace)
+                if finding.layer in blocks.RECORDED:
+                    fault = blocks.try_again(room, trace, finding.layer)
                 else:
                     fault = shutdowns.try_again(room, trace, finding)
             except shutdowns.CannotMount as error:

@@ -24,7 +24,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.store.errors import TidelogError
 from tidelog.testing.scratch import scratch
 from tidelog.tools import console, exits
-from tidelog.tools.crash.blocks import BLOCKS
+from tidelog.tools.crash.blocks import RECORDED
 from tidelog.tools.crash.models import ORDERED, STRICT, on_ordered
 from tidelog.tools.queue.stats import a_number
 
@@ -154,7 +154,7 @@ def keep_finding(
     room = place / "shrink"
     disk.mkdir(room)
     try:
-        if finding.layer != BLOCKS:  # it is one image of a disk
+        if finding.layer not in RECORDED:  # it is one image of a disk
             finding = smaller(finding, room)
     finally:
         disk.rmdir(room)

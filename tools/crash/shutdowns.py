@@ -37,16 +37,17 @@ XFS: Final = "xfs"
 class Kind(NamedTuple):
     """A kind of file system.
 
-    force    the option of its mkfs that takes a file for a device
+    options  of its mkfs
     nbytes   size of an image; an xfs has 300 MB or more, and most are holes
     """
 
     name: str
-    force: str
+    options: tuple[str, ...]
     nbytes: int
 
 
-KINDS: Final = {MACHINE: Kind("ext4", "-F", 64 << 20), XFS: Kind("xfs", "-f", 320 << 20)}
+# The options make mkfs take a file for a device.
+KINDS: Final = {MACHINE: Kind("ext4", ("-F",), 64 << 20), XFS: Kind("xfs", ("-f",), 320 << 20)}
 CLONE_NEWNS: Final = 0x00020000
 EXT4_IOC_SHUTDOWN: Final = 0x8004587D  # xfs has the same number
 NO_LOG_FLUSH: Final = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH
@@ -111,7 +112,7 @@ class FileSystem:
 
 def make_in(image: Path, kind: Kind) -> None:
     """Make an empty file system in a file. Raises CannotMount."""
-    call(f"mkfs.{kind.name}", "-q", kind.force, image)
+    call(f"mkfs.{kind.name}", "-q", *kind.options, image)
 
 
 def own_mounts(kind: Kind) -> None:
