@@ -180,6 +180,7 @@ def test_an_owner_behind_a_long_path_is_killed_and_replaced(tmp_path: Path) -> N
         assert job is not None and job.value == 1 and job.ack()
 
 
+@pytest.mark.slow
 def test_a_store_that_another_machine_has_open(tmp_path: Path) -> None:
     """As over NFS: the lock is taken, no socket answers, and no such process runs here."""
     root = tmp_path / "store"

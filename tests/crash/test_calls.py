@@ -85,6 +85,7 @@ def test_a_short_write_of_lmdb_is_an_error_of_the_checkpoint(tmp_path: Path) -> 
     assert sum(each.told for each in found) > 0
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_trusts_a_commit_which_failed_is_found_kept_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

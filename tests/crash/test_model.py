@@ -137,7 +137,10 @@ def place_of_server() -> Iterator[Any]:
     shutil.rmtree(found)
 
 
-@pytest.mark.parametrize("release", [SEVEN, EIGHT], ids=["7.0", "8.2"])
+@pytest.mark.parametrize(
+    "release",
+    [pytest.param(SEVEN, id="7.0"), pytest.param(EIGHT, id="8.2", marks=pytest.mark.slow)],
+)
 def test_the_model_agrees_with_a_real_server(release: Release, place_of_server: Any) -> None:
     reason = eight_is_not_here() if release is EIGHT else None
     if reason is not None:

@@ -32,6 +32,7 @@ GUIDE = Path(__file__).parents[2] / "docs/guides/replication.md"
 (PASSWORD,) = re.findall(">([^ ]+)", USER)
 
 
+@pytest.mark.slow
 def test_one_failover(pair: Pair, tmp_path: Path) -> None:
     """The leader ends. Its follower of priority 0 stays a follower, and the other one leads. An embedded follower has
     no port, and does not disturb.

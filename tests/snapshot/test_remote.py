@@ -184,7 +184,9 @@ def patiently(read: Callable[[], Any]) -> Any:
     return found[0]
 
 
-@pytest.mark.parametrize("fault", ["short", "stall", "deny"])
+@pytest.mark.parametrize(
+    "fault", ["short", "deny", pytest.param("stall", marks=pytest.mark.slow)]
+)
 def test_reads_that_fail(
     broken: Faulty, fault: str, snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 from tests.testing.test_crashes import failure, line_of
 from tests.testing.test_guide import run_pytest
 
@@ -51,7 +52,7 @@ def all_told_are_there(db: tidelog.Store, told: Told) -> None:
     assert all(f"key {n}".encode() in keys for n in told)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_slow(range(3), 1))
 @pytest.mark.parametrize("kind", ["kill", "power"])
 @pytest.mark.parametrize("when", [(17, 300), (301, 40)])
 def test_a_long_life_is_found_at_its_first_mistake(

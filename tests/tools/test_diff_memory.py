@@ -81,6 +81,7 @@ def child(how: str, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=280)
 
 
+@pytest.mark.slow
 def test_two_large_states(states: tuple[Path, Path]) -> None:
     done = child("run", "diff", "--state", "--json", *states)
     assert (done.returncode, done.stderr) == (exits.DIFFERS, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,8 +64,15 @@ def test_a_command_that_hangs_is_ended_and_shows_its_stack(
 ) -> None:
     ended = limited._ended
 
-    def once(process: object, seconds: float) -> bool:
-        until(lambda: "ready" in (tmp_path / "said").read_text())
+    def once(process: subprocess.Popen[bytes], seconds: float) -> bool:
+        stat = Path(f"/proc/{process.pid}/stat")
+        # It waits when it sleeps: S is the state of the process, behind its name in parentheses.
+        until(
+            lambda: (
+                "ready" in (tmp_path / "said").read_text()
+                and stat.read_text().rpartition(")")[2].split()[0] == "S"
+            )
+        )
         monkeypatch.setattr(limited, "_ended", ended)
         return False
 

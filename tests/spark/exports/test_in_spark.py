@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["awkward", "run"]
 
 
+@pytest.mark.slow
 def test_a_chain_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     life = Life(tmp_path / "store", 11)
     try:

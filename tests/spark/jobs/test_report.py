@@ -38,6 +38,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return told
 
 
+@pytest.mark.slow
 def test_a_report(
     spark: SparkSession, shop: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,7 +197,7 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None, shape: str = 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("work", rest_slow(WORKS, 2))
+@pytest.mark.parametrize("work", rest_slow(WORKS, 1))
 def test_an_interrupt_in_every_line(work: Work, shape: str) -> None:
     """Each line once, when it is first come to."""
     places = set[str]()
