@@ -17,8 +17,9 @@ from tidelog.engine.streams.block import Block, EntryRow
 SEPARATOR: Final = b"\0\0"
 ENTRY_BYTES_MAX: Final = 15
 MS_DIFF_MAX: Final = 32767
-SEQ_SMALL_MAX: Final = 4095  # a seq diff above SEQ_SMALL_MAX takes up to this many bytes more
-SEQ_LARGE_BYTES: Final = 7
+SEQ_SMALL_MAX: Final = 4095  # a diff of two seqs up to SEQ_SMALL_MAX takes 3 bytes
+SEQ_LARGE_BYTES: Final = 7  # any other takes up to this many bytes more
+NO_SEQ: Final = -1  # every seq is above it
 COUNTERS_MAX: Final = 20  # `count` and `deleted`
 NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # plus header, EOF, numfields, terminator
 NO_SLOT: Final = "a record deletes entries that their node does not have"

@@ -45,6 +45,7 @@ from tidelog.engine.streams.marks import Marks
 from tidelog.engine.streams.node import (
     COUNTERS_MAX,
     MS_DIFF_MAX,
+    NO_SEQ,
     NO_SLOT,
     NODE_BYTES_BASE,
     SEQ_LARGE_BYTES,
@@ -79,7 +80,7 @@ class Stream:
         "removed_max",
         *("first_ordinal", "head", "holes", "blocks", "firsts"),
         *("tail_ids", "tail_rows", "tail_deleted"),
-        *("tail_bound", "tail_until", "tail_body", "tail_counted", "first_known"),
+        *("tail_bound", "tail_until", "tail_small", "tail_body", "tail_counted", "first_known"),
         *("mark", "handed_gen", "handed_stop", "stored_stop", "cold", "marks", "cut", "next_group"),
     )
 
@@ -103,11 +104,13 @@ class Stream:
         self.tail_ids: list[int] = untracked([])
         self.tail_rows: list[EntryRow] = untracked([])
         self.tail_deleted = 0
-        # Caches. tail_bound: an upper bound of the tail's size in Redis, valid for entries before ms `tail_until`.
+        # Caches. tail_bound: an upper bound of the tail's size in Redis, valid for entries before ms `tail_until`. An
+        # entry whose seq is above `tail_small` counts SEQ_LARGE_BYTES more in it.
         # tail_body: the exact size of the first `tail_counted` slots, without the two counters. first_known: the ID of
         # the first live entry, or None if not known.
         self.tail_bound = 0
         self.tail_until = 0
+        self.tail_small = SEQ_SMALL_MAX
         self.tail_body = 0
         self.tail_counted = 0
         self.first_known: int | None = None
@@ -324,10 +327,9 @@ class Stream:
         """Initialise the size bound for a node that starts with this entry."""
         self.tail_counted = 0
         self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
-        # If the node's first seq is large, the small seq of a later ms has a large diff from it. Then the bound does
-        # not hold for this node.
-        small = first & SEQ_MAX <= SEQ_SMALL_MAX
-        self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
+        self.tail_until = (first >> 64) + MS_DIFF_MAX + 1
+        # If the node's first seq is large, the small seq of a later ms has a large diff from it.
+        self.tail_small = SEQ_SMALL_MAX if first & SEQ_MAX <= SEQ_SMALL_MAX else NO_SEQ
 
     # --- changing: only apply calls these
 
@@ -336,7 +338,7 @@ class Stream:
         self.tail_ids.append(entry_id)
         self.tail_rows.append(row)
         self.tail_bound += row_bytes_max(row)
-        if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
+        if entry_id & SEQ_MAX > self.tail_small:
             self.tail_bound += SEQ_LARGE_BYTES
         self.last_id = entry_id
         self.length += 1
@@ -391,7 +393,7 @@ class Stream:
         self.tail_ids.extend(range(first, stop))
         self.tail_rows.extend(rows)
         self.tail_bound += rows_bytes_max(rows, len(rows))
-        if (stop - 1) & SEQ_MAX > SEQ_SMALL_MAX:
+        if (first | stop - 1) & SEQ_MAX > self.tail_small:
             self.tail_bound += SEQ_LARGE_BYTES * len(rows)
 
     def reopen(self, ids: list[int], rows: list[EntryRow], deleted: int) -> None:
@@ -425,7 +427,7 @@ class Stream:
         self._start_bound(ids[0], rows[0])
         for entry_id, row in zip(ids, rows):
             self.tail_bound += row_bytes_max(row)
-            if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
+            if entry_id & SEQ_MAX > self.tail_small:
                 self.tail_bound += SEQ_LARGE_BYTES
         if void:
             self.tail_until = 0
@@ -693,13 +695,13 @@ class Stream:
         assert not self.length or self.first_known in (None, first)
 
 
-# Attributes that `copy` sets itself instead of copying them.
 def _checked(slot: int) -> int:
     if slot > SLOT_MAX:
         raise ValueError(f"no node has a slot {slot}")
     return slot
 
 
+# Attributes that `copy` sets itself instead of copying them.
 _OWN: Final = frozenset(
     ("number", "groups", "mark", "handed_gen", "handed_stop", "stored_stop", "cut", "cold", "marks")
 )

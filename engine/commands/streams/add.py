@@ -139,7 +139,7 @@ def decide_xadd_run(
         ms, seq = now, 0
     slots = len(stream.tail_ids)
     room = min(settings.stream_node_max_entries - slots, len(rows))
-    if not slots or ms >= stream.tail_until or seq + room > SEQ_SMALL_MAX:
+    if not slots or ms >= stream.tail_until or seq + room > stream.tail_small:
         return None
     bytes_max = min(settings.stream_node_max_bytes, ELEMENTS_BYTES_MAX) - stream.tail_bound
     while room > 1:
@@ -645,7 +645,7 @@ def _head(
     room = batch.count if slots_max <= 0 else min(slots_max - node.count, batch.count)
     rows = batch.rows_of(0, room)
     if reopened is None and first >> 64 < stream.tail_until:
-        large = SEQ_LARGE_BYTES if (first & SEQ_MAX) + room > SEQ_SMALL_MAX else 0
+        large = SEQ_LARGE_BYTES if (first & SEQ_MAX) + room > stream.tail_small else 0
         most = stream.tail_bound + rows_bytes_max(rows, room) + room * large
         if most + max(sum(map(len, row)) for row in rows) < bytes_max:
             return tuple(rows)
