@@ -170,12 +170,9 @@ class Keeper:
                 held = self._held[worked] = {}
                 self._renewed[worked] = time.monotonic()
             held.update(jobs)
-            if self._armed:
+            if self._armed or self._thread is None and not self._start():
                 return
             self._armed = True
-            if self._thread is None:
-                self._start()
-                return
         self._bell.ring()
 
     def enter(self, worked: Worked, job: bytes, holder: Holder) -> None:
@@ -208,15 +205,18 @@ class Keeper:
         if self._pid == os.getpid():
             self._dropped.append((worked, job, deliveries))
 
-    def take_finished(self, worked: Worked) -> dict[bytes, bytes]:
-        """The finished jobs of a worker, which the caller is about to write."""
-        with self._mine():
-            return self._finished.pop(worked, {})
+    def write_finished(self, worked: Worked) -> None:
+        """Mark the finished jobs of a worker as done. Raises TidelogError.
 
-    def write(self, worked: Worked, jobs: dict[bytes, bytes]) -> None:
-        """Mark jobs as done. Raises TidelogError; then they are finished still."""
+        After any error, those that are not written are finished still.
+        """
         queue, worker = worked
+        jobs: dict[bytes, bytes] = {}
         try:
+            with self._mine():
+                # In this order, so that an interrupt loses none.
+                jobs.update(self._finished.get(worked, jobs))
+                self._finished.pop(worked, None)
             for part in _parts(jobs):
                 held = self._link.call(queue.words(b"DONE", worker, *part), Safe.ONCE, queue._db)
                 if int(held) < len(part) // 2:
@@ -227,9 +227,10 @@ class Keeper:
                     )
                 for job in part[::2]:
                     self.let_go(worked, job, jobs.pop(job))
-        except TidelogError:
-            with self._lock:
-                self._finished.setdefault(worked, {}).update(jobs)
+        except BaseException:
+            if jobs:
+                with self._lock:
+                    self._finished.setdefault(worked, {}).update(jobs)
             raise
 
     def close(self) -> None:
@@ -246,26 +247,37 @@ class Keeper:
     def flush(self) -> None:
         """Write the finished jobs, if that can be done."""
         for worked in list(self._finished):
-            jobs = self.take_finished(worked)
-            if jobs:
-                try:
-                    self.write(worked, jobs)
-                except TidelogError as error:
-                    log.warning("queue: finished jobs could not be written: %s", error)
+            try:
+                self.write_finished(worked)
+            except TidelogError as error:
+                log.warning("queue: finished jobs could not be written: %s", error)
 
     # --- the thread
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """[lock] Start the thread. False if the system gives none: the next job that is taken tries again."""
         if not _keepers:
             atexit.unregister(_flush_all)
             atexit.register(_flush_all)
         _keepers.add(self)
         mine = weakref.ref(self, lambda _: bell.ring())
         bell = self._bell
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=_run, args=(mine, bell), name="tidelog-shared", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._troubled:
+                log.warning(
+                    "the thread that renews leases of a shared store could not be started: %s. Until the next job is "
+                    "taken, which tries again, other workers may get the jobs of this process when their leases end",
+                    error,
+                )
+            self._troubled = True
+            return False
+        self._thread = thread
+        return True
 
     def beat(self, at_once: bool = False) -> float | None:
         """One round. Returns the seconds until the next one, None if nothing is held.
@@ -301,9 +313,7 @@ class Keeper:
             # Not repeated: the server takes the job back anyway when nobody renews it.
             self._link.call(queue.words(b"DROP", worker, job, deliveries), Safe.READ, queue._db)
         for worked in list(self._finished):
-            jobs = self.take_finished(worked)
-            if jobs:
-                self.write(worked, jobs)
+            self.write_finished(worked)
         with self._lock:
             held = [
                 (worked, {job: held.deliveries for job, held in jobs.items()})

@@ -675,11 +675,9 @@ class SharedConsumer(Generic[T]):
     def _fetch(self, me: Holder) -> bool:
         """Get the next jobs. Returns False if none came in time, or the consumer was closed."""
         queue = self._queue
-        link, keeper = queue._link, queue._keeper
+        link = queue._link
         if self._gathers:
-            finished = keeper.take_finished(self._worked)
-            if finished:
-                keeper.write(self._worked, finished)
+            queue._keeper.write_finished(self._worked)
         until = None if self._wait is None else time.monotonic() + self._wait
         while not self._closed:
             left = BLOCK_S if until is None else min(BLOCK_S, until - time.monotonic())
@@ -745,9 +743,7 @@ class SharedConsumer(Generic[T]):
             return
         try:
             self._give_back()
-            finished = queue._keeper.take_finished(self._worked)
-            if finished:
-                queue._keeper.write(self._worked, finished)
+            queue._keeper.write_finished(self._worked)
         except StoreClosed:
             pass  # these jobs will be delivered again
 

@@ -38,7 +38,7 @@ class Two:
 @pytest.fixture
 def two(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Two:
     """Without the keepers' threads, which beat by the real clock: leases are renewed by `beat` alone."""
-    monkeypatch.setattr(Keeper, "_start", lambda keeper: None)
+    monkeypatch.setattr(Keeper, "_start", lambda keeper: True)
     return Two(bench)
 
 
@@ -100,6 +100,30 @@ def test_an_acknowledgement_that_did_not_arrive_is_repeated(
     job = take(two.one)
     monkeypatch.setattr(Wire, "calls", broken)
     assert job.ack() and len(two.one) == 0
+
+
+def test_an_interrupt_while_finished_jobs_are_written_loses_none(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.one.put_many(range(4))
+    consumer = two.one.consume("w", 4, block=0)
+    for _, job in zip(range(4), consumer):
+        with job:
+            pass
+    call = two.one._link.call
+
+    def interrupted(words: list[bytes], *args: Any, **options: Any) -> Any:
+        if b"DONE" in words:
+            raise KeyboardInterrupt
+        return call(words, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(two.one._link, "call", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.close()
+    assert len(two.one) == 4
+    two.beat(two.one)
+    assert len(two.one) == 0
 
 
 def test_many_at_once(two: Two) -> None:
@@ -395,3 +419,36 @@ def test_a_child_of_a_fork_settles_a_job(two: Two) -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert [waiting.value for waiting in two.one.peek()] == [2]
     assert job.ack() is False
+
+
+def test_without_a_thread_jobs_are_taken_and_the_next_one_tries_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = bench.connect().queue("q", **OPTIONS)
+    queue.put_many(range(4))
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name == "tidelog-shared":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        first, second = take(queue), take(queue)
+    assert caplog.text.count("could not be started: can't start new thread") == 1
+    third = take(queue)
+    renewed = threading.Event()
+    call = queue._link.call
+
+    def noted(words: list[bytes], *args: Any, **options: Any) -> Any:
+        found = call(words, *args, **options)
+        if b"RENEW" in words and threading.current_thread().name == "tidelog-shared":
+            renewed.set()
+        return found
+
+    monkeypatch.setattr(queue._link, "call", noted)
+    monkeypatch.setattr(queue, "renew_s", 0.0)
+    queue._keeper._bell.ring()
+    assert renewed.wait(60)
+    assert [job.ack() for job in (first, second, third)] == [True] * 3
