@@ -18,6 +18,8 @@ from collections.abc import Callable, Container, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
 from tidelog.client.starting import environment
 from tidelog.store.queue.running.signals import Signals
 
@@ -68,11 +70,12 @@ class Processes:
         self._children: set[_Child] = set()
         self._due: list[float] = []  # monotonic seconds at which children are started
         self._pause = FIRST_PAUSE_S
+        self._begun = False  # a child was started
         self._waits = False  # for a change of the source files
 
     def run(self) -> int:
         """Until a signal comes, every child has ended with success (`once`), or one of them cannot work. Returns the
-        exit code.
+        exit code. Raises OSError and NoThread if the system does not even let one child start.
         """
         with Signals(self._news.put):
             try:
@@ -110,9 +113,24 @@ class Processes:
         return OK
 
     def _start(self) -> None:
-        child = _Child(self._words, self._news, self._fds)
+        try:
+            child = _Child(self._words, self._news, self._fds)
+        except (OSError, NoThread) as error:
+            if not self._begun:
+                raise
+            log.warning(
+                "another process cannot be started: %s; tries again in %g s", error, self._pause
+            )
+            self._again(self._pause)
+            return
+        self._begun = True
         self._children.add(child)
         child.give(self._given)
+
+    def _again(self, pause: float) -> None:
+        """Start a child after a pause; the next pause is twice as long."""
+        self._due.append(time.monotonic() + pause)
+        self._pause = min(2 * self._pause, LAST_PAUSE_S)
 
     def _ended(self, child: _Child) -> int | None:
         """A child has ended. Returns an exit code if that ends all."""
@@ -133,8 +151,7 @@ class Processes:
         pause = 0.0 if code == OK else self._pause
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         log.warning("process %d ended with %s; starts another one in %g s", child.pid, how, pause)
-        self._due.append(time.monotonic() + pause)
-        self._pause = min(2 * self._pause, LAST_PAUSE_S)
+        self._again(pause)
         return None
 
     def _look(self) -> None:
@@ -174,6 +191,7 @@ class _Child:
     def __init__(
         self, words: Sequence[str], news: SimpleQueue[str | _Child], fds: Sequence[int]
     ) -> None:
+        """Raises OSError and NoThread."""
         self.began = time.monotonic()
         self.replaced = False
         self.process = subprocess.Popen(
@@ -185,7 +203,13 @@ class _Child:
         )
         self.pid = self.process.pid
         self._news = news
-        threading.Thread(target=self._wait, name="tidelog-child", daemon=True).start()
+        waiting = threading.Thread(target=self._wait, name="tidelog-child", daemon=True)
+        try:
+            start(waiting, "wait for the end of a process")
+        except NoThread:
+            with self.process:
+                self.process.kill()
+            raise
 
     def give(self, data: bytes) -> None:
         """Write to the pipe that it reads."""

@@ -18,6 +18,9 @@ from tests.client.owners import ended_owner, is_running
 from tests.until import PATIENCE_S, until
 
 import tidelog
+from tidelog.aof.errors import NoThread
+from tidelog.client import processes
+from tidelog.client.processes import Processes
 from tidelog.client.starting import environment
 
 PROGRAM = r"""
@@ -230,3 +233,50 @@ def test_a_handler_whose_name_leads_nowhere(bench: Bench) -> None:
     made.__module__, made.__qualname__ = __name__, "missing"
     with pytest.raises(tidelog.DataError, match="cannot import the handler"):
         mails.run(made, processes=2)
+
+
+COUNTS = """
+import sys
+with open(sys.argv[1], "a+") as file:
+    file.write("x")
+    file.seek(0)
+    sys.exit(3 if file.read() == "x" else 0)
+"""
+
+
+@pytest.mark.parametrize("refused", ["process", "thread"])
+def test_a_process_that_the_system_does_not_start_is_tried_again(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first one must start: without it, nothing says that any ever will."""
+    monkeypatch.setattr(processes, "FIRST_PAUSE_S", 0.01)
+    popen, start = subprocess.Popen, threading.Thread.start
+    allowed = 1
+    started: list[subprocess.Popen[bytes]] = []
+
+    def may() -> bool:
+        nonlocal allowed
+        allowed -= 1
+        return allowed != -1
+
+    def start_process(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if refused == "process" and not may():
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    def start_thread(thread: threading.Thread) -> None:
+        if thread.name == "tidelog-child" and refused == "thread" and not may():
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(subprocess, "Popen", start_process)
+    monkeypatch.setattr(threading.Thread, "start", start_thread)
+    words = ["-c", COUNTS, str(tmp_path / "counted")]
+    assert Processes(words, 1, 0.0, once=True).run() == 0
+    assert caplog.text.count("another process cannot be started: ") == 1
+    assert (tmp_path / "counted").read_text()[:2] == "xx"
+    allowed = 0
+    with pytest.raises((BlockingIOError, NoThread)):
+        Processes(words, 1, 0.0, once=True).run()
+    assert all(process.returncode is not None for process in started)
