@@ -18,14 +18,15 @@ pending entries are those that are named; the three orders of a group agree.
 from __future__ import annotations
 
 import json
+import selectors
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from io import BufferedReader
 from operator import lt
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -54,6 +55,7 @@ from tidelog.snapshot.walk_pending import pending_adds_up
 
 COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
 SILENT_S = 120.0  # a child that writes nothing for this long counts as hung and is killed
+PIPE_BYTES: Final = 64 << 10
 TELL_ROWS: Final = 1000
 TELL_S: Final = 0.2  # the shortest time between two progress lines
 FINDINGS_MAX: Final = 1000
@@ -109,32 +111,10 @@ def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[Wal
 def _listen(
     child: subprocess.Popen[bytes], path: Path, size: int, advance: Callable[[int], None]
 ) -> Iterator[WalkFinding]:
-    assert child.stdout is not None and child.stderr is not None
-    hung = threading.Event()
-
-    def kill() -> None:
-        hung.set()
-        child.kill()
-
-    def watched() -> threading.Timer:
-        found = threading.Timer(SILENT_S, kill)
-        found.name = "tidelog-walk"
-        found.daemon = True
-        found.start()
-        return found
-
-    def leave(timer: threading.Timer) -> None:
-        timer.cancel()
-        timer.join()  # so that no thread is left when the store is closed
-
-    errors: list[bytes] = []
-    reader = threading.Thread(target=lambda: errors.append(child.stderr.read()), daemon=True)  # type: ignore[union-attr]
-    reader.start()
-    watch = watched()
+    said = _Said(child)
     done = False
     try:
-        for line in child.stdout:
-            leave(watch)
+        for line in said.lines():
             told: dict[str, Any] = json.loads(line)
             if "text" in told:
                 yield WalkFinding(**told)
@@ -142,23 +122,62 @@ def _listen(
                 advance(told["rows"])
             else:
                 done = True
-            watch = watched()
     except ValueError as error:
         yield WalkFinding(
             f"{path}: the process that read the file sent an invalid result ({error})"
         )
     finally:
-        leave(watch)
         if not done:
             child.kill()
         status = child.wait()
-        reader.join(5)
-        child.stdout.close()
-        child.stderr.close()
+        said.close()
     if not done:
-        yield WalkFinding(f"{path}: {_death(status, hung.is_set(), b''.join(errors))}")
+        yield WalkFinding(f"{path}: {_death(status, said.hung, said.errors)}")
     else:
         advance(size)
+
+
+class _Said:
+    """The output of a child.
+
+    errors   its standard error
+    hung     it wrote nothing for SILENT_S, and was killed
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        assert isinstance(child.stdout, BufferedReader) and isinstance(child.stderr, BufferedReader)
+        self._out, self._err = child.stdout, child.stderr
+        self.errors = b""
+        self.hung = False
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of its standard output, as they come."""
+        rest = b""
+        with selectors.DefaultSelector() as selector:
+            for pipe in (self._out, self._err):
+                selector.register(pipe, selectors.EVENT_READ, pipe)
+            while selector.get_map():
+                ready = selector.select(SILENT_S)
+                if not ready:
+                    self.hung = True
+                    self._child.kill()
+                for key, _ in ready:
+                    data = key.data.read1(PIPE_BYTES)
+                    if not data:
+                        selector.unregister(key.data)
+                    elif key.data is self._err:
+                        self.errors += data
+                    else:
+                        *lines, rest = (rest + data).split(b"\n")
+                        yield from lines
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """Close the pipes."""
+        self._out.close()
+        self._err.close()
 
 
 def _death(status: int, hung: bool, errors: bytes) -> str:

@@ -141,6 +141,16 @@ def test_a_child_that_dies_or_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert reason in findings(tmp_path)[0].text
 
 
+def test_it_needs_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert findings(tmp_path) == []
+
+
 def test_what_cannot_be_walked(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         findings(tmp_path)
