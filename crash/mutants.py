@@ -19,8 +19,13 @@ from typing import Final, NamedTuple
 from tidelog.crash.errors import BenchError
 from tidelog.crash.run import LAYERS, do, tasks
 from tidelog.crash.served import be_quiet
+from tidelog.crash.workloads import POLICIES
 
 SEED: Final = "mutants"
+# Under always each caller waits for its sync before it goes on, so next to nothing is unsynced when the fault strikes.
+RELAXED: Final = ("everysec", "no")
+# Under no, the leader of the bench does not wait for the disk of its follower.
+SYNCED: Final = ("always", "everysec")
 
 
 class Planted(NamedTuple):
@@ -31,7 +36,7 @@ class Planted(NamedTuple):
     anchor       source text that stands in the file exactly once
     replacement  what stands there instead
     layer        of the bench, that finds it
-    policy       under which it is looked for
+    policies     under which the bench shows it
     promise      what does not hold any more, in one sentence
     """
 
@@ -40,7 +45,7 @@ class Planted(NamedTuple):
     anchor: str
     replacement: str
     layer: str
-    policy: str
+    policies: tuple[str, ...]
     promise: str
 
 
@@ -69,7 +74,7 @@ PLANTED: Final = (
         "                file.fdatasync()\n",
         "                pass\n",
         "log",
-        "always",
+        POLICIES,
         "A record is called durable though no fsync was made.",
     ),
     Planted(
@@ -78,7 +83,7 @@ PLANTED: Final = (
         "            self.synced_lsn = lsn\n",
         "            self.synced_lsn = lsn = self.written_lsn\n",
         "log",
-        "no",
+        RELAXED,
         "A record that is written while an fsync runs belongs to the next one.",
     ),
     Planted(
@@ -91,7 +96,7 @@ PLANTED: Final = (
         "            try:\n"
         "                file.fdatasync()\n",
         "log",
-        "no",
+        POLICIES,
         "DURABLE may lag and must never run ahead of the disk.",
     ),
     Planted(
@@ -100,7 +105,7 @@ PLANTED: Final = (
         "                self.synced_lsn,\n                self._chain,\n",
         "                lsn,\n                self._chain,\n",
         "log",
-        "no",
+        POLICIES,
         "The header of a frame must state only LSNs that were synced before it was written.",
     ),
     Planted(
@@ -109,7 +114,7 @@ PLANTED: Final = (
         "    file.fsync()\n    disk.rename(file.path, path)\n",
         "    disk.rename(file.path, path)\n",
         "log",
-        "no",
+        POLICIES,
         "A file has its content on the disk before it has its name.",
     ),
     Planted(
@@ -118,7 +123,7 @@ PLANTED: Final = (
         "    file.path = path\n    disk.sync_directory(path.parent)\n",
         "    file.path = path\n",
         "log",
-        "always",
+        POLICIES,
         "A published name is on the disk when `publish_open` returns.",
     ),
     Planted(
@@ -127,7 +132,7 @@ PLANTED: Final = (
         "                    if len(body) != length or crc32c_of(body) != body_crc:\n                        return\n",
         "                    if len(body) != length:\n                        return\n",
         "log",
-        "no",
+        POLICIES,
         "The body of a frame matches its checksum.",
     ),
     Planted(
@@ -136,7 +141,7 @@ PLANTED: Final = (
         "                if later.synced >= self.lsn:\n",
         "                if True:\n",
         "log",
-        "no",
+        POLICIES,
         "A later valid frame alone proves nothing: file systems leave holes.",
     ),
     Planted(
@@ -148,7 +153,7 @@ PLANTED: Final = (
         "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n"
         "            sync()\n",
         "checkpoints",
-        "no",
+        RELAXED,
         "The log is on the disk through P before the checkpoint is committed.",
     ),
     Planted(
@@ -157,7 +162,7 @@ PLANTED: Final = (
         '        "create": False,\n',
         '        "create": False,\n        "sync": False,\n',
         "checkpoints",
-        "no",
+        POLICIES,
         "A commit of LMDB is on the disk when it returns.",
     ),
     Planted(
@@ -166,7 +171,7 @@ PLANTED: Final = (
         "    file = disk.create(path.with_name(DATA + recipe.BESIDE))\n",
         "    file = disk.create(path)\n",
         "checkpoints",
-        "no",
+        POLICIES,
         "A new data.mdb gets its name when its first pages are on the disk.",
     ),
     Planted(
@@ -175,7 +180,7 @@ PLANTED: Final = (
         "                sync=lambda: core.log.sync_through(position.lsn),\n",
         "                sync=lambda: core.log.sync_through(position.lsn - 1),\n",
         "checkpoints",
-        "no",
+        RELAXED,
         "The log is on the disk through P, the record at P included.",
     ),
     Planted(
@@ -185,7 +190,7 @@ PLANTED: Final = (
         "            self._release_segments(core, position.lsn)\n"
         "            write_checkpoint(\n                environment,\n",
         "checkpoints",
-        "no",
+        POLICIES,
         "Segments are released when the checkpoint that holds their records is committed.",
     ),
     Planted(
@@ -197,7 +202,7 @@ PLANTED: Final = (
         "                except OSError:\n"
         "                    file.fdatasync()\n",
         "errors",
-        "always",
+        POLICIES,
         "After a failed fsync nothing is acknowledged: a second one succeeds and lies.",
     ),
     Planted(
@@ -206,7 +211,7 @@ PLANTED: Final = (
         "        file.drop_cache()\n",
         "        pass\n",
         "errors",
-        "always",
+        POLICIES,
         "After a failed fsync recovery reads what the disk has, and not the page cache.",
     ),
     Planted(
@@ -215,7 +220,7 @@ PLANTED: Final = (
         "        quarantined = _quarantine(disk, root, scan)\n",
         "        quarantined = None\n",
         "log",
-        "no",
+        POLICIES,
         "Each byte that recovery takes out is kept in quarantine.",
     ),
     Planted(
@@ -224,7 +229,7 @@ PLANTED: Final = (
         "        return log.synced_lsn if self.relief is None else 0\n",
         "        return log.written_lsn if self.relief is None else 0\n",
         "replies",
-        "always",
+        ("always",),
         "Under always a reply leaves after the sync that covers it.",
     ),
     Planted(
@@ -233,7 +238,7 @@ PLANTED: Final = (
         "    synced, found = lsn <= log.synced_lsn, acks.count(log, lsn, True)\n",
         "    synced, found = lsn <= log.written_lsn, acks.count(log, lsn, True)\n",
         "replies",
-        "no",
+        RELAXED,
         "WAITAOF says that the disk has a write when it has it.",
     ),
     Planted(
@@ -245,7 +250,7 @@ PLANTED: Final = (
         "            _, later = run_unit(self._queue._core, self._queue._db, adds)\n"
         "            done = True, later\n",
         "queues",
-        "no",
+        POLICIES,
         "A job is done and its followers are put in one unit.",
     ),
     Planted(
@@ -254,7 +259,7 @@ PLANTED: Final = (
         "        return lsn, min(self._core.log.synced_lsn, lsn)\n",
         "        return lsn, lsn\n",
         "followers",
-        "everysec",
+        SYNCED,
         "A follower confirms as fsynced what its disk has.",
     ),
 )
