@@ -4,30 +4,41 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
 BIN    := $(VENV)/bin
+TESTS   = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q
 SUM    := $(shell cksum pyproject.toml | cut -d ' ' -f 1)
 READY  := $(VENV)/.ready-$(SUM)
 # The tools of the documentation are installed by `make docs` alone.
 DOCS   := $(VENV)/.docs-$(SUM)
+# The demo has what `pip install .` installs, and nothing else.
+DEMO_VENV  ?= .venv-demo
+DEMO_READY := $(DEMO_VENV)/.ready-$(SUM)
 
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-soak mutants fuzz crash crash-long check docs bench clean venv
+.PHONY: help demo test test-slow test-slow-all durations test-soak mutants fuzz crash crash-long check docs bench clean venv ready
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
-	@$(BIN)/tidelog demo $(DEMO)
+demo: $(DEMO_READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
+	@$(DEMO_VENV)/bin/tidelog demo $(DEMO)
 
-test: $(READY) oracle java shells services  ## all tests but the slow ones and those of `make check`: about six minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak" --ignore=tests/test_user_code.py
+test: $(READY) oracle java shells services  ## all tests but the slow ones and those of `make check`: about five minutes on two cores
+	$(TESTS) -m "not slow and not soak" --ignore=tests/test_user_code.py $(PYTEST)
 
-test-slow: $(READY) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m slow
+test-slow: $(READY) oracle java disks shells browser  ## of the rounds that `make test` samples, those whose turn it is: five and a half minutes on two cores
+	$(TESTS) -m slow --slow-seconds $(SLOW_SECONDS) $(PYTEST)
+
+test-slow-all: $(READY) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
+	$(TESTS) -m slow $(PYTEST)
+
+durations: $(READY) oracle java disks shells browser  ## run all slow tests, and write down how long each takes: tests/gate/durations.json
+	$(TESTS) -m slow --junitxml .gate/slow.xml $(PYTEST)
+	@$(BIN)/python -m tests.gate.durations .gate/slow.xml
 
 test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m soak --new-seeds
+	$(TESTS) -m soak --new-seeds $(PYTEST)
 
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
@@ -56,17 +67,24 @@ bench: $(READY) oracle java  ## every figure beside its baselines, measured in t
 	$(BIN)/python -m tidelog.tools.bench $(BENCH)
 
 clean:  ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(DEMO_VENV) .gate build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 
 venv: $(READY)
+
+ready: $(READY) $(DOCS) $(DEMO_READY) oracle java disks shells browser services  ## install all that the other targets need
 
 # The name carries a checksum of pyproject.toml: a changed dependency makes a new install, not a stale one.
 $(READY): pyproject.toml
 	@.ci/prepare python "$(PYTHON)" "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev,bench]'
 	@rm -f $(VENV)/.ready-* && touch $@
+
+$(DEMO_READY): pyproject.toml
+	@.ci/prepare python "$(PYTHON)" "$(DEMO_VENV)"
+	@$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e .
+	@rm -f $(DEMO_VENV)/.ready-* && touch $@
 
 $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'

@@ -7,7 +7,9 @@ import logging
 import random
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -15,6 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import exempted, walks
+from tests.gate import slow
 from xdist.scheduler import LoadScopeScheduling
 
 from tidelog.snapshot import walk
@@ -29,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="draw new random cases; without it, every run of a test tries the same ones",
     )
+    parser.addoption(
+        "--slow-seconds",
+        type=float,
+        help="of the slow tests, run those whose turn it is: as many as take these seconds in one process",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,6 +47,33 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("new cases", **patient)
     settings.register_profile("same cases", derandomize=True, **patient)
     settings.load_profile("new cases" if config.getoption("--new-seeds") else "same cases")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Compile the modules of the tests once: the assertions of all are rewritten, which takes twenty seconds.
+
+    Each worker collects all tests. So each first imports a share of the files, and finds the others compiled.
+    """
+    config = session.config
+    found = getattr(config, "workerinput", None)
+    if found is not None and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        number, count = int(found["workerid"].removeprefix("gw")), found["workercount"]
+        files = sorted((config.rootpath / "tests").rglob("test_*.py"))
+        for path in files[number::count]:
+            with suppress(Exception, pytest.skip.Exception):  # the collection tells
+                import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
+    return (yield)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow tests whose turn it is not."""
+    seconds = config.getoption("--slow-seconds")
+    if seconds is not None:
+        left = slow.of_this_turn(seconds).left
+        out = [item for item in items if slow.name_of(item.nodeid) in left]
+        items[:] = [item for item in items if slow.name_of(item.nodeid) not in left]
+        config.hook.pytest_deselected(items=out)
 
 
 files_begun: set[Path] = set()
@@ -56,10 +91,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         random.seed(crc32(item.nodeid.encode()))
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which tests did not run because this machine may not mount anything: none is left out silently."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which tests did not run, for want of rights to mount or because others had their turn: none silently."""
     for line in exempted.lines(terminalreporter.stats.get("skipped", ())):
         terminalreporter.line(line)
+    if (seconds := config.getoption("--slow-seconds")) is not None:
+        for line in slow.told(slow.of_this_turn(seconds)):
+            terminalreporter.line(line)
 
 
 class OneSparkSession(LoadScopeScheduling):  # type: ignore[misc]

@@ -1,0 +1,117 @@
+"""The slow tests of one run: as many as fit in its seconds, by the committed table of durations.
+
+All slow tests together take longer than `.ci/run` may. A run takes those of the rooms that the last day's commits
+changed, then those whose turn it is: each of both kinds lies on a ring, on which every turn takes the next stretch.
+
+    turn 7                  turn 8                  turn 9
+    |-----------------------|-----------------------|-----------------------|
+    [a   ][b      ][c    ][d        ][e  ][f   ][g         ][h     ][i  ]
+    a, b, c, d              e, f, g                 h, i
+
+A test belongs to the turn in which it begins on the ring. So what one turn leaves out comes with a later one, and each
+has its turn. A test that the table does not know always runs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.turns import this_turn
+
+ROOT: Final = Path(__file__).parents[2]
+TABLE: Final = Path(__file__).with_name("durations.json")
+# The part of a run's seconds that tests of changed rooms may take while others wait for their turn.
+CHANGED_PART: Final = 0.6
+# Folders of tests that try other rooms than the one of their name.
+TRIED: Final = {
+    "crash": {"crash", "aof", "snapshot", "store", "disk"},
+    "formats": {"aof", "snapshot", "store"},
+    "fuzz": {"aof", "snapshot", "tools"},
+    "guard": {"aof", "engine", "snapshot", "store"},
+    "mutants": {"crash"},
+    "oracle": {"engine", "server"},
+}
+
+
+class Choice(NamedTuple):
+    """The names of tests that run, and those that wait for their turn."""
+
+    taken: frozenset[str]
+    left: frozenset[str]
+
+
+def load() -> dict[str, float]:
+    """Seconds of each slow test: all cases of one function, as `file::function`."""
+    table: dict[str, float] = json.loads(TABLE.read_text())
+    return table
+
+
+def choose(
+    durations: Mapping[str, float], changed: Iterable[str], turn: int, seconds: float
+) -> Choice:
+    """Choose what runs in a turn, at most about `seconds` of one process."""
+    rooms = set(changed)
+    first = {name: took for name, took in durations.items() if rooms_of(name) & rooms}
+    others = {name: took for name, took in durations.items() if name not in first}
+    for_others = max(seconds * (1 - CHANGED_PART), seconds - sum(first.values()))
+    for_others = min(for_others, sum(others.values()))
+    taken = {*stretch(others, turn, for_others), *stretch(first, turn, seconds - for_others)}
+    return Choice(frozenset(taken), frozenset(durations.keys() - taken))
+
+
+def stretch(durations: Mapping[str, float], turn: int, seconds: float) -> list[str]:
+    """The tests that begin in the stretch of this turn on a ring of all."""
+    around = sum(durations.values())
+    start, begins, found = (turn * seconds) % around if around else 0.0, 0.0, []
+    for name, took in sorted(durations.items()):
+        if (begins - start) % around < seconds:
+            found.append(name)
+        begins += took
+    return found
+
+
+def name_of(nodeid: str) -> str:
+    """The name in the table of a case of a test."""
+    return nodeid.partition("[")[0]
+
+
+def told(choice: Choice) -> list[str]:
+    """Lines that say what was left out."""
+    left = Counter(name.partition("::")[0] for name in choice.left)
+    lines = [f"{len(choice.taken)} slow tests have their turn; {len(choice.left)} have it later:"]
+    return lines + [f"  {file} ({count})" for file, count in sorted(left.items())]
+
+
+def rooms_of(name: str) -> set[str]:
+    """The rooms that a test tries, by the folder of its file."""
+    folder = Path(name.partition("::")[0]).parts[1]
+    return {folder, *TRIED.get(folder, ())}
+
+
+def changed_rooms() -> set[str]:
+    """The rooms that the commits of the last day before the one that is checked out changed, tests included.
+
+    Of a shallow clone, those of the commits that it has.
+    """
+    listed = _git("log", "-1", "--format=%ct").strip()
+    if not listed:
+        return set()
+    since = int(listed) - 86_400
+    names = _git("log", f"--since={since}", "--format=", "--name-only").splitlines()
+    parts = [Path(name).parts for name in names if name]
+    return {found[1] if found[0] == "tests" and len(found) > 2 else found[0] for found in parts}
+
+
+def of_this_turn(seconds: float) -> Choice:
+    """The choice for the commit that is checked out."""
+    return choose(load(), changed_rooms(), this_turn(), seconds)
+
+
+def _git(*words: str) -> str:
+    found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    return found.stdout if found.returncode == 0 else ""
