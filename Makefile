@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= 2
+# Tests wait for disks, sockets and processes half of the time: one more process than there are processors.
+JOBS   ?= $(shell expr $$(nproc) + 1)
 BIN    := $(VENV)/bin
 TESTS   = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q
 SUM    := $(shell cksum pyproject.toml | cut -d ' ' -f 1)
@@ -46,18 +47,25 @@ mutants: $(READY)  ## plant faults one by one, and see that the tests that promi
 fuzz: $(READY)  ## change segments, records, checkpoints and files of Redis at random: half a minute; FUZZ="--coverage" shows the lines reached
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
-crash: $(READY) disks  ## the crash bench with fixed seeds: a fifth of it by turns, about two minutes; fails if it finds anything, or tries less than before
+crash: $(READY) disks  ## the crash bench with fixed seeds: a tenth of it by turns, about two minutes; fails if it finds anything, or tries less than before
 	@$(BIN)/python -m tests.crash --jobs $(JOBS) $(CRASH)
 
 crash-long: $(READY) disks  ## all shares of the crash bench with new seeds, which it prints, and all mutants: about half an hour; before a release
 	@$(BIN)/python -m tests.crash --long --jobs $(JOBS) $(CRASH)
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
 
-check: $(READY)  ## lint, format, types, layers, docstrings and house rules
+check: lint types rules  ## lint, format, types, layers, docstrings and house rules; all at once with `make -j3 check`
+
+.PHONY: lint types rules
+lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
+
+rules: $(READY)
 	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_imports.py tests/test_house_rules.py tests/test_docstrings.py tests/test_user_code.py
 
 docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere

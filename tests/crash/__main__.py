@@ -14,6 +14,7 @@ from tests.crash.counts import (
     ALONE,
     CUTS,
     FILE,
+    HALVES,
     SEED,
     counted,
     counts_of,
@@ -37,8 +38,9 @@ from tidelog.tools.crash.session import keep_finding, show
 from tidelog.tools.crash.shutdowns import cut_power, file_system
 
 DESCRIPTION: Final = (
-    "Run a share of the crash bench with fixed seeds. Fail if it finds anything or tries too little. With --long, run "
-    "all shares with new seeds, and compare no counts."
+    "Run half of the layers of a share of the crash bench with fixed seeds: the number of commits decides which. Fail if "
+    "it finds anything or tries too little. With --share, run all layers; with --long, all shares with new seeds, and "
+    "compare no counts."
 )
 FINDINGS: Final = Path("crash-findings")
 LIMIT_S: Final = 3600.0
@@ -69,14 +71,16 @@ def main() -> int:
         parser.error("--accept is for the fixed seeds")
     if args.seed and not args.long:
         parser.error("--seed is for --long")
-    layers = args.layers or ALONE
+    turn = this_turn()
+    by_turns = not (args.share or args.long or args.layers)
+    layers = args.layers or (HALVES[turn // SHARES % 2] if by_turns else ALONE)
     if strange := set(layers) - set(ALONE):
         parser.error(f"--layers: {min(strange)!r} is not one of {', '.join(ALONE)}")
     be_quiet()
     if args.share == "all" or args.long and not args.share:
         shares = [*range(1, SHARES + 1)]
     else:
-        shares = [int(args.share or share_of(this_turn()))]
+        shares = [int(args.share or share_of(turn))]
     seed = (args.seed or secrets.token_hex(4)) if args.long else SEED
     if args.long:
         print(f"seed {seed}; again with: make crash CRASH='--long --seed {seed}'", flush=True)
@@ -114,7 +118,8 @@ def _cut_blocks(seed: str, reports: dict[str, Report], place: Path, layer: str) 
 
 def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]) -> int:
     """Run these layers of one share. Returns the exit code."""
-    print(f"share {share} of {SHARES}, {jobs} processes", flush=True)
+    these = "" if layers == ALONE else f" ({', '.join(layers)})"
+    print(f"share {share} of {SHARES}{these}, {jobs} processes", flush=True)
     started = time.monotonic()
     reports: dict[str, Report] = {}
     total = Report()

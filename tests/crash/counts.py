@@ -68,6 +68,9 @@ DOUBLED: Final = frozenset((STORE, CHECKPOINTS))  # the layers whose recoveries 
 # The layers that can be run by themselves.
 ALONE: Final = tuple(layer for layer in ALL if layer != DOUBLE)
 assert CHUNKS % SHARES == 0
+# A run by turns has one half of the layers: each takes about as long as the other.
+HALF: Final = (LOG, *sorted(DOUBLED))
+HALVES: Final = (HALF, tuple(layer for layer in ALONE if layer not in HALF))
 
 Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number
 

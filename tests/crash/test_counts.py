@@ -14,6 +14,7 @@ from tests.crash.counts import (
     ALONE,
     COUNTED,
     FILE,
+    HALVES,
     PLAN,
     counted,
     counts_of,
@@ -75,6 +76,11 @@ def test_a_share_has_every_layer(share: int) -> None:
         assert tasks == [*plan(share, policy)]
         assert Counter(task.layer for task in tasks) == PLAN
         assert {task.policy for task in tasks} == {policy}
+
+
+def test_the_halves_have_all_layers_once_and_recoveries_with_all_that_they_come_from() -> None:
+    assert Counter(layer for half in HALVES for layer in half) == Counter(ALONE)
+    assert {DOUBLE} == {layer for half in HALVES for layer in counted(half)} - {*ALONE}
 
 
 def test_no_two_shares_have_a_workload_in_common() -> None:

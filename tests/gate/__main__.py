@@ -28,7 +28,7 @@ class Part(NamedTuple):
     """A part of the gate.
 
     seconds        that it may take on two idle cores
-    make           its targets of the Makefile, in their order
+    make           the words of each call of make, in their order
     tries_again    whether what fails is tried once more; the one target then runs pytest
     """
 
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One part that ran. `failed` names the targets that failed."""
+    """One part that ran. `failed` has the calls of make that failed."""
 
     part: Part
     seconds: float
@@ -61,7 +61,7 @@ def run(part: Part) -> Ran:
 
 def _made(target: str, tries_again: bool) -> bool:
     if not tries_again:
-        return _ran("make", target)
+        return _ran("make", *target.split())
     report = REPORTS / f"{target}.json"
     report.unlink(missing_ok=True)
     _ran("make", target, f"PYTEST=--gate-report {report.relative_to(ROOT)}")
@@ -80,7 +80,7 @@ def table(ran: list[Ran], reserve: int) -> list[str]:
         if seconds > part.seconds:
             line += f"  {seconds - part.seconds:.0f} s over"
         if failed:
-            line += f"  failed: {', '.join(f'make {target}' for target in failed)}"
+            line += f"  failed: {', '.join(f'make {words}' for words in failed)}"
         lines.append(line)
     all_ = sum(part.seconds for part, _, _ in ran) + reserve
     lines.append(f"{'together':24}{all_:>6} s{sum(each.seconds for each in ran):>6.0f} s")

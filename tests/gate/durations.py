@@ -1,6 +1,6 @@
-"""Writes the table of durations of slow tests from pytest's report of a run of all of them: `make durations`.
+"""Writes the table of durations of slow tests, from what `--junitxml` wrote in a run of all of them.
 
-    python -m tests.gate.durations FILE    what `--junitxml FILE` wrote
+`make durations` runs them and calls this with the file.
 """
 
 from __future__ import annotations
