@@ -12,7 +12,7 @@ DOCS   := $(VENV)/.docs-$(SUM)
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-soak mutants fuzz crash crash-long check docs bench clean venv
+.PHONY: help demo test test-slow test-soak unsteady mutants fuzz crash crash-long check docs bench clean venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,6 +28,9 @@ test-slow: $(READY) oracle java disks shells browser  ## all rounds of the tests
 
 test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m soak --new-seeds
+
+unsteady: $(READY)  ## list the tests that failed once and passed alone in tests/UNSTEADY.md
+	@$(BIN)/python -m tests.gate.unsteady
 
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
