@@ -15,7 +15,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import exempted, walks
-from tests.gate import report
+from tests.gate import left, report
 from xdist.scheduler import LoadScopeScheduling
 
 from tidelog.snapshot import walk
@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("same cases", derandomize=True, **patient)
     settings.load_profile("new cases" if config.getoption("--new-seeds") else "same cases")
     report.pytest_configure(config)
+    left.pytest_configure(config)
 
 
 files_begun: set[Path] = set()
