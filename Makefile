@@ -17,7 +17,7 @@ DEMO_READY := $(DEMO_VENV)/.ready-$(SUM)
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-slow-all durations test-soak mutants fuzz crash crash-long check docs bench clean venv ready
+.PHONY: help demo test test-slow test-slow-all durations test-soak unsteady mutants fuzz crash crash-long check docs bench clean venv ready
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,6 +40,9 @@ durations: $(READY) oracle java disks shells browser  ## run all slow tests, and
 
 test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
 	$(TESTS) -m soak --new-seeds $(PYTEST)
+
+unsteady: $(READY)  ## list the tests that failed once and passed alone in tests/UNSTEADY.md
+	@$(BIN)/python -m tests.gate.unsteady
 
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)

@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import exempted, walks
-from tests.gate import slow
+from tests.gate import left, report, slow
 from xdist.scheduler import LoadScopeScheduling
 
 from tidelog.snapshot import walk
@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         help="of the slow tests, run those whose turn it is: as many as take these seconds in one process",
     )
+    report.pytest_addoption(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("new cases", **patient)
     settings.register_profile("same cases", derandomize=True, **patient)
     settings.load_profile("new cases" if config.getoption("--new-seeds") else "same cases")
+    report.pytest_configure(config)
+    left.pytest_configure(config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,9 +73,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the slow tests whose turn it is not."""
     seconds = config.getoption("--slow-seconds")
     if seconds is not None:
-        left = slow.of_this_turn(seconds).left
-        out = [item for item in items if slow.name_of(item.nodeid) in left]
-        items[:] = [item for item in items if slow.name_of(item.nodeid) not in left]
+        later = slow.of_this_turn(seconds).left
+        out = [item for item in items if slow.name_of(item.nodeid) in later]
+        items[:] = [item for item in items if slow.name_of(item.nodeid) not in later]
         config.hook.pytest_deselected(items=out)
 
 
@@ -108,6 +111,24 @@ class OneSparkSession(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if uses_spark(nodeid.partition("::")[0]) else nodeid
+
+    def remove_node(self, node: Any) -> str | None:
+        """Give the tests of a process that died to the others, but the one in which it died: that one has failed.
+
+        xdist runs it again in another process, which may die as well, or make it pass.
+        """
+        left = self.assigned_work.pop(node)
+        died_in: str | None = next(
+            (each for group in left.values() for each, done in group.items() if not done), None
+        )
+        for scope, group in left.items():
+            if died_in in group:
+                group[died_in] = True
+            if not all(group.values()):
+                self.workqueue[scope] = group
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return died_in
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         """Forget a group of tests that are done: xdist counts all groups of a process after each test."""

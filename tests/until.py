@@ -19,12 +19,17 @@ T = TypeVar("T")
 PATIENCE_S = float(os.environ.get("TEST_PATIENCE_S", "60"))
 
 
+class WaitRanOut(AssertionError):
+    """A wait took longer than PATIENCE_S. A busy machine may explain that, as it never explains a wrong value."""
+
+
 def until(true: Callable[[], object], what: str = "it never came true") -> None:
-    """Return as soon as `true()` is; `what` is said if that takes too long."""
+    """Return as soon as `true()` is. Raises WaitRanOut, which says `what`, if that takes too long."""
     begun = time.monotonic()
     while not true():
         waited = time.monotonic() - begun
-        assert waited < PATIENCE_S, f"{what} ({PATIENCE_S:g} s)"
+        if waited >= PATIENCE_S:
+            raise WaitRanOut(f"{what} ({PATIENCE_S:g} s)")
         # Asking may cost a process and its server a millisecond each: what takes long is not asked for all the time.
         time.sleep(min(max(0.001, waited / 10), 0.05))
 

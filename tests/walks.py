@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.gate import left
+
 from tidelog.snapshot import walk
 from tidelog.snapshot.child import start_child
 
@@ -59,6 +61,9 @@ class Server:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._mark = os.environ[
+            left.MARK
+        ]  # not that of the test with the first walk: the process serves all
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +85,8 @@ class Server:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd=Path(__file__).parents[1],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONOPTIMIZE": ""},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONOPTIMIZE": "",
+                     left.MARK: self._mark},
             )  # fmt: skip
         return ours
 

@@ -48,11 +48,11 @@ def test_the_owner_has_no_descriptors_left(tmp_path: Path) -> None:
             for _ in range(DESCRIPTORS):
                 begun = time.monotonic()
                 try:
-                    stack.enter_context(tidelog.connect(root, timeout=1))
+                    stack.enter_context(tidelog.connect(root, timeout=60))
                 except tidelog.TidelogError as error:
                     refused = error
                     break
-            assert refused is not None and time.monotonic() - begun < 10
+            assert refused is not None and time.monotonic() - begun < 50
             assert "max number of clients" in str(refused)
             assert first.get("k") == b"v" and first.queue("q").put(1)
         with tidelog.connect(root) as again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 import redis
 from tests.server.access.test_tls import openssl
 from tests.server.ports import free_port
-from tests.until import until
+from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.client.starting import environment
@@ -154,8 +155,8 @@ def test_a_server_that_is_not_trusted_is_an_error_at_once(served: Served, ca: st
     began = time.monotonic()
     given = None if ca == "none" else served.other
     with pytest.raises(tidelog.Unreachable, match="no valid certificate: .*tls_ca"):
-        tidelog.connect(served.url, timeout=20, tls_ca=given)
-    assert time.monotonic() - began < 10
+        tidelog.connect(served.url, timeout=300, tls_ca=given)
+    assert time.monotonic() - began < PATIENCE_S
 
 
 def test_the_name_is_checked_unless_it_is_turned_off(served: Served) -> None:
@@ -168,8 +169,12 @@ def test_the_name_is_checked_unless_it_is_turned_off(served: Served) -> None:
 
 
 def test_a_client_without_a_certificate_is_refused(served: Served) -> None:
-    with pytest.raises(tidelog.Unreachable, match="certificate.required|closed|reset"):
-        tidelog.connect(served.url, tls_ca=served.ca, timeout=0.5)
+    def refused() -> object:
+        with pytest.raises(tidelog.Unreachable) as caught:
+            tidelog.connect(served.url, tls_ca=served.ca, timeout=0.5)
+        return re.search("certificate.required|closed|reset", str(caught.value))
+
+    until(refused, "no reason is given")  # where nothing is, a busy machine took the time
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ from tidelog.tools.crash.session import keep_finding, show
 from tidelog.tools.crash.shutdowns import cut_power, file_system
 
 DESCRIPTION: Final = (
-    "Run half of the layers of a share of the crash bench with fixed seeds: the number of commits decides which. Fail if "
-    "it finds anything or tries too little. With --share, run all layers; with --long, all shares with new seeds, and "
-    "compare no counts."
+    "Run half of the layers of a share of the crash bench with fixed seeds: the number of commits decides which. Fail "
+    "if it finds anything or tries too little. With --share, run all layers; with --long, run all shares with new "
+    "seeds, and compare no counts."
 )
 FINDINGS: Final = Path("crash-findings")
 LIMIT_S: Final = 3600.0

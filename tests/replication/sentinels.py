@@ -14,7 +14,7 @@ import pytest
 import redis
 from redis.sentinel import MasterNotFoundError, Sentinel
 from tests.server.ports import free_port
-from tests.until import until
+from tests.until import WaitRanOut, until
 
 NAME = "orders"
 # A leader that a busy machine keeps from answering for so long is no leader any more.
@@ -89,7 +89,8 @@ class Sentinels:
         """Return as soon as `true()` is. If that takes too long, say what the sentinels have logged."""
         deadline = time.monotonic() + PATIENCE_S
         while not true():
-            assert time.monotonic() < deadline, self.logs()
+            if time.monotonic() >= deadline:
+                raise WaitRanOut(self.logs())
             time.sleep(0.01)
 
     def failovers(self) -> int:

@@ -38,7 +38,7 @@ class Raw:
 
     def __init__(self, server: RedisServer) -> None:
         self._link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._link.settimeout(20)
+        self._link.settimeout(60)
         self._link.connect(str(server.socket))
 
     def ask(self, data: bytes) -> bytes:

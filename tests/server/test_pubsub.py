@@ -20,7 +20,7 @@ from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401
 from tests.server.wire import Client, calls
-from tests.until import PATIENCE_S, until
+from tests.until import PATIENCE_S, WaitRanOut, until
 
 import tidelog
 from tidelog.server.handlers import COMMANDS
@@ -246,7 +246,7 @@ def next_message(pubsub: Any) -> dict[str, Any]:
         if message is not None:
             assert isinstance(message, dict)
             return message
-    raise AssertionError("no message")
+    raise WaitRanOut("no message")
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

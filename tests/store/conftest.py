@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
+from tests.until import until
 
 import tidelog
 from tidelog import testing
@@ -45,10 +45,8 @@ def server() -> Iterator[Path]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 60
-        while not socket.exists():
-            assert process.poll() is None and time.monotonic() < deadline, "it did not start"
-            time.sleep(0.01)
+        until(lambda: process.poll() is not None or socket.exists(), "it did not start")
+        assert process.poll() is None
         yield socket
     finally:
         process.terminate()

@@ -328,10 +328,7 @@ def test_a_store_collected_in_a_thread_of_its_log_is_released(
 
         monkeypatch.setattr(RealFile, "fdatasync", collecting)
         log._commit.request()
-        deadline = time.monotonic() + 60
-        while gone() is not None or not log._closed or log._commit._thread.is_alive():
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        until(lambda: gone() is None and log._closed and not log._commit._thread.is_alive())
     finally:
         gc.enable()
     for thread in threading.enumerate():

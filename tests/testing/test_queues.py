@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests import inside
+from tests.until import until
 
 import tidelog
 from tidelog import testing
@@ -58,10 +58,7 @@ def fail(queue: tidelog.Queue) -> int:
 def start(pool: ThreadPoolExecutor, queue: Any, block: float | None) -> Future[Any]:
     """Begin to wait for a job, and wait until that waits."""
     future = pool.submit(queue.get, "ben", block)
-    deadline = time.monotonic() + LONG
-    while not queue.store.info()["blocked_clients"]:
-        assert time.monotonic() < deadline, "it does not park"
-        time.sleep(0.001)
+    until(lambda: queue.store.info()["blocked_clients"], "it does not park")
     return future
 
 
@@ -227,10 +224,7 @@ def test_a_put_into_a_full_queue_gives_up_when_its_time_is_up(
         putting = pool.submit(jobs.put, "b", timeout=5)
         core: Any = inside.core(jobs.store)
         (shared,) = core.queues.shared.values()
-        deadline = time.monotonic() + LONG
-        while not shared.room:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        until(lambda: shared.room)
         clock.advance(5)
         with pytest.raises(tidelog.QueueFull):
             putting.result(LONG)

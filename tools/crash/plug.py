@@ -7,7 +7,9 @@ notes each write that the store acknowledged as fsynced. Afterwards all of them 
 from __future__ import annotations
 
 import json
+import math
 import secrets
+import time
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +28,7 @@ from tidelog.tools.queue.stats import a_number
 from tidelog.tools.text import examples
 
 KEY: Final = b"plug"  # has the name of the run
+LOOK_S: Final = 0.5
 
 
 class NotEmpty(Failed):
@@ -85,7 +88,12 @@ def write(path: Path, address: tuple[str, int], writers: int, seconds: float | N
                 click.echo(
                     f"  tidelog crash plug {path} --after --run {run} --witness {host}:{port}"
                 )
-                work.stop.wait(seconds)
+                end = math.inf if seconds is None else time.monotonic() + seconds
+                # A Ctrl-C right before Python waits for a lock does not end that wait, so it is a short one.
+                while (left := end - time.monotonic()) > 0 and not work.stop.wait(
+                    min(left, LOOK_S)
+                ):
+                    pass
             finally:
                 work.join()
                 line.close()

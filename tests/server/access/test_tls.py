@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 from tests.server.conftest import Start
 from tests.server.dial import dial, hang_up  # noqa: F401
+from tests.server.ports import free_port
 from tests.until import until
 
 from tidelog.engine.errors import CommandError
@@ -263,12 +264,6 @@ def test_a_renewed_certificate(folder: Path, caplog: pytest.LogCaptureFixture) -
 
 
 # --- connections
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as link:
-        port: int = link.getsockname()[1]
-        return port
 
 
 def ask(trusted: Files, port: int) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from tests.server.clients.faces import MODES, Call, Embedded, Face, Failed, Mode
 from tests.server.clients.known import Sides
 from tests.server.clients.real import Clocks, clocked_redis, real_redis
 from tests.server.conftest import Start
+from tests.until import until
 
 import tidelog
 
@@ -489,10 +489,12 @@ def blocked(
         target=lambda: found.append(clients.waiting.do(name, *args, **options)), daemon=True
     )
     thread.start()
-    deadline = time.monotonic() + 60
-    while thread.is_alive() and clients.other.do("info", "clients")["blocked_clients"] != 1:
-        assert time.monotonic() < deadline, "it does not block"
-        time.sleep(0.002)
+    until(
+        lambda: (
+            not thread.is_alive() or clients.other.do("info", "clients")["blocked_clients"] == 1
+        ),
+        "it does not block",
+    )
     done = then(clients.other)
     thread.join(60)
     assert not thread.is_alive(), f"{name} still waits"

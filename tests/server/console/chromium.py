@@ -15,7 +15,7 @@ from pathlib import Path
 from select import select
 from typing import Any, Final
 
-from tests.until import PATIENCE_S
+from tests.until import PATIENCE_S, WaitRanOut
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 # The pipe is descriptors 3 and 4 of the browser. Its other output is not needed.
@@ -109,7 +109,8 @@ class Page:
         begun = time.monotonic()
         found = f"(() => {{ try {{ return Boolean({script}) }} catch {{ return false }} }})()"
         while not self._has(found):
-            assert time.monotonic() - begun < PATIENCE_S, (script, self.faults, self.text())
+            if time.monotonic() - begun >= PATIENCE_S:
+                raise WaitRanOut(script, self.faults, self.text())
             time.sleep(0.05)
 
     def _has(self, script: str) -> bool:

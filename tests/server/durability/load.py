@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.oracle.wire import Connection
 from tests.server.wire import connect
+from tests.until import PATIENCE_S
 
 import tidelog
 
@@ -51,7 +52,7 @@ class Load:
         """Wait for the clients: they end with the server, or with the command they are at."""
         self._stopping = True
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
     def _run(self, number: int, port: int) -> None:

@@ -18,7 +18,7 @@ from tests.server.durability.faulty_disk import Gate, full, simulated
 from tests.server.ports import free_port
 from tests.server.wire import Client, calls, connect
 from tests.small_disk import resize, small_disk
-from tests.until import until
+from tests.until import PATIENCE_S, until
 
 import tidelog
 
@@ -36,14 +36,14 @@ class Watched:
 
     def health(self) -> tuple[int, dict[str, Any]]:
         try:
-            with urllib.request.urlopen(f"{self._url}/health", timeout=20) as got:
+            with urllib.request.urlopen(f"{self._url}/health", timeout=PATIENCE_S) as got:
                 return got.status, json.load(got)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.load(error)
 
     def refuses(self) -> float:
-        with urllib.request.urlopen(f"{self._url}/metrics", timeout=20) as got:
+        with urllib.request.urlopen(f"{self._url}/metrics", timeout=PATIENCE_S) as got:
             [line] = [row for row in got if row.startswith(b"tidelog_log_refuses_writes ")]
         return float(line.split()[1])
 

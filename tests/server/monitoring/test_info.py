@@ -12,6 +12,7 @@ from tests.oracle.wire import Connection, encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import as_of_8, real_redis
+from tests.until import until
 
 import tidelog
 from tidelog.server.monitoring.memory import human
@@ -112,9 +113,8 @@ def test_clients(server: Running) -> None:
     grouped.begin(b"XREADGROUP", b"GROUP", b"g", b"c", b"BLOCK", b"0", b"STREAMS", b"g1", b">")
     watching.call(b"WATCH", b"x", b"y")
     listening.call(b"SUBSCRIBE", b"c")
-    end = time.monotonic() + 30
-    while (found := fields(client, b"clients"))["blocked_clients"] != "2":
-        assert time.monotonic() < end
+    until(lambda: fields(client, b"clients")["blocked_clients"] == "2")
+    found = fields(client, b"clients")
     said = {
         "connected_clients": "5", "pubsub_clients": "1", "watching_clients": "1", "total_watched_keys": "2",
         "clients_in_timeout_table": "1", "total_blocking_keys": "3", "total_blocking_keys_on_nokey": "1",
@@ -199,25 +199,21 @@ def test_stats(server: Running) -> None:
 
 def test_rates(server: Running) -> None:
     client = dial(server.port)
-    end = time.monotonic() + 30
-    while True:
+
+    def busy() -> bool:
         client.pipeline([[b"PING"]] * 100)
         found = fields(client, b"stats")
-        if (
-            int(found["instantaneous_ops_per_sec"]) > 100
-            and float(found["instantaneous_input_kbps"]) > 1
-        ):
-            break
-        assert time.monotonic() < end
+        operations = int(found["instantaneous_ops_per_sec"])
+        return operations > 100 and float(found["instantaneous_input_kbps"]) > 1
+
+    until(busy)
 
 
 def test_keyspace_and_the_rest(server: Running) -> None:
     client = dial(server.port)
     assert sections(client, b"keyspace")["Keyspace"] == {}
     client.call(b"SET", b"gone", b"1", b"PX", b"1")
-    end = time.monotonic() + 30
-    while fields(client, b"stats")["expired_keys"] != "1":
-        assert time.monotonic() < end
+    until(lambda: fields(client, b"stats")["expired_keys"] == "1")
     client.call(b"SET", b"a", b"1", b"EX", b"100")
     client.call(b"XADD", b"s", b"*", b"a", b"1")
     client.call(b"SELECT", b"9")

@@ -22,7 +22,7 @@ from tests.server.conftest import Running, Start
 from tests.server.loop import loop_held
 from tests.server.ports import free_port
 from tests.server.wire import calls, connect
-from tests.until import until
+from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.disk.real import RealFile
@@ -46,7 +46,7 @@ class Watched:
         url = f"http://127.0.0.1:{self.http_port}{path}"
         try:
             with urllib.request.urlopen(
-                urllib.request.Request(url, headers=headers), timeout=20
+                urllib.request.Request(url, headers=headers), timeout=PATIENCE_S
             ) as got:
                 return got.status, got.read().decode()
         except urllib.error.HTTPError as error:
@@ -376,7 +376,7 @@ def test_the_port_is_given_back(start: Start) -> None:
     watched = Watched(start)
     began = time.monotonic()
     watched.running.serving.close()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < PATIENCE_S
     assert not [t for t in threading.enumerate() if t.name == "tidelog-metrics"]
     with closing(socket.socket()) as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

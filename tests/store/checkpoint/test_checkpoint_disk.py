@@ -21,6 +21,7 @@ from tests.small_disk import resize, small_disk, unmount
 from tests.snapshot.lmdb_faults.faults import run_with_fault
 from tests.store.checkpoint.checkpoint_steps import STEPS
 from tests.store.checkpoint.power import PATHS, World, check_store, child
+from tests.until import until
 
 import tidelog
 from tidelog.crash.preload.faults import Mode
@@ -108,17 +109,10 @@ def test_it_is_tried_again_by_itself(tmp_path: Path, small: Path) -> None:
         fill(small, 32 * KIB)
         add(db, 300)
         checkpoints: Any = inside.checkpoints(db)
-        wait(lambda: checkpoints.failure is not None)
+        until(lambda: checkpoints.failure is not None)
         (small / "filler").unlink()
-        wait(lambda: checkpoints.failure is None and checkpoints.meta is not None)
+        until(lambda: checkpoints.failure is None and checkpoints.meta is not None)
         assert db.verify() == []
-
-
-def wait(condition: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_writers_over_the_budget_do_not_hang(tmp_path: Path, small: Path) -> None:
@@ -134,7 +128,7 @@ def test_writers_over_the_budget_do_not_hang(tmp_path: Path, small: Path) -> Non
         assert not any(thread.is_alive() for thread in threads)
         print(f"{time.monotonic() - started:.1f} s")
         checkpoints: Any = inside.checkpoints(db)
-        wait(lambda: checkpoints.failure is not None)  # noted behind the relief
+        until(lambda: checkpoints.failure is not None)  # noted behind the relief
         assert db.xlen("s") == 4500
         with pytest.raises(tidelog.CheckpointFailed):
             db.checkpoint()

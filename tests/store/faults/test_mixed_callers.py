@@ -120,7 +120,7 @@ while time.monotonic() < end:
 signal.setitimer(signal.ITIMER_REAL, 0)
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
 for one in threads:
-    one.join(40)
+    one.join(100)
     assert not one.is_alive(), "a writer hangs"
 assert not failures, failures
 assert not db._core.waiting.waiters(), "somebody is parked whom nobody waits for"

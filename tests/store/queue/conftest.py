@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.until import PATIENCE_S
+from tests.until import PATIENCE_S, WaitRanOut
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,8 @@ def nothing_stays_behind() -> Iterator[None]:
     gc.collect()
     deadline = time.monotonic() + PATIENCE_S
     while left := [t for t in threading.enumerate() if t not in before and t.is_alive()]:
-        assert time.monotonic() < deadline, f"left behind: {left}"
+        if time.monotonic() >= deadline:
+            raise WaitRanOut(f"left behind: {left}")
         left[0].join(0.05)
 
 
