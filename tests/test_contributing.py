@@ -77,8 +77,9 @@ def test_the_programs_that_the_page_calls_exist() -> None:
 
 @pytest.mark.parametrize(("file", "schema"), SCHEMAS, ids=lambda value: str(value).split("/")[-1])
 def test_a_file_is_as_its_published_schema_says(file: Path, schema: str) -> None:
-    check = [PROGRAMS / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", file]
-    done = subprocess.run(check, capture_output=True, text=True)
+    check = str(PROGRAMS / "check-jsonschema")
+    words = ["--builtin-schema", f"vendor.{schema}", str(file)]
+    done = subprocess.run([check, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
