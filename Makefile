@@ -17,7 +17,8 @@ DEMO_READY := $(DEMO_VENV)/.ready-$(SUM)
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-slow-all durations test-soak unsteady mutants fuzz crash crash-long check docs bench clean venv ready
+.PHONY: help demo test test-slow test-slow-all durations test-soak unsteady mutants fuzz crash crash-long check generate options \
+        pictures docs bench clean venv ready
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -70,6 +71,17 @@ types: $(READY)
 
 rules: $(READY)
 	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_imports.py tests/test_house_rules.py tests/test_docstrings.py tests/test_user_code.py
+
+generate: options  ## write all generated code and tables anew, after a change of what they are made from
+	$(BIN)/python tools/dev/make_faces.py
+
+options: $(READY)  ## write the tables of docs/reference/server-options.md, a part of `make generate`
+	$(BIN)/python tools/dev/make_options.py
+
+pictures: $(READY) java browser  ## draw the pictures of the guides anew: logs, top, reports and the console
+	$(BIN)/python tools/dev/make_reading_pictures.py
+	$(BIN)/python tools/dev/make_report_pictures.py
+	$(BIN)/python -m tests.server.console.pictures
 
 docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import pytest
 import redis
-from tests.server.access.test_tls import openssl
+from tests.server.access.test_tls import made, openssl
 from tests.server.ports import free_port
+from tests.server.test_guide import GUIDE, blocks
 from tests.until import PATIENCE_S, until
 
 import tidelog
@@ -46,45 +47,19 @@ class Served(NamedTuple):
         return Files(tls_ca=self.ca, tls_cert=self.certificate, tls_key=self.key)
 
 
-EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "2")
-
-
-def authority(folder: Path, name: str) -> Path:
-    found = folder / f"{name}.pem"
-    openssl(
-        "req",
-        "-x509",
-        *EC,
-        "-keyout",
-        f"{folder}/{name}.key",
-        "-out",
-        str(found),
-        "-subj",
-        f"/CN={name}",
-    )
-    return found
-
-
-def signed(folder: Path, name: str, by: Path) -> tuple[Path, Path]:
-    found, key = folder / f"{name}.pem", folder / f"{name}.key"
-    openssl(
-        *("req", "-x509", *EC, "-keyout", str(key), "-out", str(found), "-subj", f"/CN={name}"),
-        *(
-            "-addext",
-            "subjectAltName=DNS:localhost",
-            "-addext",
-            "basicConstraints=critical,CA:FALSE",
-        ),
-        *("-CA", str(by), "-CAkey", str(by.with_suffix(".key"))),
-    )
-    return found, key
+def guided(folder: Path) -> None:
+    """The CA and the certificates as the guide to the server makes them, in files of the names there."""
+    (block,) = (block for block in blocks(GUIDE, "sh") if "keyCertSign" in block)
+    openssl("version")
+    subprocess.run(["sh", "-ec", block], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("tls")
-    ca, other = authority(folder, "ours"), authority(folder, "others")
-    certificate, key = signed(folder, "server", ca)
+    guided(folder)
+    ca, certificate, key = folder / "ca.crt", folder / "server.crt", folder / "server.key"
+    other = Path(made(folder, "other").certificate)
     port = free_port()
     words = [
         *("serve", str(folder / "s"), "--port", "0", "--tls-port", str(port)),
@@ -95,7 +70,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         process = subprocess.Popen(
             [sys.executable, "-m", "tidelog", *words], stdout=log, stderr=log, env=environment()
         )
-    found = Served(port, ca, *signed(folder, "client", ca), other)
+    found = Served(port, ca, folder / "client.crt", folder / "client.key", other)
 
     def answers() -> bool:
         assert process.poll() is None, (folder / "log").read_text()

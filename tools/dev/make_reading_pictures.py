@@ -1,7 +1,8 @@
 """Write docs/guides/reading-*.svg, the pictures of the guide "Reading the log", from the store that its examples read.
 
 The store is made by this program under a clock of its own, so IDs, LSNs and times are the same in each run; a test runs
-every example of the guide against it. It needs the extras `plot` and `top`. Run after a change of the plots or of top:
+every example of the guide against it. Only the panel "not synced" of the plot depends on how fast the disk was. It
+needs the extras `plot` and `top`. Run after a change of the plots or of top:
 
     python tools/dev/make_reading_pictures.py
 """
