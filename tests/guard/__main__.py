@@ -1,10 +1,14 @@
 """The guard of a refactoring: workloads that must come to the same bytes, states, replies and verdicts as before.
 
-    python -m tests.guard record [NAME...]        run, and keep what came out as tests/guard/hashes.json
+    python -m tests.guard record [NAME...]        run those that were not recorded yet, and keep what came out as
+                                                  tests/guard/hashes.json
     python -m tests.guard compare [NAME...]       run, and say which workload and aspect parts where; exit code 1
     python -m tests.guard dump FOLDER [NAME...]   run, and write everything as text, one line an item
     python -m tests.guard diff FOLDER FOLDER      the first line that differs of each file of two dumps
     python -m tests.guard names                   list the workloads
+    python -m tests.guard retire NAME SUCCESSOR REASON
+                                                  after a wanted difference: NAME was renamed to SUCCESSOR in the list
+                                                  of workloads; record that, and note why the old one is gone
 
 A dump of an earlier version: run this with PYTHONPATH at the `src` of a checkout of it.
 """
@@ -15,20 +19,30 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Final
 
-from tests.guard import record
+from tests.guard import record, retired
 from tests.guard.workloads import WORKLOADS, run
 
 import tidelog
 
+PROGRAM: Final = (":(top)", ":(top,exclude)tests", ":(top,exclude)docs")
+
 
 def commit() -> str:
-    """The commit that is checked out where the program lies."""
-    source = Path(tidelog.__file__).resolve().parent
-    told = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=source, capture_output=True, text=True
-    )
-    return told.stdout.strip() or "no commit"
+    """The last commit that changed the program where it lies, with `-dirty` if it was changed since."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words, "--", *PROGRAM],
+            cwd=Path(tidelog.__file__).resolve().parent,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    found = git("log", "-1", "--format=%h")
+    return found + ("-dirty" if git("status", "--porcelain") else "") if found else "no commit"
 
 
 def ran(names: list[str]) -> dict[str, dict[str, record.Items]]:
@@ -41,9 +55,13 @@ def ran(names: list[str]) -> dict[str, dict[str, record.Items]]:
     return found
 
 
-def record_all(names: list[str]) -> int:
-    recorded = record.load() if record.DATA.exists() and names != list(WORKLOADS) else {}
-    for name, found in ran(names).items():
+def record_new(names: list[str]) -> int:
+    recorded = record.load() if record.DATA.exists() else {}
+    again = [name for name in names if name in recorded]
+    if again:
+        print(f"recorded before, so a wanted difference retires it: {', '.join(again)}")
+        return 2
+    for name, found in ran(names or [n for n in WORKLOADS if n not in recorded]).items():
         recorded[name] = {aspect: record.kept(items) for aspect, items in found.items()}
     record.save({name: recorded[name] for name in WORKLOADS if name in recorded}, commit())
     return 0
@@ -57,7 +75,13 @@ def compare(names: list[str]) -> int:
             print(f"{name}: nothing was recorded of it")
             parted += 1
             continue
-        for difference in record.differences(name, recorded[name], ran([name])[name]):
+        try:
+            found = ran([name])[name]
+        except Exception as error:  # a step cannot be made any more
+            print(f"{name}: the run failed: {type(error).__name__}: {error}")
+            parted += 1
+            continue
+        for difference in record.differences(name, recorded[name], found):
             print(difference)
             parted += 1
     print(f"{parted} differences in {len(names)} workloads")
@@ -88,6 +112,25 @@ def diff(before: Path, after: Path) -> int:
     return 1 if parted else 0
 
 
+def retire(name: str, successor: str, reason: str) -> int:
+    recorded = record.load()
+    if name not in recorded or name in WORKLOADS or successor not in WORKLOADS:
+        print(f"{name} must be recorded and no workload any more, {successor} must be a workload")
+        return 2
+    told = list(record.differences(name, recorded.pop(name), run(successor, like=name)))
+    if not told:
+        print(f"nothing differs between {name} as it was recorded and {successor} with its seed")
+        return 1
+    entry = retired.Retired(name, successor, reason, commit(), retired.first_of(told))
+    retired.save([*retired.load(), entry])
+    recorded[successor] = {
+        a: record.kept(items) for a, items in ran([successor])[successor].items()
+    }
+    record.save({name: recorded[name] for name in WORKLOADS if name in recorded}, commit())
+    print(f"{name} is retired: {entry.first}")
+    return 0
+
+
 def main(args: list[str]) -> int:
     match args:
         case ["names"]:
@@ -97,8 +140,10 @@ def main(args: list[str]) -> int:
             return diff(Path(before), Path(after))
         case ["dump", folder, *names]:
             return dump(Path(folder), names or list(WORKLOADS))
+        case ["retire", name, successor, reason]:
+            return retire(name, successor, reason)
         case ["record", *names]:
-            return record_all(names or list(WORKLOADS))
+            return record_new(names)
         case ["compare", *names]:
             return compare(names or list(WORKLOADS))
     print(__doc__)

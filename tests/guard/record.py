@@ -92,14 +92,20 @@ def differences(name: str, before: dict[str, Kept], found: dict[str, Items]) -> 
         )
 
 
-def load(path: Path = DATA) -> dict[str, dict[str, Kept]]:
-    found = json.loads(path.read_text())["workloads"]
+def load(path: Path | None = None) -> dict[str, dict[str, Kept]]:
+    found = json.loads((path or DATA).read_text())["workloads"]
     return {
         name: {aspect: Kept(*fields) for aspect, fields in of.items()} for name, of in found.items()
     }
 
 
-def save(recorded: dict[str, dict[str, Kept]], about: str, path: Path = DATA) -> None:
+def names(path: Path | None = None) -> list[str]:
+    """Every name that was ever recorded, also of workloads that are retired since."""
+    found: list[str] = json.loads((path or DATA).read_text())["names"]
+    return found
+
+
+def save(recorded: dict[str, dict[str, Kept]], about: str, path: Path | None = None) -> None:
     """One line for each workload and aspect, so that a change of one is a change of its lines."""
     of = [
         f"  {json.dumps(name)}: {{\n"
@@ -107,8 +113,14 @@ def save(recorded: dict[str, dict[str, Kept]], about: str, path: Path = DATA) ->
         + "\n  }"
         for name, aspects in recorded.items()
     ]
+    path = path or DATA
+    ever = dict.fromkeys([*(names(path) if path.exists() else ()), *recorded])
     path.write_text(
-        f'{{\n "recorded": {json.dumps(about)},\n "workloads": {{\n' + ",\n".join(of) + "\n }\n}\n"
+        f'{{\n "recorded": {json.dumps(about)},\n "names": [\n'
+        + ",\n".join(f"  {json.dumps(name)}" for name in ever)
+        + '\n ],\n "workloads": {\n'
+        + ",\n".join(of)
+        + "\n }\n}\n"
     )
 
 

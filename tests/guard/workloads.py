@@ -9,22 +9,38 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tests.guard import blocking, commands, queues, record, served
+from tests.guard import (
+    blocking,
+    commands,
+    options,
+    puts,
+    queues,
+    record,
+    schedules,
+    served,
+    words,
+    workers,
+)
 from tests.guard.record import Items
+from tests.guard.tape import SCRIPTS, play
 from tests.guard.world import World, ruled
 
 POLICIES: Final = ("always", "everysec", "no")
+TEST, SLOW, SOAK = "test", "slow", "soak"
+# The faces that the scripts run through, each with its policy and its part.
+FACES: Final = (("threads", "always", TEST), ("tasks", "no", SLOW), ("shared", "everysec", SLOW))
+assert options and puts and schedules and workers  # they fill SCRIPTS
 
 
 class Workload(NamedTuple):
     """The commands to run, and in how many damaged copies of the files recovery is then asked for its verdict.
 
-    slow    one of the larger part, which takes minutes in all
+    part    when it is compared: with the tests of `make test`, with the slow ones, or with those of `make test-soak`
     """
 
     run: Callable[[World], object]
     damages: int
-    slow: bool = False
+    part: str = SLOW
 
 
 def _list() -> dict[str, Workload]:
@@ -65,32 +81,43 @@ def _list() -> dict[str, Workload]:
                     retain_bytes=(64 << 20, 64 << 20, 0)[round],
                 ),
                 70,
-                slow=True,
+                part=SOAK,
             )
             found[f"long-queue-{fsync}-{round}"] = Workload(
-                partial(queues.for_threads, fsync=fsync, steps=2400), 28, slow=True
+                partial(queues.for_threads, fsync=fsync, steps=2400), 28, part=SOAK
             )
             found[f"long-blocked-{fsync}-{round}"] = Workload(
-                partial(blocking.reads, fsync=fsync, steps=500), 28, slow=True
+                partial(blocking.reads, fsync=fsync, steps=500), 28, part=SOAK
             )
             found[f"long-served-{fsync}-{round}"] = Workload(
-                partial(served.turns, fsync=fsync, count=2500), 28, slow=True
+                partial(served.turns, fsync=fsync, count=2500), 28, part=SOAK
             )
         found[f"long-tasks-{round}"] = Workload(
-            partial(commands.in_tasks, fsync=POLICIES[round], count=2000), 28, slow=True
+            partial(commands.in_tasks, fsync=POLICIES[round], count=2000), 28, part=SOAK
         )
         found[f"long-queue-tasks-{round}"] = Workload(
-            partial(queues.for_tasks, fsync=POLICIES[round], steps=2400), 28, slow=True
+            partial(queues.for_tasks, fsync=POLICIES[round], steps=2400), 28, part=SOAK
         )
+    for name, run in SCRIPTS.items():
+        for face, fsync, part in FACES:
+            found[f"{face}-{name}"] = Workload(
+                partial(play, run=run, face=face, fsync=fsync), 0, part
+            )
+    for name, text in words.SCRIPTS.items():
+        found[f"words-{name}"] = Workload(partial(words.talk, text=text, fsync="always"), 0, TEST)
     return found
 
 
 WORKLOADS: Final = _list()
 
 
-def run(name: str) -> dict[str, Items]:
-    """Run a workload in a directory that goes afterwards; everything that is recorded of it."""
-    workload, seed = WORKLOADS[name], crc32(name.encode())
+def run(name: str, like: str = "") -> dict[str, Items]:
+    """Run a workload in a directory that goes afterwards; everything that is recorded of it.
+
+    like    the name whose seed it takes; empty = its own
+    """
+    workload, name = WORKLOADS[name], like or name
+    seed = crc32(name.encode())
     with tempfile.TemporaryDirectory(prefix="guard-") as folder, ruled(seed):
         world = World(name, seed, Path(folder))
         workload.run(world)

@@ -32,6 +32,7 @@ from tests.until import until
 import tidelog
 from tidelog import testing
 from tidelog.aof import commit
+from tidelog.client import keeper
 from tidelog.disk.real import RealDisk
 from tidelog.store import checkpoints
 
@@ -62,9 +63,13 @@ def ruled(seed: int) -> Iterator[None]:
                 (secrets, "randbits", drawn.getrandbits),
                 # what recovery has to say to people
                 (logging.getLogger("tidelog"), "disabled", True),
+                # and queues, of jobs that fail
+                (logging.getLogger("tidelog.queue"), "disabled", True),
                 (commit, "EVERY_S", NEVER_S),  # the thread of `everysec`
                 # the thread of checkpoints: it does what it is asked
                 (checkpoints, "LOOK_S", NEVER_S),
+                # the thread that keeps the jobs of a client of a shared store
+                (keeper, "_run", lambda mine, bell: None),
             ):
                 stack.enter_context(mock.patch.object(target, name, value))
             yield
@@ -218,6 +223,11 @@ class Steps:
         if threading.get_ident() != self._acting:
             self.settling.wait()
         self._hold(claim, level)
+
+
+def clients(serving: Any) -> tuple[int, int]:
+    """How many clients a server has, and how many of them wait for their reply."""
+    return len(serving.server.sessions), serving.server.blocked
 
 
 def copied(source: Path, target: Path) -> Path:

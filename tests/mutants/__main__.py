@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Final
 
+from tests.mutants import promises
 from tests.mutants.gate import chosen, run
 from tests.mutants.listed import MUTANTS
 from tests.turns import SHARES, share_of, this_turn
@@ -29,11 +30,19 @@ def main() -> int:
         "--list", action="store_true", help="print names, files and promises, and run nothing"
     )
     parser.add_argument(
+        "--promises",
+        action="store_true",
+        help="add the promises of all mutants to the committed list, and run nothing",
+    )
+    parser.add_argument(
         "--by-turns",
         action="store_true",
         help=f"try one of {SHARES} shares of them; the number of commits decides which",
     )
     args = parser.parse_args()
+    if args.promises:
+        print(f"{promises.add(MUTANTS)} promises")
+        return 0
     mutants = chosen(MUTANTS, args.patterns)
     if args.by_turns:
         share = share_of(this_turn(), STRIDE)

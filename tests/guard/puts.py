@@ -1,0 +1,278 @@
+"""Scripts of the arguments of `put`, one for each, and of what is done to jobs before a worker has them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.guard.tape import Tape, script
+from tests.guard.world import START
+
+
+@script
+async def put_dedup_id(t: Tape) -> None:
+    """A known ID adds no job: at once, delayed, with a priority, done long ago, after a restart, after a day."""
+    mails = t.queue("mails")
+    await mails.put("a", dedup_id="x")
+    await mails.put("b", dedup_id="x")
+    await mails.put("c", dedup_id="x", delay=5)
+    await mails.put("d", dedup_id="y", delay=5)
+    await mails.put("e", dedup_id="y")
+    await mails.put("f", dedup_id="z", priority=3)
+    await mails.put("g", dedup_id="z")
+    await t.work(mails, "anna")
+    await mails.put("h", dedup_id="x")
+    await t.reopen()
+    for name in ("x", "y", "z"):
+        await mails.put("i", dedup_id=name)
+    job_of = await mails.put("j")
+    job = await mails.get("anna", 0)
+    await job.done_and(
+        mails.new("k", dedup_id="w"), mails.new("l", dedup_id="w"), mails.new("m", dedup_id="x")
+    )
+    await t.wait(86_401)
+    for name in ("x", "y", "z", "w"):
+        await mails.put("n", dedup_id=name)
+    await mails.result(job_of, 0)
+    await t.look(mails)
+
+
+@script
+async def put_headers(t: Tape) -> None:
+    """Headers stay with a job through a retry, a death and a redrive."""
+    mails = t.queue("mails", max_deliveries=2)
+    await mails.put("a", headers={"trace": "t1", "é": ""})
+    await mails.put("b", headers={})
+    await mails.put("c", headers={"trace": 1})
+    await mails.put("d", headers={"trace": "t2"}, delay=3)
+    await mails.put("e", headers={"trace": "t3"}, priority=2)
+    for _ in range(3):
+        job = await mails.get("anna", 0)
+        await job.nack("no", 0)
+    await t.reopen()
+    await t.look(mails)
+    await t.work(mails, "anna", error=ValueError("broken"))
+    await t.wait(4)
+    await t.dead(mails).redrive()
+    await t.work(mails, "anna")
+    await t.look(mails)
+
+
+@script
+async def put_timeout(t: Tape) -> None:
+    """A put into a queue with room ends at once whatever its timeout; one into a full queue does not wait with 0."""
+    mails, plain = t.queue("mails", max_depth=1), t.queue("plain")
+    await mails.put("a", timeout=5)
+    await mails.put("b", timeout=0)
+    await mails.put_many(["c", "d"], timeout=0)
+    await plain.put("a", timeout=0)
+    await plain.put("b", timeout=timedelta(seconds=1), headers={"x": "y"})
+    await plain.put("c", timeout=-1)
+    await t.reopen()
+    await mails.put("e", timeout=0)
+    await t.work(mails, "anna")
+    await mails.put_many(["f", "g"], timeout=0)
+    await t.look(mails)
+
+
+@script
+async def put_delay(t: Tape) -> None:
+    """Delayed jobs come in the order of their times, keep their first ID as origin, and survive a restart."""
+    mails = t.queue("mails")
+    await mails.put("c", delay=30)
+    await mails.put("a", delay=timedelta(seconds=10))
+    await mails.put_many(["b1", "b2"], delay=20)
+    await mails.put("now", delay=0)
+    await mails.put("never", delay=-1)
+    await mails.peek(2, scheduled=True)
+    await mails.put("plain")
+    await t.look(mails)
+    await t.work(mails, "anna")
+    await t.wait(11)
+    await mails.peek()
+    await t.work(mails, "anna", 1)
+    await t.reopen()
+    await t.look(mails)
+    t.world.clock.jump(500)
+    await t.wait(1)
+    await mails.get("anna", 0)
+    await t.wait(20)
+    job = await mails.get("anna", 0)
+    await job.done_and(mails.new("d", delay=5))
+    await t.wait(100)
+    await t.work(mails, "anna", batch=10)
+    await t.look(mails)
+
+
+@script
+async def put_at(t: Tape) -> None:
+    """A job that is due at a time of the wall clock follows that clock, forward too."""
+    mails = t.queue("mails")
+    await mails.put("a", at=START + timedelta(seconds=60))
+    await mails.put("past", at=START - timedelta(seconds=60))
+    await mails.put("both", at=START, delay=1)
+    await mails.put("naive", at=START.replace(tzinfo=None))
+    await mails.put_many(["b", "c"], at=START + timedelta(hours=2))
+    await mails.put("far", at=START + timedelta(days=36_500))
+    await t.work(mails, "anna")
+    t.world.clock.jump(61)
+    await t.wait(31)
+    await t.work(mails, "anna")
+    await t.reopen()
+    t.world.clock.jump(-30)
+    await mails.put("d", at=START + timedelta(seconds=100))
+    await t.look(mails)
+    await t.wait(7200)
+    await t.work(mails, "anna")
+    await t.look(mails)
+
+
+@script
+async def put_ttl(t: Tape) -> None:
+    """A job that is too old becomes dead instead of being delivered: new, delayed, for a retry, in a batch."""
+    mails = t.queue("mails", retry_after=2)
+    await mails.put("a", ttl=10)
+    await mails.put("b", ttl=timedelta(seconds=20))
+    await mails.put_many(["c", "d"], ttl=5)
+    await mails.put("e", ttl=5, delay=10)
+    await mails.put("f", ttl=5, priority=2)
+    await mails.put("wrong", ttl=0)
+    await mails.put("plain")
+    job = await mails.get("anna", 0)
+    await job.nack("not now", 4)
+    await t.wait(6)
+    await t.work(mails, "anna", 2)
+    await t.look(mails)
+    await t.reopen()
+    await t.wait(5)
+    await t.work(mails, "anna", batch=10)
+    await mails.put("g", ttl=1)
+    held = await mails.get("ben", 0)
+    await t.wait(20)
+    await held.ack()
+    await t.work(mails, "anna")
+    await t.dead(mails).redrive()
+    await t.look(mails)
+
+
+@script
+async def put_priority(t: Tape) -> None:
+    """Jobs with a larger number come first, one fetch in ten is fair; retries, deaths and redrives keep the number."""
+    mails = t.queue("mails", retry_after=3, max_deliveries=2)
+    await mails.put_many(list(range(12)))
+    await mails.put_many(["five", "six"], priority=5)
+    await mails.put("nine", priority=9)
+    await mails.put("ten", priority=10)
+    await mails.put("delayed", priority=7, delay=2)
+    await mails.put("plain", priority=0)
+    await t.look(mails)
+    await t.work(mails, "anna", 1)
+    await t.work(mails, "anna", 2, batch=10)
+    job = await mails.get("ben", 0)
+    await job.done_and(mails.new("next", priority=4), mails.new("last", priority=4))
+    await t.wait(3)
+    job = await mails.get("ben", 0)
+    await job.nack("not now", 1)
+    held = await mails.get("carl", 0)
+    await mails.put_many([f"n{n}" for n in range(12)], priority=1)
+    await t.reopen()
+    await t.look(mails)
+    await t.wait(4)
+    await t.work(mails, "ben", 14)
+    job = await mails.get("ben", 0)
+    await job.fail("no")
+    await held.ack()
+    await t.dead(mails).redrive()
+    await mails.purge()
+    await t.look(mails)
+
+
+@script
+async def put_key(t: Tape) -> None:
+    """A key is stored and shown, and changes nothing for a queue without the limit."""
+    mails = t.queue("mails")
+    await mails.put("a", key="k")
+    await mails.put("b", key="k", headers={"x": "y"}, priority=1)
+    await mails.put_many(["c", "d"], key="k")
+    await mails.put("e", key="l", delay=1, ttl=50)
+    await mails.put("wrong", key="")
+    await t.work(mails, "anna", 2)
+    job = await mails.get("anna", 0)
+    await job.fail("no")
+    await t.reopen()
+    await t.dead(mails).redrive()
+    await t.wait(2)
+    await t.look(mails)
+    job = await mails.get("anna", 0)
+    await job.done_and(mails.new("f", key="m"))
+    await t.work(mails, "anna", batch=10)
+    await t.look(mails)
+
+
+@script
+async def cancel(t: Tape) -> None:
+    """A delayed job is deleted; one that came, one twice and one that never was are told."""
+    mails = t.queue("mails")
+    first = await mails.put("a", delay=10)
+    second = await mails.put("b", delay=10, dedup_id="x")
+    third = await mails.put("c", delay=10, priority=3)
+    now = await mails.put("d")
+    await mails.cancel(first)
+    await mails.cancel(first)
+    await mails.cancel(now)
+    await mails.cancel("5-5")
+    await mails.cancel("x")
+    await t.reopen()
+    await mails.cancel(second)
+    await mails.put("e", dedup_id="x")
+    await mails.result(second, 0)
+    await t.wait(11)
+    await t.work(mails, "anna", 1)
+    await mails.cancel(third)
+    await t.look(mails)
+
+
+@script
+async def move(t: Tape) -> None:
+    """A delayed job gets another time, earlier, later or now, by a delay or a time, and keeps its ID."""
+    mails = t.queue("mails")
+    first, second = await mails.put("a", delay=10), await mails.put("b", delay=20)
+    third = await mails.put("c", at=START + timedelta(seconds=30), ttl=40)
+    await mails.move(first, delay=60)
+    await mails.move(second, at=START - timedelta(seconds=1))
+    await mails.move(third)
+    await mails.move("5-5", delay=1)
+    await t.work(mails, "anna")
+    await mails.move(second, delay=1)
+    await t.look(mails)
+    await t.reopen()
+    await mails.move(third, at=START + timedelta(seconds=50))
+    await mails.move(first, delay=timedelta(seconds=5))
+    await t.wait(6)
+    t.world.clock.jump(45)
+    await t.wait(31)
+    await t.work(mails, "anna")
+    await t.look(mails)
+
+
+@script
+async def purge(t: Tape) -> None:
+    """All jobs that no worker has are deleted: new, paused, delayed and of every priority; then the queue goes on."""
+    mails = t.queue("mails")
+    await mails.put_many(list(range(5)))
+    await mails.put("p", priority=3)
+    await mails.put("d", delay=5)
+    job = await mails.get("anna", 0)
+    await job.nack("not now", 60)
+    held = await mails.get("ben", 0)
+    await mails.purge()
+    await t.look(mails)
+    await held.ack()
+    await mails.put_many(["a", "b"], priority=3)
+    await mails.put("c", delay=1)
+    await t.reopen()
+    await mails.purge()
+    await mails.put("e")
+    await t.wait(61)
+    await t.work(mails, "anna")
+    await mails.purge()
+    await t.look(mails)
