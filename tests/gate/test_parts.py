@@ -89,6 +89,6 @@ def test_the_budget_is_twenty_minutes_for_targets_that_there_are() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for part in parts:
         for words in part.make:
-            target = words.split()[-1]
+            (target,) = [word for word in words.split() if "-" not in word[:1] and "=" not in word]
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), words
         assert not part.tries_again or len(part.make) == 1

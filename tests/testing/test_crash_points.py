@@ -156,7 +156,7 @@ def test_the_summary_says_what_was_passed_over(tmp_path: Path) -> None:
     right = HASTY.replace("            told(n)\n", "", 1).replace(
         "n)\n    def after", "n)\n            told(n)\n    def after"
     )
-    program(tmp_path, right.replace("SETS", "30"))
+    program(tmp_path, right.replace("SETS", "8"))
     for workers in ((), ("-n", "1")):
         done = run_pytest(tmp_path, "--crash-states", "5", *workers)
         assert "\n1 passed in" in done.stdout, done.stdout

@@ -22,6 +22,7 @@ LIMIT_BYTES = 96 << 20
 ENTRIES = 300_000
 PENDING = 50_000
 KEYS = 20_000
+pytestmark = pytest.mark.slow
 OPTIONS: Any = {"fsync": "no", "save": (), "checkpoint_bytes": 0, "retain_bytes": 0}
 
 CHILD = """
