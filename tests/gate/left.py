@@ -88,9 +88,8 @@ def end(left: Iterable[Process]) -> None:
                 waiting.append(os.pidfd_open(each.pid))
                 opened.callback(os.close, waiting[-1])
                 signal.pidfd_send_signal(waiting[-1], signal.SIGKILL)
-        deadline = (
-            time.monotonic() + PATIENCE_S
-        )  # one that waits for a broken device ends when that does
+        # One that waits for a broken device ends when that does.
+        deadline = time.monotonic() + PATIENCE_S
         for fd in waiting:
             select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
 

@@ -90,7 +90,9 @@ def write(path: Path, address: tuple[str, int], writers: int, seconds: float | N
                 )
                 end = math.inf if seconds is None else time.monotonic() + seconds
                 # A Ctrl-C right before Python waits for a lock does not end that wait, so it is a short one.
-                while (left := end - time.monotonic()) > 0 and not work.stop.wait(min(left, LOOK_S)):
+                while (left := end - time.monotonic()) > 0 and not work.stop.wait(
+                    min(left, LOOK_S)
+                ):
                     pass
             finally:
                 work.join()
