@@ -61,9 +61,8 @@ class Server:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._mark = os.environ[
-            left.MARK
-        ]  # not that of the test with the first walk: the process serves all
+        # Not that of the test with the first walk: the process serves all tests.
+        self._mark = os.environ[left.MARK]
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -207,9 +207,8 @@ def test_owners_that_are_killed_again_and_again(
     begun = time.monotonic()
     with pytest.raises(tidelog.CannotOpen, match="could not start: it was killed"):
         tidelog.connect(root)
-    assert (
-        time.monotonic() - begun < 20
-    )  # and not for the 30 seconds for which it waits for an owner
+    # Not for the 30 seconds for which it waits for an owner.
+    assert time.monotonic() - begun < 20
 
 
 def test_many_that_miss_an_owner_start_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

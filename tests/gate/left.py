@@ -43,6 +43,9 @@ class Process(NamedTuple):
     def __str__(self) -> str:
         return f"{self.pid} {self.command}"
 
+    def shared(self) -> bool:
+        return any(name in self.command for name in SHARED)
+
 
 def process(pid: int) -> Process:
     """Raises OSError if there is none, or it is another user's."""
@@ -85,9 +88,8 @@ def end(left: Iterable[Process]) -> None:
                 waiting.append(os.pidfd_open(each.pid))
                 opened.callback(os.close, waiting[-1])
                 signal.pidfd_send_signal(waiting[-1], signal.SIGKILL)
-        deadline = (
-            time.monotonic() + PATIENCE_S
-        )  # one that waits for a broken device ends when that does
+        # One that waits for a broken device ends when that does.
+        deadline = time.monotonic() + PATIENCE_S
         for fd in waiting:
             select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
 
@@ -148,7 +150,7 @@ class Net:
         return [each for each in there.values() if self._left(each, there)]
 
     def _left(self, each: Process, there: dict[int, Process]) -> bool:
-        if any(name in each.command for name in SHARED):
+        if each.shared():
             return False
         if self.test in each.marks:
             return True
@@ -184,7 +186,9 @@ class LastNet:
             if any(mark.startswith(start) for mark in each.marks)
         ]
         end(left)
-        self.told += [each for each in left if not each.marks[-1].endswith("." + WIDE)]
+        self.told += [
+            each for each in left if not each.marks[-1].endswith("." + WIDE) and not each.shared()
+        ]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for each in self.told:
