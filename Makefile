@@ -8,6 +8,8 @@ SUM    := $(shell cksum pyproject.toml | cut -d ' ' -f 1)
 READY  := $(VENV)/.ready-$(SUM)
 # The tools of the documentation are installed by `make docs` alone.
 DOCS   := $(VENV)/.docs-$(SUM)
+# The queues that the bench compares with are installed by `make bench`, and by `make test-slow`, which tries them.
+BENCHED := $(VENV)/.bench-$(shell cksum bench/requirements.txt | cut -d ' ' -f 1)-$(SUM)
 
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,7 +25,7 @@ demo: $(READY)  ## queue the lines of a real file, kill the workers at random, p
 test: $(READY) oracle java shells services  ## all tests but the slow ones and those of `make check`: about six minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak" --ignore=tests/test_user_code.py
 
-test-slow: $(READY) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
+test-slow: $(BENCHED) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m slow
 
 test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
@@ -52,8 +54,8 @@ check: $(READY)  ## lint, format, types, layers, docstrings and house rules
 docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(READY) oracle java  ## every figure beside its baselines, measured in the same run
-	$(BIN)/python -m tidelog.tools.bench $(BENCH)
+bench: $(BENCHED) oracle java  ## every figure beside its baselines; AGAINST=../other-clone: beside that version; BENCH="--only queue"
+	$(BIN)/python -m bench $(if $(AGAINST),--against $(AGAINST)) $(BENCH)
 
 clean:  ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
@@ -65,12 +67,16 @@ venv: $(READY)
 # The name carries a checksum of pyproject.toml: a changed dependency makes a new install, not a stale one.
 $(READY): pyproject.toml
 	@.ci/prepare python "$(PYTHON)" "$(VENV)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
 	@rm -f $(VENV)/.ready-* && touch $@
 
 $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@rm -f $(VENV)/.docs-* && touch $@
+
+$(BENCHED): $(READY) bench/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@rm -f $(VENV)/.bench-* && touch $@
 
 # The tests and the bench compare with a real Redis, run Spark, take the power of file systems, complete
 # lines in bash and zsh, look at the console, and let systemd read a unit.
