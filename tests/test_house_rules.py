@@ -163,7 +163,7 @@ PHRASES = re.compile(
     r"of (?:its|their) own accord|nobody who|somebody who|it is said that|lest|thereof|whereof)\b",
     re.IGNORECASE,
 )
-PLAIN_ENGLISH = (*WITHOUT_FILES, "disk", "testing", "tools", "tests", "docs", "README.md", "CHANGELOG.md")
+PLAIN_ENGLISH = (*WITHOUT_FILES, "disk", "testing", "tools", "bench", "tests", "docs", "README.md", "CHANGELOG.md")
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
