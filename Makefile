@@ -13,6 +13,8 @@ DOCS   := $(VENV)/.docs-$(SUM)
 # The demo has what `pip install .` installs, and nothing else.
 DEMO_VENV  ?= .venv-demo
 DEMO_READY := $(DEMO_VENV)/.ready-$(SUM)
+# The queues that the bench compares with are installed by `make bench`, and for the slow tests, which try them.
+BENCHED := $(VENV)/.bench-$(shell cksum bench/requirements.txt | cut -d ' ' -f 1)-$(SUM)
 
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,13 +31,13 @@ demo: $(DEMO_READY)  ## queue the lines of a real file, kill the workers at rand
 test: $(READY) oracle java shells services  ## all tests but the slow ones and those of `make check`: about five minutes on two cores
 	$(TESTS) -m "not slow and not soak" --ignore=tests/test_user_code.py $(PYTEST)
 
-test-slow: $(READY) oracle java disks shells browser  ## of the rounds that `make test` samples, those whose turn it is: five and a half minutes on two cores
+test-slow: $(BENCHED) oracle java disks shells browser  ## of the rounds that `make test` samples, those whose turn it is: five and a half minutes on two cores
 	$(TESTS) -m slow --slow-seconds $(SLOW_SECONDS) $(PYTEST)
 
-test-slow-all: $(READY) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
+test-slow-all: $(BENCHED) oracle java disks shells browser  ## all rounds of the tests that `make test` samples: about twenty minutes on two cores
 	$(TESTS) -m slow $(PYTEST)
 
-durations: $(READY) oracle java disks shells browser  ## run all slow tests, and write down how long each takes: tests/gate/durations.json
+durations: $(BENCHED) oracle java disks shells browser  ## run all slow tests, and write down how long each takes: tests/gate/durations.json
 	$(TESTS) -m slow --junitxml .gate/slow.xml $(PYTEST)
 	@$(BIN)/python -m tests.gate.durations .gate/slow.xml
 
@@ -86,8 +88,8 @@ pictures: $(READY) java browser  ## draw the pictures of the guides anew: logs, 
 docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(READY) oracle java  ## every figure beside its baselines, measured in the same run
-	$(BIN)/python -m tidelog.tools.bench $(BENCH)
+bench: $(BENCHED) oracle java  ## every figure beside its baselines; AGAINST=../other-clone: beside that version; BENCH="--only queue"
+	$(BIN)/python -m bench $(if $(AGAINST),--against $(AGAINST)) $(BENCH)
 
 clean:  ## remove .venv, caches and build products
 	rm -rf $(VENV) $(DEMO_VENV) .gate build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
@@ -96,12 +98,12 @@ clean:  ## remove .venv, caches and build products
 
 venv: $(READY)
 
-ready: $(READY) $(DOCS) $(DEMO_READY) oracle java disks shells browser services  ## install all that the other targets need
+ready: $(READY) $(BENCHED) $(DOCS) $(DEMO_READY) oracle java disks shells browser services  ## install all that the other targets need
 
 # The name carries a checksum of pyproject.toml: a changed dependency makes a new install, not a stale one.
 $(READY): pyproject.toml
 	@.ci/prepare python "$(PYTHON)" "$(VENV)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
 	@rm -f $(VENV)/.ready-* && touch $@
 
 $(DEMO_READY): pyproject.toml
@@ -112,6 +114,10 @@ $(DEMO_READY): pyproject.toml
 $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@rm -f $(VENV)/.docs-* && touch $@
+
+$(BENCHED): $(READY) bench/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@rm -f $(VENV)/.bench-* && touch $@
 
 # The tests and the bench compare with a real Redis, run Spark, take the power of file systems, complete
 # lines in bash and zsh, look at the console, and let systemd read a unit.

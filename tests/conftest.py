@@ -179,7 +179,7 @@ def loggers() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Of a server of S3."""
-    from tidelog.tools.bench.spark.s3 import served  # here: it takes a second to load moto
+    from tests.s3 import served  # here: it takes a second to load moto
 
     with served() as found:
         yield found

@@ -164,7 +164,7 @@ PHRASES = re.compile(
     re.IGNORECASE,
 )
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-PLAIN_ENGLISH = (*WITHOUT_FILES, "disk", "testing", "tools", "tests", "docs", ".github", *PAGES)
+PLAIN_ENGLISH = (*WITHOUT_FILES, "disk", "testing", "tools", "bench", "tests", "docs", ".github", *PAGES)
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:

@@ -62,7 +62,6 @@ TOP = {
                  "Crash stores at every operation, and see whether they keep their promises."),
     "completion": ("tidelog.tools.completion",
                    "Print the script that lets a shell complete commands, options and names."),
-    "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
 # Exit codes of the errors of spark/. An error that was caused by another has the exit code of its cause instead.
 SPARK = {

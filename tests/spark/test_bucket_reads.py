@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.spark import counting
+from tests.spark.bulk import name_of, store
+from tests.spark.counting import counted
 
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import LocalPlace, Place
 from tidelog.snapshot.remote import RemotePlace
-from tidelog.tools.bench.spark import planning
-from tidelog.tools.bench.spark.planning import counted
-from tidelog.tools.bench.spark.setting import name_of, store
 
 
 class Bucket(LocalPlace):
@@ -27,7 +27,7 @@ def in_bucket(path: str) -> Place:
 def test_one_stream_out_of_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, stream = str(store(tmp_path, 20, 5_000)), name_of(10)
     local = counted(path, stream)
-    monkeypatch.setattr(planning, "place_of", in_bucket)
+    monkeypatch.setattr(counting, "place_of", in_bucket)
     found = counted(path, stream)
     assert found.entries == local.entries == 5_000
     # A page of the tree costs 32 KiB of a bucket, and how many pages lead to one stream depends on where it lies.

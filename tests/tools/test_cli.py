@@ -197,11 +197,6 @@ def test_what_may_not_be_read(made: Made) -> None:
     assert done.stderr.splitlines() == [refused] * len(READERS)
 
 
-def test_bench_is_a_command(run: Run) -> None:
-    done = run("bench", "--help")
-    assert done.code == 0 and "--quick" in done.out
-
-
 @pytest.mark.parametrize("command", rest_slow(["--help", *READERS], 2))
 def test_an_output_that_takes_nothing(made: Made, command: str) -> None:
     words = [sys.executable, "-m", "tidelog", *command.split(), str(made.root)]

@@ -66,7 +66,7 @@ def test_commands_import_no_module() -> None:
         "from tidelog.tools import cli, completion\n"
         "from click.shell_completion import ShellComplete\n"
         "ShellComplete(cli.cli, {}, 'tidelog', 'X').get_completions([], '')\n"
-        "print('tidelog.tools.bench.command' in sys.modules)"
+        "print('tidelog.tools.demo.command' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120

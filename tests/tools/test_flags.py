@@ -112,7 +112,7 @@ ELSEWHERE = {
     ("snapshot create", "--url"):     "test_snapshot.py",
 }
 ELSEWHERE_WHOLE = {
-    "bench", "completion", "crash", "demo", "export", "queue", "replica", "report", "serve", "worker",
+    "completion", "crash", "demo", "export", "queue", "replica", "report", "serve", "worker",
 }
 # fmt: on
 

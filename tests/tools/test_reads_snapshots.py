@@ -65,7 +65,6 @@ OTHERS = {
     "serve":           "it writes",
     "worker":          "it writes",
     "demo":            "it makes a store of its own",
-    "bench":           "it makes stores of its own",
     "completion":      "it reads no store",
 }
 # fmt: on

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.spark.bulk import BY_HAND, add, name_of, store
 
 import tidelog
 from tidelog.aof.identity import DATA
@@ -14,7 +15,6 @@ from tidelog.spark.exports.export import export
 from tidelog.spark.exports.run import Advance
 from tidelog.spark.exports.seal import ExportFile
 from tidelog.spark.exports.task import Task, run
-from tidelog.tools.bench.spark.setting import BY_HAND, add, name_of, store
 
 STREAMS, LENGTH = 3, 20_000
 

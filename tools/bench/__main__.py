@@ -1,5 +1,0 @@
-"""`python -m tidelog.tools.bench`."""
-
-from tidelog.tools.bench.command import main
-
-main()

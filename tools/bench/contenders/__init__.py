@@ -1,1 +1,0 @@
-"""The contenders in the races of the bench: the forms of tidelog, and the interface of a peer."""

@@ -1,1 +1,0 @@
-"""The parts of the bench that run in separate processes: servers, clients, and stores that are reopened."""

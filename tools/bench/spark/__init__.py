@@ -1,1 +1,0 @@
-"""The rows of the subject `spark`, a module for each family, and the processes in which they are measured."""
