@@ -73,9 +73,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the slow tests whose turn it is not."""
     seconds = config.getoption("--slow-seconds")
     if seconds is not None:
-        later = slow.of_this_turn(seconds).left
-        out = [item for item in items if slow.name_of(item.nodeid) in later]
-        items[:] = [item for item in items if slow.name_of(item.nodeid) not in later]
+        choice = slow.of_this_turn(seconds)
+        out = [item for item in items if not choice.runs(item.nodeid)]
+        items[:] = [item for item in items if choice.runs(item.nodeid)]
         config.hook.pytest_deselected(items=out)
 
 

@@ -9,17 +9,24 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Final
 from xml.etree import ElementTree
 
 from tests.gate.slow import ROOT, TABLE, name_of
 
+LONG_S: Final = 30.0
+
 
 def durations(report: Path) -> dict[str, float]:
-    """Seconds of each test, all of its cases together, by `file::function`."""
-    found: dict[str, float] = defaultdict(float)
-    for case in ElementTree.parse(report).iter("testcase"):
-        name = "::".join((_file(case.attrib["classname"]), case.attrib["name"]))
-        found[name_of(name)] += float(case.attrib["time"])
+    """Seconds of each test, by `file::function`; of each of its cases, if they take more than LONG_S together."""
+    cases: dict[str, dict[str, float]] = defaultdict(dict)
+    for each in ElementTree.parse(report).iter("testcase"):
+        case = f"{_file(each.attrib['classname'])}::{each.attrib['name']}"
+        cases[name_of(case, ())][case] = float(each.attrib["time"])
+    found = {}
+    for name, of_cases in cases.items():
+        seconds = sum(of_cases.values())
+        found |= of_cases if seconds > LONG_S else {name: seconds}
     return {name: round(seconds, 1) for name, seconds in sorted(found.items())}
 
 

@@ -9,7 +9,8 @@ changed, then those whose turn it is: each of both kinds lies on a ring, on whic
     a, b, c, d              e, f, g                 h, i
 
 A test belongs to the turn in which it begins on the ring. So what one turn leaves out comes with a later one, and each
-has its turn. A test that the table does not know always runs.
+has its turn. A test that the table does not know always runs. Tests lie on the ring in the order of a checksum, so that
+each turn has some of every room: those that need Spark run in one process, one after the other.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from tests.turns import this_turn
 
@@ -44,9 +46,13 @@ class Choice(NamedTuple):
     taken: frozenset[str]
     left: frozenset[str]
 
+    def runs(self, nodeid: str) -> bool:
+        """Whether a case of a test runs: also if the table does not know it."""
+        return name_of(nodeid, self.left) not in self.left
+
 
 def load() -> dict[str, float]:
-    """Seconds of each slow test: all cases of one function, as `file::function`."""
+    """Seconds of each slow test: all cases of `file::function` together, or each case if they are long."""
     table: dict[str, float] = json.loads(TABLE.read_text())
     return table
 
@@ -68,16 +74,16 @@ def stretch(durations: Mapping[str, float], turn: int, seconds: float) -> list[s
     """The tests that begin in the stretch of this turn on a ring of all."""
     around = sum(durations.values())
     start, begins, found = (turn * seconds) % around if around else 0.0, 0.0, []
-    for name, took in sorted(durations.items()):
+    for name, took in sorted(durations.items(), key=lambda item: (crc32(item[0].encode()), item)):
         if (begins - start) % around < seconds:
             found.append(name)
         begins += took
     return found
 
 
-def name_of(nodeid: str) -> str:
-    """The name in the table of a case of a test."""
-    return nodeid.partition("[")[0]
+def name_of(nodeid: str, known: Container[str]) -> str:
+    """The name in the table of a case of a test: long ones have cases of their own there."""
+    return nodeid if nodeid in known else nodeid.partition("[")[0]
 
 
 def told(choice: Choice) -> list[str]:
