@@ -44,7 +44,7 @@ def again(path: Path) -> bool:
     try:
         first = _taken(path)
         if not first.failed:
-            print(f"{first.passed} of {first.finished} tests passed, the others were skipped")
+            print(f"{first.passed} tests passed, {first.finished - first.passed} were skipped")
             return True
         for failed in first.failed:
             print(f"failed at first: {failed.test} ({', '.join(failed.phases)})")
