@@ -23,7 +23,7 @@ def durations(report: Path) -> dict[str, float]:
     for each in ElementTree.parse(report).iter("testcase"):
         case = f"{_file(each.attrib['classname'])}::{each.attrib['name']}"
         cases[name_of(case, ())][case] = float(each.attrib["time"])
-    found = {}
+    found = dict[str, float]()
     for name, of_cases in cases.items():
         seconds = sum(of_cases.values())
         found |= of_cases if seconds > LONG_S else {name: seconds}
