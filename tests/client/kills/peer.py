@@ -78,13 +78,18 @@ class Peer:
             "wait": PUT_TIMEOUT_S,
             **place,
         }
-        times: dict[str, Any] = {"delay": delay}
-        if delay is not None and pick.random() < 0.5:
-            times = {"at": datetime.now(UTC) + timedelta(seconds=delay)}
-        options = {"ttl": ttl, "timeout": PUT_TIMEOUT_S, **times, **place}
+        by_clock = delay is not None and pick.random() < 0.5
+
+        def options() -> dict[str, Any]:
+            """Made when the call has begun: `at` is then at least `delay` after its begin."""
+            times: dict[str, Any] = {"delay": delay}
+            if by_clock and delay is not None:
+                times = {"at": datetime.now(UTC) + timedelta(seconds=delay)}
+            return {"ttl": ttl, "timeout": PUT_TIMEOUT_S, **times, **place}
+
         if pick.random() < 0.15:
             values = [self.fresh() for _ in range(pick.randrange(1, 6))]
-            call("many", lambda: queue.put_many(values, **options), int, **facts, values=values)
+            call("many", lambda: queue.put_many(values, **options()), int, **facts, values=values)
             return
         if pick.random() < 0.1:
             once = f"once-{int(time.monotonic() / DEDUP_S)}"
@@ -92,7 +97,7 @@ class Peer:
             call("put", put, str, queue=kind.name, wait=PUT_TIMEOUT_S, values=[once])
             return
         value = self.fresh()
-        handle = call("put", lambda: queue.put(value, **options), str, **facts, values=[value])
+        handle = call("put", lambda: queue.put(value, **options()), str, **facts, values=[value])
         if handle is None:
             return
         if delay is not None:
