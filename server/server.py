@@ -446,10 +446,12 @@ class Server:
 
     def stop(self, abortable: bool = False) -> None:
         """Begin to shut down. The future `ended` is done when that is complete. A second call ends the wait for
-        followers.
+        followers; one after that wait does nothing.
 
         abortable    SHUTDOWN ABORT can end that wait, and the server goes on
         """
+        if self._stopping:  # the loop may end before it runs another task
+            return
         if self._leaving is None or self._leaving.done():
             self._leaving = self.loop.create_task(self._leave(abortable))
         else:

@@ -441,6 +441,13 @@ def test_a_store_that_was_closed_is_not_served(start: Start) -> None:
         tidelog.serve(running.db, port=0)
 
 
+def test_a_server_that_has_ended_begins_nothing(start: Start) -> None:
+    """Its loop may run callbacks a last time, but no task that one of them makes."""
+    running = start()
+    running.serving.close()
+    running.server.stop()
+
+
 def test_one_server_for_a_store(server: Running) -> None:
     """A second one would take the keyspace events from the first."""
     with pytest.raises(ConfigError):
