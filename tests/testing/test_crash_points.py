@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from tests.rounds import rest_slow
 from tests.testing.test_crashes import failure, line_of
 from tests.testing.test_guide import run_pytest
+from tests.tools.benches import begin
 
 import tidelog
 from tidelog.testing.crashes import Crashes, Told
@@ -137,11 +137,10 @@ def test_a_failure_is_kept_and_shown_and_the_next_one_replaces_it(tmp_path: Path
         done = run_pytest(tmp_path, "--crash-keep", "kept")
         assert "show it again: tidelog crash replay kept/test_shop.py-test_shop\n" in done.stdout
     (kept,) = (tmp_path / "kept").iterdir()
-    shown = subprocess.run(
-        [sys.executable, "-m", "tidelog", "crash", "replay", kept], capture_output=True, text=True
-    )
-    assert (shown.returncode, shown.stderr) == (exits.OK, "")
-    first, *lines = shown.stdout.splitlines()
+    shown = begin(tmp_path / "shm", "crash", "replay", kept)
+    out, err = shown.communicate(timeout=120)
+    assert (shown.returncode, err) == (exits.OK, "")
+    first, *lines = out.splitlines()
     assert first.startswith("failed: after a crash the check failed: AssertionError")
     assert any(line.startswith("layer test, seed 0, policy always, tidelog ") for line in lines)
     assert "line test_shop.py:5: told(n)" in lines
