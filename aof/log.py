@@ -550,7 +550,16 @@ class Log:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that poisoned the log or put it in doubt; None while it is neither."""
+        """The error that poisoned the log or put it in doubt; None while it is neither.
+
+        None of a log that was retired in order, too: that says nothing about the disk, and the next log goes on.
+        """
+        ending = self.ending
+        return None if isinstance(ending, LogClosed) and not self._fsync_failed else ending
+
+    @property
+    def ending(self) -> BaseException | None:
+        """Why this log acknowledges no further record: `failure`, or LogClosed if it was retired; else None."""
         return self._commit.failure or self._doubt
 
     def refusal(self) -> str | None:

@@ -506,9 +506,9 @@ class Connection(asyncio.Protocol):
     def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
         """Write the held replies whose promise holds: up to LSN `through` of log `written`, or by their own check.
 
-        A reply whose log failed is replaced by an error and the connection closes. `error` gives the reason; it need
-        not be about the log that the reply depends on. A reply that followers have not confirmed in time is replaced
-        by an error, too. Return whether nothing is held any more.
+        A reply whose log failed or was retired is replaced by an error and the connection closes. `error` gives the
+        reason; it need not be about the log that the reply depends on. A reply that followers have not confirmed in
+        time is replaced by an error, too. Return whether nothing is held any more.
         """
         turns = self.server.turns
         pieces = []
@@ -522,9 +522,9 @@ class Connection(asyncio.Protocol):
                 pieces.append(b"-%b\r\n" % turns.unconfirmed(log, lsn) * replies)
                 if self.session.subscribed or self.session.monitor:
                     self.close_soon()  # some of the replies were messages
-            elif log.failure is not None:
+            elif log.ending is not None:
                 told = b"-%b\r\n" % errors.line(
-                    unheld(error or LogPoisoned(str(log.failure)), wrote)
+                    unheld(error or LogPoisoned(str(log.ending)), wrote)
                 )
                 pieces.append(told * replies)
                 self.close_soon()

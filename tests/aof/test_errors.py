@@ -255,3 +255,6 @@ def test_everysec_does_not_unpark_a_poisoned_log() -> None:
         life.wait(FSYNCED)
     life.log._park(False)
     assert life.log.parked and not life.log.in_doubt
+    with life.log.lock:
+        life.log.retire()
+    assert isinstance(life.log.failure, OSError)  # retiring it does not make the disk good

@@ -396,3 +396,15 @@ def test_a_unit_that_grows_past_a_new_segment_ends_the_last_one_with_frames(root
     opened.close()
     assert len(opened.names()) == 3
     assert len(read_back(RealDisk(), root)) == 4
+
+
+def test_a_log_that_was_retired_in_order_has_not_failed(root: Path) -> None:
+    opened = Opened(root)
+    last = opened.add()
+    with opened.log.lock:
+        opened.log.hand_over(opened.log.last_now)
+    assert opened.log.failure is None and isinstance(opened.log.ending, LogClosed)
+    opened.log.wait(last, FSYNCED)
+    with pytest.raises(LogPoisoned, match="the log was retired"):
+        opened.log.wait(last + 1, FSYNCED)
+    opened.held.close()

@@ -11,6 +11,7 @@ from tests import inside
 from tests.replication.stores import begin_to_follow, last_lsn, shipped
 
 import tidelog
+from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.replication.errors import LinkError
 from tidelog.replication.feeds import Feeds
@@ -107,3 +108,44 @@ def test_the_leaders_time_comes_before_its_frames() -> None:
     follower.receive(shipped(feeds, feed, 0.0), 0.0)
     assert follower.work(0.0, 0.0)  # a part of it
     assert copy.exists("k") and copy.get("k") == b"v"
+
+
+def test_a_log_that_is_just_being_replaced_is_no_failed_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The link's thread looks without the lock of the store, so it meets a log that another thread has just retired."""
+    followers: list[Follower] = []
+    looks = 0
+    retire = Log.retire
+
+    def retire_and_look(log: Log) -> None:
+        nonlocal looks
+        retire(log)
+        for follower in followers:
+            follower.check()
+            looks += 1
+
+    monkeypatch.setattr(Log, "retire", retire_and_look)
+    both = Both()
+    followers.append(both.follower)
+    both.follower.work(1.0, 0.0)
+    roles = inside.core(both.copy).roles
+    assert roles is not None
+    roles.promote()
+    assert looks == 1
+    roles.follow("127.0.0.1", 1)
+    assert looks == 2
+    gone = False
+
+    def breaks(operation: str, path: Path) -> None:
+        nonlocal gone
+        gone = gone or operation == "rename"
+        if gone and operation == "sync_directory":
+            raise OSError(errno.EIO, "injected", str(path))
+
+    both.disk.before = breaks
+    with pytest.raises(tidelog.NotStored, match="may have the new role"):
+        roles.promote()
+    both.disk.before = None
+    both.copy.exists("k")  # reads the role, and recovers the log in it
+    assert looks == 3 and both.copy.role().kind == "leader"
