@@ -24,12 +24,13 @@ def this_turn() -> int:
     In a clone without all of them the number says nothing, so there the name of the commit is taken for a number. 0
     outside a repository, as in a source archive.
     """
-    if _git("rev-parse", "--is-shallow-repository") == "true":
-        return int(_git("rev-parse", "HEAD")[:12] or "0", 16)
-    return int(_git("rev-list", "--count", "HEAD") or "0")
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        return int(git("rev-parse", "HEAD")[:12] or "0", 16)
+    return int(git("rev-list", "--count", "HEAD") or "0")
 
 
-def _git(*words: str) -> str:
+def git(*words: str) -> str:
+    """The output of a git command in this repository, stripped; empty if it fails."""
     found = subprocess.run(
         ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True
     )

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from tests.gate.slow import ROOT, TABLE, name_of
+from tests.gate.slow import TABLE, name_of
 
+ROOT: Final = Path(__file__).parents[2]
 LONG_S: Final = 30.0
 
 

@@ -16,16 +16,14 @@ each turn has some of every room: those that need Spark run in one process, one 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tests.turns import this_turn
+from tests.turns import git, this_turn
 
-ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = Path(__file__).with_name("durations.json")
 # The part of a run's seconds that tests of changed rooms may take while others wait for their turn.
 CHANGED_PART: Final = 0.6
@@ -104,11 +102,11 @@ def changed_rooms() -> set[str]:
 
     Of a shallow clone, those of the commits that it has.
     """
-    listed = _git("log", "-1", "--format=%ct").strip()
+    listed = git("log", "-1", "--format=%ct")
     if not listed:
         return set()
     since = int(listed) - 86_400
-    names = _git("log", f"--since={since}", "--format=", "--name-only").splitlines()
+    names = git("log", f"--since={since}", "--format=", "--name-only").splitlines()
     parts = [Path(name).parts for name in names if name]
     return {found[1] if found[0] == "tests" and len(found) > 2 else found[0] for found in parts}
 
@@ -116,8 +114,3 @@ def changed_rooms() -> set[str]:
 def of_this_turn(seconds: float) -> Choice:
     """The choice for the commit that is checked out."""
     return choose(load(), changed_rooms(), this_turn(), seconds)
-
-
-def _git(*words: str) -> str:
-    found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-    return found.stdout if found.returncode == 0 else ""

@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests import turns
 from tests.gate import slow
-from tests.gate.durations import durations
-from tests.gate.slow import ROOT, Choice, changed_rooms, choose, told
+from tests.gate.durations import ROOT, durations
+from tests.gate.slow import Choice, changed_rooms, choose, told
 
 LONGEST_S = 180.0  # of one test, on a busy machine: a longer one belongs to the soak
 
@@ -64,7 +65,7 @@ def test_tests_of_several_rooms_run_when_one_of_them_changed() -> None:
 def test_the_rooms_of_the_last_day_before_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow, "ROOT", tmp_path)
+    monkeypatch.setattr(turns, "__file__", str(tmp_path / "turns.py"))
     assert changed_rooms() == set()
 
     def commit(day: int, *names: str) -> None:
@@ -86,7 +87,7 @@ def test_the_rooms_of_the_last_day_before_the_commit(
     subprocess.run(
         ["git", "clone", "-q", "--depth", "1", f"file://{tmp_path}", shallow], check=True
     )
-    monkeypatch.setattr(slow, "ROOT", shallow)
+    monkeypatch.setattr(turns, "__file__", str(shallow / "turns.py"))
     assert "README.md" in changed_rooms()
 
 
