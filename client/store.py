@@ -422,7 +422,7 @@ class SharedStore(Base, Methods[TextT]):
     ) -> Schedule:
         """Put a job into a queue again and again. As `Store.schedule`.
 
-        The process that serves the store computes the ticks, so cron expressions need the extra `cron` there.
+        The process that serves the store computes the ticks, by its clock and its time zones.
 
         Args:
             name: As in `Store.schedule`, and so are the others.

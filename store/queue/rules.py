@@ -163,13 +163,9 @@ def _zone(name: str) -> ZoneInfo:
 
 def _ticks(cron: str, tz: str, ms: int, reverse: bool = False) -> Iterator[int]:
     """The ticks after `ms`, or before it if `reverse`, in unix ms. Raises DataError."""
-    try:
-        # here: only schedules with a cron expression need the package, which is in an extra
-        from cronsim import CronSim, CronSimError
-    except ImportError as error:
-        raise DataError(
-            f"cron expressions need the package cronsim: run `pip install 'tidelog[cron]'` ({error})"
-        ) from None
+    # here: a program without cron expressions does not load the package
+    from cronsim import CronSim, CronSimError
+
     try:
         for found in CronSim(cron, datetime.fromtimestamp(ms // 1000, _zone(tz)), reverse):
             yield int(found.timestamp()) * 1000

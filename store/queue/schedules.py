@@ -251,8 +251,7 @@ class Schedules(SchedulesBase):
             False if there is no schedule of that name.
 
         Raises:
-            DataError: `name` is no name, or the next tick cannot be computed here: cronsim is not installed, or the
-                time zone is unknown.
+            DataError: `name` is no name, or this machine does not know its time zone.
         """
         return bool(self._told(self._resume(name)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -323,14 +322,18 @@ def test_a_last_tick_ends_the_schedule_of_a_rule_that_never_fires_again() -> Non
     assert rule.after(in_berlin(9999, 1, 1)) is None
 
 
-def test_without_cronsim_an_interval_works_and_cron_names_the_extra(
+def test_a_schedule_in_a_zone_that_is_unknown_here_stops_no_other(
     db: Any, clock: testing.Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db.schedule("cron", "* * * * *", queue="jobs")
+    db.schedule("cron", "* * * * *", queue="jobs", tz="Europe/Berlin")
     db.schedule("poll", every=60, queue="jobs", value=7)
-    monkeypatch.setitem(sys.modules, "cronsim", None)
-    with pytest.raises(tidelog.DataError, match=r"tidelog\[cron\]"):
-        db.schedule("other", "* * * * *", queue="jobs")
+
+    def no_zone(name: str) -> Any:
+        raise tidelog.DataError(f"there is no time zone {name!r} on this machine")
+
+    monkeypatch.setattr("tidelog.store.queue.rules._zone", no_zone)
+    with pytest.raises(tidelog.DataError, match="no time zone 'Europe/Berlin'"):
+        db.schedule("other", "* * * * *", queue="jobs", tz="Europe/Berlin")
     clock.advance(61)
     queue = db.queue("jobs")
     job = queue.get("anna", block=0)
@@ -338,7 +341,7 @@ def test_without_cronsim_an_interval_works_and_cron_names_the_extra(
     job.ack()
     monkeypatch.undo()
     clock.advance(61)
-    assert len(ticks(queue)) == 2, "of both, as soon as the package is there"
+    assert len(ticks(queue)) == 2, "of both, as soon as the zone is known"
 
 
 def test_a_queue_key_of_another_type_stops_no_worker(db: Any, clock: testing.Clock) -> None:
