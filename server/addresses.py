@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from tidelog.disk import unix_socket
-from tidelog.server.config.config import Config, ConfigError
+from tidelog.server.config.config import Config, ConfigError, PackageMissing
 from tidelog.server.tls import context
 
 # With a `-` prefix, an address of `bind` may be missing on this machine. These two errors do not mean that it is
@@ -80,7 +80,7 @@ class Addresses:
         try:
             importlib.import_module("prometheus_client")
         except ImportError as error:
-            raise ConfigError(
+            raise PackageMissing(
                 f"metrics-port needs more packages: run `pip install 'tidelog[server]'` ({error})"
             ) from error
         host, port = config["metrics-bind"], config["metrics-port"]

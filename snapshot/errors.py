@@ -65,6 +65,10 @@ class SnapshotUnreachable(SnapshotError):
         self.where, self.reason = where, reason
 
 
+class PackageMissing(SnapshotError):
+    """URLs need a package that is not installed. The message has the command that installs it."""
+
+
 class SnapshotDamaged(SnapshotError):
     """The snapshot's files are not those that were published."""
 

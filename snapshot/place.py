@@ -93,7 +93,7 @@ class LocalPlace:
 
 
 def place_of(path: str | os.PathLike[str]) -> Place:
-    """The place at a path, or at a URL with a scheme. Raises SnapshotRefused if the URL cannot be used."""
+    """The place at a path, or at a URL with a scheme. Raises SnapshotRefused for a wrong URL, and PackageMissing."""
     return RemotePlace(os.fspath(path)) if is_url(path) else LocalPlace(RealDisk(), local(path))
 
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from tidelog.snapshot.errors import SnapshotRefused, SnapshotUnreachable
+from tidelog.snapshot.errors import PackageMissing, SnapshotRefused, SnapshotUnreachable
 
 # The fewest bytes of a request. With 64 KiB, one stream of a hundred costs 1.3 times the bytes of a local file, and as
 # many requests as now. With 16 KiB, a snapshot of many small streams costs more requests.
@@ -42,7 +42,9 @@ class RemoteFolder:
     """
 
     def __init__(self, url: str) -> None:
-        """Raises SnapshotRefused if the URL cannot be used, SnapshotUnreachable if the region cannot be looked up."""
+        """Raises SnapshotRefused if the URL cannot be used, PackageMissing without pyarrow, SnapshotUnreachable if the
+        region cannot be looked up.
+        """
         self._url = url
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -50,7 +52,7 @@ class RemoteFolder:
         try:
             from pyarrow import fs
         except ImportError:
-            raise SnapshotRefused(
+            raise PackageMissing(
                 f"{self.name}: reading URLs needs pyarrow; install it with: pip install 'tidelog[spark]'"
             ) from None
         try:

@@ -69,6 +69,7 @@ SPARK = {
     "TIDELOG_SNAPSHOT": exits.NOT_A_STORE,
     "TIDELOG_DAMAGED": exits.DAMAGED,
     "TIDELOG_IO": exits.SYSTEM,
+    "TIDELOG_NO_JAVA": exits.SYSTEM,
 }
 # fmt: on
 
@@ -141,7 +142,8 @@ def exit_code(error: Exception) -> int | None:
         (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked, snapshot.SnapshotsLocked)),
         (exits.DAMAGED,     (aof.Damage, store.StoreDamaged, snapshot.SnapshotDamaged, CorruptBlock)),
         (exits.REFUSED,     (store.UnitTooLarge,)),
-        (exits.SYSTEM,      (OSError, aof.NoSpace, store.NotStored, store.CannotOpen, snapshot.SnapshotUnreachable)),
+        (exits.SYSTEM,      (OSError, aof.NoSpace, store.NotStored, store.CannotOpen, snapshot.SnapshotUnreachable,
+                             snapshot.PackageMissing)),
         (exits.REFUSED,     (aof.AofError, store.TidelogError)),
     )
     # fmt: on

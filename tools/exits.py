@@ -13,7 +13,7 @@ FAILED: Final = 1  # the demo or the crash bench found a broken promise, or tide
 USAGE: Final = 2  # unknown option, bad argument (click's own code)
 NOT_A_STORE: Final = 3  # no such path, or nothing of tidelog's in it
 LOCKED: Final = 4  # another process has the store open for writing
-SYSTEM: Final = 5  # the operating system refused: permission, full disk, input/output error
+SYSTEM: Final = 5  # the machine refused: permission, full disk, input/output error; a package or Java is missing
 DAMAGED: Final = 6  # damage in the log; the command stopped there
 NEWER: Final = 7  # written by a newer version of tidelog
 REFUSED: Final = 8  # the store refused the call
@@ -44,7 +44,7 @@ WORDS: Final = {
     USAGE: "wrong usage",
     NOT_A_STORE: "nothing there",
     LOCKED: "open elsewhere",
-    SYSTEM: "refused by the system",
+    SYSTEM: "refused by the system, or a package is missing",
     DAMAGED: "damage",
     NEWER: "a newer format",
     REFUSED: "refused",

@@ -11,7 +11,7 @@ from tidelog.tools.failed import Failed
 class Missing(Failed):
     """A package that the command needs is not installed."""
 
-    exit_code = exits.REFUSED
+    exit_code = exits.SYSTEM
 
 
 def installed(what: str, *packages: str, extra: str) -> None:

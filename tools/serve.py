@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from tidelog.engine.errors import CommandError
-from tidelog.server.config.config import Config, ConfigError
+from tidelog.server.config.config import Config, ConfigError, PackageMissing
 from tidelog.server.config.options import FIXED, OPTIONS
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import Failed
+from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.text import examples
 
@@ -156,6 +157,8 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
         config = configured(root, file, others, given)
         with Logs(config):
             return serve_forever(root, config)
+    except PackageMissing as error:
+        raise Missing(str(error)) from error
     except ConfigError as error:
         raise Wrong(str(error)) from error
     except CommandError as error:  # of a user in the file

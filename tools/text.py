@@ -105,7 +105,7 @@ def age_seconds(text: str) -> int | None:
 
 def examples(*lines: str, codes: Sequence[int] = exits.READING) -> str:
     """The end of a command's help: its exit codes, if there are any, and command lines."""
-    told = ", ".join(f"{code} {exits.WORDS[code]}" for code in codes)
+    told = ", ".join(f"{code} {exits.WORDS[code]}" for code in dict.fromkeys(codes))
     head = f"Exit codes: {told}.\n\n" if told else ""
     return f"{head}\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 

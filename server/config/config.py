@@ -52,6 +52,10 @@ class ConfigError(Exception):
     """The configuration is invalid. The message is one line: where, which option, what is allowed."""
 
 
+class PackageMissing(ConfigError):
+    """An option needs a package that is not installed. The message has the command that installs it."""
+
+
 class Config:
     """See the module docstring.
 

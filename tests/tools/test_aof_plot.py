@@ -67,7 +67,7 @@ def test_errors(run: Run, made: Made, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     done = run("aof", "plot", made.root, "-o", tmp_path / "x.svg")
     assert (done.code, done.err) == (
-        exits.REFUSED,
+        exits.SYSTEM,
         "tidelog: tidelog aof plot needs matplotlib; install with: pip install 'tidelog[plot]'\n",
     )
     assert [*tmp_path.glob("x.*")] == []

@@ -99,7 +99,7 @@ def test_a_package_that_is_missing(run: Run, store: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(installed, "find_spec", lambda name: None if name == "matplotlib" else name)
     done = run("report", store, "-o", store / "a.html")
     assert done == (
-        exits.REFUSED,
+        exits.SYSTEM,
         "",
         "tidelog: tidelog report needs matplotlib; install with: pip install 'tidelog[report]'\n",
     )

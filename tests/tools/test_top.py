@@ -143,7 +143,7 @@ def test_without_textual(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     done = run("top", store)
     assert (done.code, done.err) == (
-        exits.REFUSED,
+        exits.SYSTEM,
         "tidelog: tidelog top needs textual; install with: pip install 'tidelog[top]'\n",
     )
     assert run("top", store, "--once").code == 0

@@ -30,7 +30,7 @@ from tidelog.tools.text import examples, size_text
         "tidelog snapshot create orders-data",
         "tidelog snapshot create --url redis://orders.example:6379",
         "tidelog snapshot create orders-data --json | jq -r .path",
-        codes=(*exits.READING, exits.LOCKED, exits.REFUSED),
+        codes=(*exits.READING, exits.LOCKED),
     ),
 )
 @click.argument("path", type=PLACE)
