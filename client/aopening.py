@@ -9,7 +9,7 @@ from tidelog.client.opening import TIMEOUT_S, connect, open_queue
 from tidelog.store.aopening import Opening
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration
-from tidelog.store.opening import AnyPath
+from tidelog.store.opening import AnyPath, is_url
 from tidelog.store.queue.aio import AsyncQueue
 from tidelog.store.queue.aopening import aopen_queue as aopen_embedded
 
@@ -203,7 +203,7 @@ def aopen_queue(
         "fsync": fsync,
         "clock": clock,
     }
-    if not shared:
+    if not (shared or is_url(path)):
         return aopen_embedded(path, name, group, **options)
     # here: programs with a store of their own do not load the client
     from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, NotAStore
-from tidelog.store.opening import AnyPath
+from tidelog.store.opening import AnyPath, is_url
 from tidelog.store.options import make_options
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.opening import open_queue as open_embedded
@@ -214,7 +214,7 @@ def open_queue(
     To use several queues, open the store and call `Store.queue` for each.
 
     Args:
-        path: The directory.
+        path: The directory; or the URL of a server, as in `tidelog.connect`, whose queues are always shared.
         name: Name of the queue. For it and the options up to `rate` see `Store.queue`.
         shared: Several processes use the queue at the same time; see `tidelog.connect`. All of them pass True.
         fsync: As in `tidelog.open`.
@@ -239,7 +239,7 @@ def open_queue(
         "rate": rate,
         "concurrency_per_key": concurrency_per_key,
     }
-    if not shared:
+    if not (shared or is_url(path)):
         return open_embedded(path, name, group, **options, fsync=fsync, clock=clock)
     if clock is not SYSTEM:
         raise DataError("a shared queue uses the clock of the process that serves it")

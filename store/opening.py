@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import secrets
 import time
 import weakref
@@ -65,6 +66,7 @@ from tidelog.store.roles import Roles
 AnyPath = str | os.PathLike[str]
 LOCK_LOOK_S = 0.01  # pause between two attempts to take LOCK
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _logger = logging.getLogger("tidelog")
 
 # Advice for errors of the operating system.
@@ -185,6 +187,10 @@ def open_core(
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise DataError(f"{name!r} cannot be the path of a directory")
+    if is_url(path):
+        raise DataError(
+            f"{name!r} is a URL, and open takes the path of a directory; use tidelog.connect for a server"
+        )
     root = Path(name).absolute()
     disk = disk or RealDisk()
     disk.guard(root)
@@ -195,6 +201,11 @@ def open_core(
 
             return open_read_only(disk, root, clock)
         return _open(disk, root, options, clock, lock_timeout)
+
+
+def is_url(path: AnyPath) -> bool:
+    """Whether this is a URL and no path of a directory."""
+    return isinstance(path, str) and _URL.match(path) is not None
 
 
 def is_new(path: AnyPath) -> bool:

@@ -107,11 +107,16 @@ class AsyncStore(Face, AsyncMethods[TextT]):
             if self._keeps_receipts:
                 self._receive(promise, True)
 
-    async def _wait(self, waiter: Waiter) -> Answer:
-        """Wait for a parked read. Cancelled before it is served, it gets nothing; after, its entries stay pending."""
+    async def _wait(self, waiter: Waiter, news: Callable[[], None] | None = None) -> Answer:
+        """Wait for a parked read. Cancelled before it is served, it gets nothing; after, its entries stay pending.
+
+        `news` is called before each sleep, without the lock: a decision that waits on may have changed something.
+        """
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
+                if news is not None:
+                    news()
                 await caller.sleep(core.waits.patience(waiter))
                 core.wake(waiter)
         except BaseException:

@@ -111,11 +111,16 @@ class Store(Face, Methods[TextT]):
             if self._keeps_receipts:
                 self._receive(promise, True)
 
-    def _wait(self, waiter: Waiter) -> Answer:
-        """Wait until a parked read is served or its time is up. An interrupt withdraws a read not served yet."""
+    def _wait(self, waiter: Waiter, news: Callable[[], None] | None = None) -> Answer:
+        """Wait until a parked read is served or its time is up. An interrupt withdraws a read not served yet.
+
+        `news` is called before each sleep, without the lock: a decision that waits on may have changed something.
+        """
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
+                if news is not None:
+                    news()
                 caller.sleep(core.waits.patience(waiter))
                 core.wake(waiter)
         except BaseException:
@@ -371,7 +376,7 @@ class Store(Face, Methods[TextT]):
 
         Args:
             name: Name of the schedule, unique in the database.
-            cron: A cron expression of five fields, or of six with seconds first. Needs the extra `cron`.
+            cron: A cron expression of five fields, or of six with seconds first.
             queue: Name of the queue that gets the jobs.
             every: Instead of `cron`: seconds or a timedelta between two ticks, at least one second. The first tick
                 comes after that time.

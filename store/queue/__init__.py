@@ -21,6 +21,7 @@ The modules, from the bottom:
     rules, schedules, ticks    schedules: when they tick, the calls that change them, and the jobs that they put
     later             delayed jobs, and how they get into the queue's stream
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends
+    deaths            the log line of each job that becomes a dead job
     leases            the thread that renews the leases of living workers
     base              the queue without waiting; face and aio add it, for threads and for asyncio
 """

@@ -357,7 +357,7 @@ class AsyncConsumer(ConsumerBase[T]):
                 if reply.__class__ is Waiter:
                     self._park(parked := reply)
                     try:
-                        reply, promise = await queue._face._wait(parked)
+                        reply, promise = await queue._face._wait(parked, request.tell_deaths)
                     finally:
                         self._parked.discard(parked)
                 if not queue._face._holds_already(promise):

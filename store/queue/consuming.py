@@ -119,6 +119,7 @@ class ConsumerBase(Generic[T]):
         may have gone for good, and its exception may keep this consumer alive as long as the process.
         """
         request.failed()
+        request.tell_deaths()
         queue, delivery = self._queue, request.delivery
         queue._shared.stale()
         if delivery.shared.leave(delivery) is None:
@@ -158,6 +159,7 @@ class ConsumerBase(Generic[T]):
     def _got(self, request: Fetch, reply: Reply) -> bool | None:
         """The outcome of a fetch: True = jobs, False = no job came in time, None = ask again."""
         request.written()
+        request.tell_deaths()
         shared = self._queue._shared
         if shared.room:
             shared.made_room()

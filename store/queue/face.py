@@ -531,7 +531,7 @@ class Consumer(ConsumerBase[T]):
                 if reply.__class__ is Waiter:
                     self._park(parked := reply)
                     try:
-                        reply, promise = queue._face._wait(parked)
+                        reply, promise = queue._face._wait(parked, request.tell_deaths)
                     finally:
                         self._parked.discard(parked)
                 if not queue._face._holds_already(promise):

@@ -23,6 +23,7 @@ from tidelog.store.queue.consuming import Place
 from tidelog.store.queue.lanes import depth_of
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work import settle
+from tidelog.store.queue.work.deaths import tell
 from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.queue.work.shared import Delivery
 from tidelog.store.queue.work.shared import Job as Entry
@@ -163,6 +164,8 @@ class JobBase(Generic[T]):
             self._state = end
             delivery.settled(self._number)
             delivery.shared.made_room()
+            if held.dead is not None:
+                tell(delivery.options, [held.dead])
         return reply is not None, promise
 
     def _ack_with(self, result: Any, ttl: Duration) -> Settled:

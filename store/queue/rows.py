@@ -24,7 +24,7 @@ from typing import Any
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.store.errors import DataError, DecodeError, EncodeError
-from tidelog.store.queue.codecs import Codec
+from tidelog.store.queue.codecs import NAMED, Codec
 from tidelog.store.queue.options import Options, named
 
 VALUE = b"value"
@@ -48,10 +48,12 @@ def encode_value(options: Options, value: Any) -> bytes:
     try:
         return options.codec.encode(value)
     except Exception as error:
+        # A traceback through our own codec would only repeat the text; that of the caller's codec shows the place.
+        cause = None if options.codec is NAMED.get(options.codec.name) else error
         raise EncodeError(
             f"queue {options.name!r}: codec {options.codec.name} cannot encode "
             f"a value of type {type(value).__name__}: {type(error).__name__}: {error}"
-        ) from error
+        ) from cause
 
 
 def job_row(

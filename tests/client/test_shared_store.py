@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pickle
 import threading
@@ -231,6 +232,37 @@ def test_urls_reach_the_same_store(bench: Bench) -> None:
         tidelog.connect(f"redis://127.0.0.1:{port}")
     with tidelog.connect(bench.root) as db:  # the same user needs no password
         assert db.db(2).get("k") == b"v"
+
+
+def test_a_queue_at_a_url_is_shared(bench: Bench) -> None:
+    bench.serving.close()
+    bench.serving = tidelog.serve(bench.db, port=0)
+    bench._stack.callback(bench.serving.close)
+    url = f"redis://127.0.0.1:{bench.serving.port}"
+    with tidelog.queue(url, "mails") as mails:
+        assert isinstance(mails, tidelog.SharedQueue)
+        mails.put("ann")
+
+    async def take() -> Any:
+        async with tidelog.aqueue(url, "mails") as mails:
+            assert isinstance(mails, tidelog.AsyncSharedQueue)
+            job: Any = await mails.get(block=0)
+            await job.ack()
+            return job.value
+
+    assert asyncio.run(take()) == "ann"
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:6379", "http://x", "s3://bucket/snapshot"])
+def test_open_takes_no_url(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for read_only in (False, True):
+        with pytest.raises(tidelog.DataError, match="is a URL, and open takes the path"):
+            tidelog.open(url, read_only=read_only)
+    if not url.startswith("redis"):
+        with pytest.raises(tidelog.DataError, match="the scheme of a URL must be one of redis"):
+            tidelog.queue(url, "mails")
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_it_follows_the_leader(tmp_path: Path) -> None:

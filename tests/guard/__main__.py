@@ -126,7 +126,9 @@ def retire(name: str, successor: str, reason: str) -> int:
     recorded[successor] = {
         a: record.kept(items) for a, items in ran([successor])[successor].items()
     }
-    record.save({name: recorded[name] for name in WORKLOADS if name in recorded}, commit())
+    # in the order of the workloads; others that were renamed, and are retired next, stay at the end
+    order = dict.fromkeys([*WORKLOADS, *recorded])
+    record.save({name: recorded[name] for name in order if name in recorded}, commit())
     print(f"{name} is retired: {entry.first}")
     return 0
 

@@ -183,7 +183,7 @@ async def job_fail(t: Tape) -> None:
 
 
 @script
-async def job_release(t: Tape) -> None:
+async def job_release_2(t: Tape) -> None:
     """A released job goes back uncounted and is due at once."""
     mails = t.queue("mails", max_deliveries=1)
     await mails.put_many(["a", "b"])

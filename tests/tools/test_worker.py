@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,9 @@ def fail(job):
 class Mailer:
     def send(self, job):
         print("mailer", job.value, flush=True)
+
+def nothing_taken():
+    pass
 
 mailer = Mailer()
 number = 7
@@ -105,8 +109,10 @@ def test_a_failure_is_logged_with_its_traceback(run: Run, place: Path) -> None:
     put(place / "s", ["ann"])
     words = ("--max-deliveries", 1, "--log-format", "json")
     done = run("worker", place / "s", "mails", "work:fail", *EMBEDDED, *words)
-    (line,) = [json.loads(line) for line in done.err.splitlines() if '"error"' in line]
-    assert line["level"] == "error" and "LookupError: no such address" in line["error"]
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    dead, failed = [line for line in lines if line["level"] == "error"]
+    assert "LookupError: no such address" in failed["error"]
+    assert (dead["queue"], dead["attempts"]) == ("mails", 1) and dead["reason"] in dead["message"]
     with tidelog.open(place / "s", read_only=True) as db:
         assert db.queue("mails").dead.count() == 1
 
@@ -120,6 +126,7 @@ def test_a_failure_is_logged_with_its_traceback(run: Run, place: Path) -> None:
         ("work.deeper:send", "there is no module 'work.deeper' in"),
         ("work:nothing", "module 'work' has no 'nothing'"),
         ("work:number", "'work:number' is no function, but 'int'"),
+        ("work:nothing_taken", "'work:nothing_taken' must take one argument, the job"),
         ("broken:send", "module 'broken' cannot be imported: ZeroDivisionError"),
         ("lacking:send", "module 'lacking' cannot be imported: ModuleNotFoundError"),
     ],
@@ -150,6 +157,20 @@ def test_wrong_options(words: tuple[str, ...], run: Run, place: Path) -> None:
     done = run("worker", place / "s", "mails", "work:send", *words)
     assert done.code == exits.USAGE
     assert not (place / "s").exists()
+
+
+def test_it_says_at_once_that_no_server_answers(place: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"redis://127.0.0.1:{taken.getsockname()[1]}"
+        words = [sys.executable, "-m", "tidelog", "worker", url, "mails", "work:send"]
+        worker = subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE, text=True)
+        assert worker.stderr is not None
+        with worker, worker.stderr:
+            line = worker.stderr.readline()
+            worker.kill()
+    assert "WARNING no server of" in line and "connection refused" in line, line
+    assert line.endswith("; waits for a server for 30 s\n")
 
 
 def test_an_embedded_worker_keeps_to_the_lock(run: Run, place: Path) -> None:

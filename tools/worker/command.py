@@ -11,9 +11,10 @@ from typing import Any, Final
 import click
 
 import tidelog
+from tidelog.client.opening import TIMEOUT_S
 from tidelog.client.processes import Processes, end_with_parent
 from tidelog.store.queue.codecs import NAMED
-from tidelog.store.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine
+from tidelog.store.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine, log
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
@@ -25,6 +26,7 @@ from tidelog.tools.worker.handler import load
 from tidelog.tools.worker.sources import Sources
 
 DAY_S: Final = 86_400.0
+LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
 OPTIONS: Final = ("codec", "retry_after", "max_deliveries", "concurrency", "rate", "keep")
 RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
@@ -185,12 +187,22 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     options = {key: given[key] for key in OPTIONS}
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
+    if isinstance(path, str):
+        look_for(path)
     if is_coroutine(handler):
         asyncio.run(work_in_tasks(path, name, given, options, handler, run))
     else:
         with opened(path, given) as store:
             store.queue(name, given["group"], **options).run(handler, **run)
     return exits.OK
+
+
+def look_for(url: str) -> None:
+    """Say at once that no server answers. The worker then waits for one as long as any call does."""
+    try:
+        tidelog.connect(url, timeout=LOOK_S).close()
+    except tidelog.Unreachable as error:
+        log.warning("%s; waits for a server for %g s", error, TIMEOUT_S)
 
 
 def opened(path: Place, given: dict[str, Any]) -> tidelog.Store | tidelog.SharedStore:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from tidelog.store.queue.running.plan import takes_a_job
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 
 
 class NoHandler(Failed):
-    """There is no such module or function, or it cannot be imported."""
+    """There is no such module or function, it cannot be imported, or takes no job."""
 
     exit_code = exits.USAGE
 
@@ -45,6 +46,8 @@ def load(name: str, here: str) -> Callable[[Any], Any]:
             raise NoHandler(f"module {module!r} has no {path!r}") from None
     if not callable(found):
         raise NoHandler(f"{name!r} is no function, but {type(found).__name__!r}")
+    if not takes_a_job(found):
+        raise NoHandler(f"{name!r} must take one argument, the job")
     handler: Callable[[Any], Any] = found
     return handler
 

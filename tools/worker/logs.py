@@ -18,8 +18,8 @@ LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-# The fields of the records of `tidelog.worker`, as far as they have them.
-FIELDS: Final = ("queue", "worker", "job", "seconds", "done", "given_back")
+# The fields of the records of `tidelog.worker` and `tidelog.queue`, as far as they have them.
+FIELDS: Final = ("queue", "worker", "job", "seconds", "done", "given_back", "attempts", "reason")
 
 
 class WorkerLines(JsonLines):

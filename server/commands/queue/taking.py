@@ -86,6 +86,7 @@ class _Taking(Parked):
                 raise
             if reply.__class__ is Waiter:
                 self._waiter = reply
+                self._waits()
                 return self
             found = self._got(reply, promise)
             if found is not NOT_YET:
@@ -96,6 +97,7 @@ class _Taking(Parked):
         request, queue, session = self._request, self._queue, self._session
         shared = queue._shared
         request.written()
+        request.tell_deaths()
         shared.made_room()
         if reply is NO_GROUP:
             queue._subscribe()
@@ -118,10 +120,15 @@ class _Taking(Parked):
         queue._sweep(SWEEP_JOBS)
         return jobs
 
+    def _waits(self) -> None:
+        """See `Parked`."""
+        self._request.tell_deaths()
+
     def _broke(self) -> None:
         """See `Parked`. Jobs that came go back with their count."""
         shared = self._queue._shared
         self._request.failed()
+        self._request.tell_deaths()
         shared.stale()
         if self._request.delivery.shared.leave(self._request.delivery) is not None:
             leases_of(self._session.core).arm()

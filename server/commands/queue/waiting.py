@@ -40,6 +40,9 @@ class Parked(BlockedCall):
         """The reply for the outcome of a decision; NOT_YET: ask again."""
         raise NotImplementedError
 
+    def _waits(self) -> None:
+        """The call goes on waiting after a decision, which may have changed something."""
+
     def _broke(self) -> None:
         """The decision failed, or the client will never see its outcome."""
 
@@ -51,6 +54,7 @@ class Parked(BlockedCall):
         if not caller.done:
             self._session.core.wake(waiter)
             if not caller.done:
+                self._waits()
                 return NOT_YET
         self._waiter = None
         if caller.error is not None:

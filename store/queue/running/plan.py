@@ -64,6 +64,8 @@ def make_plan(
     """Check the arguments of a run. Raises DataError."""
     if not callable(handler):
         raise DataError(f"handler must be a function that takes a job, not {handler!r}")
+    if not takes_a_job(handler):
+        raise DataError(f"handler must take one argument, the job: {handler!r} does not")
     if is_coroutine(handler) is not asynchronous:
         kind = "run takes a plain function" if not asynchronous else "arun takes an async function"
         other = "arun" if not asynchronous else "run of the queue for threads"
@@ -89,6 +91,17 @@ def is_coroutine(handler: Any) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)
     )
+
+
+def takes_a_job(handler: Callable[..., Any]) -> bool:
+    """Whether the handler can be called with one argument. True if that cannot be told before, as for some builtins."""
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        pass
+    return True
 
 
 class Words:

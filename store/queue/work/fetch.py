@@ -32,6 +32,7 @@ from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.streams import stream_at
 from tidelog.store.queue.units import UNIT_BYTES
+from tidelog.store.queue.work.deaths import tell
 from tidelog.store.queue.work.ends import log_all_leftovers, log_finished
 from tidelog.store.queue.work.keyed import Keyed
 from tidelog.store.queue.work.keys import Keys
@@ -71,7 +72,7 @@ class Fetch:
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        *("time_limit", "_writing", "_held", "_left", "_single"),
+        *("time_limit", "_writing", "_held", "_left", "_single", "_dying", "_dead"),
     )
 
     def __init__(
@@ -92,6 +93,8 @@ class Fetch:
         self._writing: list[int] = []
         self._held: list[int] = []
         self._left: list[Leftover] = []
+        self._dying: list[EntryRow] = []  # dead jobs of the last decision
+        self._dead: list[EntryRow] = []  # those that are in the log, and not told yet
         self._single = batch == 1 and not options.limited
         if options.limited:
             shared.limit()
@@ -105,6 +108,15 @@ class Fetch:
         if self._left:
             self.shared.dealt_with(self._left)
             self._left = []
+        if self._dying:
+            self._dead += self._dying
+            self._dying = []
+
+    def tell_deaths(self) -> None:
+        """Log the jobs that became dead jobs. Not under the lock."""
+        if self._dead:
+            dead, self._dead = self._dead, []
+            tell(self.options, dead)
 
     def failed(self) -> None:
         """The last decision failed or its outcome is unknown: its acknowledgements have to be written (again)."""
@@ -112,13 +124,13 @@ class Fetch:
             assert self.before is not None
             self.before.finished.extendleft(reversed(self._writing))
             self._writing = []
-        self._left = []
+        self._left, self._dying = [], []
 
     def __call__(self, ctx: Context) -> Reply:
         shared, options = self.shared, self.options
         if shared.closing:
             raise closing()
-        if self._writing or self._left:
+        if self._writing or self._left or self._dying:
             self.written()
         stream = ctx.stream(options.key)
         group = None if stream is None else stream.groups.get(options.group_key)
@@ -382,6 +394,7 @@ class Fetch:
             stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, dead)
             shared.ended(first_id_of_dead(row) for row in dead)
+            self._dying += dead
         if done:
             log_finished(shared, options, ctx, stream, done)
         if not got:

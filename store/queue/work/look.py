@@ -22,6 +22,7 @@ from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.streams import many, stream_at
 from tidelog.store.queue.units import UNIT_BYTES
+from tidelog.store.queue.work.deaths import given_up
 from tidelog.store.queue.work.settle import failures
 from tidelog.store.queue.work.shared import Job, Shared
 
@@ -241,5 +242,5 @@ class Look:
             known.append(self._abandoned[job])
         reason = rows.EXPIRED
         if not rows.is_expired(row, self._ctx.now):
-            reason = f"given up after {count} deliveries: never finished"
+            reason = given_up(count, ": never finished")
         return rows.dead_row(options, job, row, count, reason, known)

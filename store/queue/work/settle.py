@@ -26,6 +26,7 @@ from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.streams import holds, stream_at
+from tidelog.store.queue.work.deaths import given_up
 from tidelog.store.queue.work.results import first_id, result_words
 from tidelog.store.queue.work.shared import Delivery, Hold, Shared
 
@@ -33,14 +34,18 @@ Words = list[list[bytes]]
 
 
 class Held:
-    """A job that a worker holds, with what fences it."""
+    """A job that a worker holds, with what fences it.
 
-    __slots__ = ("shared", "options", "worker", "job", "count", "row")
+    dead    the entry of `<name>:dead`, if the job becomes a dead job
+    """
+
+    __slots__ = ("shared", "options", "worker", "job", "count", "row", "dead")
 
     def __init__(self, delivery: Delivery, job: int, count: int, row: EntryRow) -> None:
         self.shared, self.options = delivery.shared, delivery.options
         self.worker = delivery.worker
         self.job, self.count, self.row = job, count, row
+        self.dead: EntryRow | None = None
 
     def find(self, ctx: Context) -> tuple[Stream, Group] | None:
         """The stream and group if the worker still holds the job, else None. Raises CommandError for another type."""
@@ -157,7 +162,7 @@ def nack(
         return None
     told = _failure_words(held, ctx, error, trace)
     if held.count >= options.max_deliveries:
-        reason = f"given up after {held.count} deliveries; the last one failed: {error}"
+        reason = given_up(held.count, f"; the last one failed: {error}")
         return [*told, *_dead_words(held, ctx, reason, (error, trace))]
     pause = options.pause(held.count, chance) if delay is None else delay
     if held.shared.limited:
@@ -241,7 +246,7 @@ def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) ->
     at = rows.moment(ctx.now)
     worker = rows.shown(held.worker)
     known.append(Failure(rows.text(held.job), at, worker, held.count, *last))
-    row = rows.dead_row(options, held.job, held.row, held.count, reason, known)
+    held.dead = row = rows.dead_row(options, held.job, held.row, held.count, reason, known)
     return [[b"XADD", options.dead_key, b"*", *row], *_left(held)]
 
 

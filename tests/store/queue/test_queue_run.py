@@ -143,6 +143,8 @@ def test_the_workers_have_one_name(mails: tidelog.Queue) -> None:
         {"worker": ""},
         {"handler": "send"},
         {"handler": asyncio.sleep},
+        {"handler": lambda: None},
+        {"handler": lambda job, other: None},
     ],
     # Not the values: the address of a function would differ from process to process.
     ids=lambda wrong: next(iter(wrong)),
