@@ -1,8 +1,10 @@
-"""The examples of the documentation run as they stand, each in an empty directory; those of a page in one process.
+"""The examples of the documentation run as they stand, each in an empty directory; those of a page in one process,
+which has the packages that the page tells its reader to install, and no others.
 
 Fences marked `python` run. Those marked `py` do not: they are code of other libraries.
 """
 
+import ast
 import json
 import os
 import re
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracle.differences import TABLE
 from tests.tools.conftest import Run
+from tests.tools.page_packages import lacking
 
 import tidelog
 from tidelog import testing
@@ -51,6 +54,12 @@ RUN = (
     QUIET
     + """
 import json, os, sys
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in lacking:
+            raise ModuleNotFoundError(f"the page does not say how to install {name!r}", name=name)
+lacking = frozenset(json.loads(sys.argv[2]))
+sys.meta_path.insert(0, Lacking())
 for line, directory, source in json.loads(sys.argv[1]):
     os.makedirs(directory, exist_ok=True)
     os.chdir(directory)
@@ -67,10 +76,11 @@ def examples(page: str) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, block.start()) + 1, block[1]) for block in blocks]
 
 
-def outputs(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
+def outputs(page: str, todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
     """The output of each example in its directory, by its line."""
     words = json.dumps([(line, str(directory), source) for line, directory, source in todo])
-    lines = done_in(todo[0][1].parent, "-W", "error", "-c", RUN, words)
+    missing = json.dumps(lacking((ROOT / page).read_text()))
+    lines = done_in(todo[0][1].parent, "-W", "error", "-c", RUN, words, missing)
     told: dict[int, list[str]] = {}
     for line, _, _ in todo:
         end = lines.index("END OF AN EXAMPLE")
@@ -81,9 +91,29 @@ def outputs(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page(page: str, tmp_path: Path) -> None:
     found = examples(page)
-    told = outputs([(line, tmp_path / str(line), source) for line, source in found])
+    told = outputs(page, [(line, tmp_path / str(line), source) for line, source in found])
     if page != SHOWING_IDS:
         assert told == {line: list(printed(source)) for line, source in found}
+
+
+def test_a_page_tells_how_to_install_what_its_blocks_import() -> None:
+    """Also the blocks of pages that other tests run, and those in Python that no test runs."""
+    untold = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = path.read_text()
+        blocks = re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.M | re.S)
+        names = {name.partition(".")[0] for block in blocks for name in imported(block)}
+        untold += [f"{path.name}: {name}" for name in sorted(names.intersection(lacking(text)))]
+    assert untold == []
+
+
+def imported(source: str) -> Iterator[str]:
+    """The modules that a block of Python imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
 
 
 def done_in(directory: Path, *args: str) -> list[str]:
@@ -111,7 +141,7 @@ def test_the_readme_can_be_followed_from_top_to_bottom(
 ) -> None:
     """In one directory, as a reader does; and what is restored at its end is what the last example made."""
     found = examples("README.md")
-    told = outputs([(line, tmp_path, source) for line, source in found])
+    told = outputs("README.md", [(line, tmp_path, source) for line, source in found])
     assert told == {line: list(printed(source)) for line, source in found}
     shown = re.findall(
         r"^\$ tidelog (snapshot .*|verify .*|export .*)$", (ROOT / "README.md").read_text(), re.M
