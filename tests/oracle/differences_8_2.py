@@ -39,6 +39,7 @@ TABLE: dict[str, Difference] = {
         "8.6",
         "ACKED forgets a destroyed group; up to 8.4 its last ID could hold entries back",
     ),
+    "xsetid-lowers": differences.TABLE["xsetid-lowers"],
     "entries-added-max": differences.TABLE["entries-added-max"],
     "memory-usage": differences.TABLE["memory-usage"],
     "empty-node": differences.TABLE["empty-node"],
@@ -86,6 +87,8 @@ def mends(ctx: Context, args: Command, form: Form, effects: list[Effect]) -> lis
     if name == b"XADD":
         saturated = list(differences.counter_saturated(ctx, effects))
         return [*saturated, *trimmed(ctx, args, effects)]
+    if name == b"XSETID":
+        return list(differences.lowered(effects))
     if name == b"XGROUP":
         return minimum_forgotten(effects)
     return trimmed(ctx, args, effects) if name == b"XTRIM" else []

@@ -30,6 +30,7 @@ CASES = [
     Case("approximate-policy", FIVE, "XTRIM s MAXLEN ~ 0 DELREF", 5, 0),
     Case("approximate-policy", [*GROUP, READ_2, "XACK s g 1-0"], "XTRIM s MINID ~ 2-0 ACKED", 1, 0),
     Case("destroyed-minimum", SMALLEST, DESTROY, 1, 1),
+    Case("xsetid-lowers", [*GROUP, READ_2, "XTRIM s MAXLEN 1"], "XSETID s 5-0 ENTRIESADDED 1", "OK", "OK"),
     Case("entries-added-max", [*FIVE, f"XSETID s 5-0 ENTRIESADDED {2**63 - 1}", "XADD s 6-0 f v"],
          "XINFO STREAM s", 2**63 - 1, 2**63 - 1, lambda reply: pairs(reply)["entries-added"]),
     Case("memory-usage", FIVE, "MEMORY USAGE s", True, True, lambda reply: reply > 50),
