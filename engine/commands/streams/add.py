@@ -307,7 +307,7 @@ def _add(
         before = stream if stream is not None else Stream(0)
         nodes = _NodesAfter(before, new_node, entry_id, row)
         plan = plan_trim(before, nodes, before.length + 1, options, ctx.settings)
-        log_trim(ctx, key, before, options, before.length + 1, plan)
+        log_trim(ctx, key, before, nodes, options, before.length + 1, plan)
     return ids.text(entry_id)
 
 
