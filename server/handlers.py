@@ -46,7 +46,7 @@ _TRANSACTION = "noscript loading stale fast allow_busy"
 _PUTS = "write denyoom noscript no_multi"
 _WORKS = "write noscript no_multi"
 _LOOKS = "readonly noscript no_multi"
-_SCRIPT = "noscript may_replicate no_mandatory_keys no_multi"
+_SCRIPT = "noscript may_replicate no_mandatory_keys"
 
 # fmt: off
 COMMANDS: Final[Commands[Session]] = Commands((
@@ -171,7 +171,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("script|help", 2, _ANY_TIME, scripts.script_help, "scripting"),
 
     Own("eval", -3, _SCRIPT, scripts.eval_, "scripting", (3, 3, 1)),
-    Own("evalsha", -3, _SCRIPT, scripts.evalsha, "scripting", (3, 3, 1)),
+    Own("evalsha", -3, _SCRIPT, scripts.eval_, "scripting", (3, 3, 1)),
 
     Own("queue|put", -4, _PUTS, putting.put, "stream", (2, 2, 1)),
     Own("queue|putmany", -5, _PUTS, putting.putmany, "stream", (2, 2, 1)),

@@ -31,7 +31,7 @@ from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Status, Streams
-from tidelog.server import errors
+from tidelog.server import errors, scripts
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
@@ -442,10 +442,16 @@ class Session:
             if reply is None:
                 if monitored:
                     self.server.show(self, words, ctx.db)
-                if command.name not in ENGINE.commands:
+                if command.name in scripts.COMMANDS:
+                    try:
+                        reply = scripts.decide(self.core, ctx, words)
+                    except CommandError as error:
+                        reply = error
+                elif command.name in ENGINE.commands:
+                    reply = self.core.decide(ctx, words)
+                else:
                     later.append((position, words))
                     return None
-                reply = self.core.decide(ctx, words)
             failed = isinstance(reply, CommandError)
             if failed:
                 stats.error(reply.line)

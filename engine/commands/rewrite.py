@@ -261,7 +261,7 @@ class _StreamForm:
                 *(b"IDMP-MAXSIZE", _number(idmp.maxsize)),
             ]
         carried = 0
-        for pid, iid, entry_id in idmp.records():
+        for pid, iid, entry_id, _ in idmp.records():
             if self.stream.still_has(entry_id):
                 carried += 1
                 yield [b"XIDMPRECORD", self.key, pid, iid, id_text(entry_id)]

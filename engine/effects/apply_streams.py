@@ -46,7 +46,7 @@ def apply_xadd_node(state: State, effect: Effect) -> None:
 
 def apply_xadd_idmp(state: State, effect: Effect) -> None:
     """XADD_IDMP."""
-    _, _, _, ms, seq, row, new_node, pid, iid = effect
+    _, _, _, ms, seq, row, new_node, pid, iid, *time = effect
     entry_id = ms << 64 | seq
     stream = _create(state, effect)
     if new_node:
@@ -54,8 +54,8 @@ def apply_xadd_idmp(state: State, effect: Effect) -> None:
     else:
         stream.append(entry_id, row)
     idmp = _idmp(stream)
-    idmp.record(pid, iid, entry_id)
-    idmp.expire(pid, ms)
+    idmp.record(pid, iid, entry_id, *time)
+    idmp.expire(pid, *time or (ms,))
 
 
 def apply_xadd_many(state: State, effect: Effect) -> None:
@@ -102,8 +102,8 @@ def apply_xcfgset(state: State, effect: Effect) -> None:
 
 def apply_xidmprecord(state: State, effect: Effect) -> None:
     """XIDMPRECORD."""
-    _, _, _, pid, iid, ms, seq = effect
-    _idmp(_existing(state, effect)).record(pid, iid, ms << 64 | seq)
+    _, _, _, pid, iid, ms, seq, *time = effect
+    _idmp(_existing(state, effect)).record(pid, iid, ms << 64 | seq, *time)
 
 
 def apply_idmp_duplicate(state: State, effect: Effect) -> None:

@@ -106,7 +106,7 @@ def _xadd(effect: Effect) -> list[Command]:
 
 def _xadd_idmp(effect: Effect) -> list[Command]:
     # Do not use `XADD key IDMP pid iid <id>`: outside of replication, Redis accepts IDMP only with `*`.
-    _, _, key, ms, seq, row, _, pid, iid = effect
+    _, _, key, ms, seq, row, _, pid, iid, *_ = effect
     id = _id(ms, seq)
     return [[b"XADD", key, id, *row], [b"XIDMPRECORD", key, pid, iid, id]]
 
@@ -150,7 +150,7 @@ def _xcfgset(effect: Effect) -> list[Command]:
 
 
 def _xidmprecord(effect: Effect) -> list[Command]:
-    _, _, key, pid, iid, ms, seq = effect
+    _, _, key, pid, iid, ms, seq, *_ = effect
     return [[b"XIDMPRECORD", key, pid, iid, _id(ms, seq)]]
 
 

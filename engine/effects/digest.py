@@ -54,7 +54,10 @@ def _stream_parts(stream: Stream) -> Iterator[Any]:
     )
     idmp = stream.idmp or Idmp()
     yield idmp.duration, idmp.maxsize, idmp.added, idmp.duplicates
-    yield [(pid, iid, _id(entry_id)) for pid, iid, entry_id in idmp.records()]
+    yield [
+        (pid, iid, _id(entry_id), *(() if time is None else (time,)))
+        for pid, iid, entry_id, time in idmp.records()
+    ]
     for node in stream.walk():
         ids, rows = node.ids(), node.rows()
         size = node.bytes_of(ids, rows)

@@ -35,7 +35,8 @@ EPOCH: Final = 1  # (op, number, incarnation)             a writer starts to app
 # --- streams
 XADD: Final = 2  # (op, db, key, ms, seq, row)            adds an entry to the open tail node
 XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       starts a node; seals an open tail; creates a missing key
-XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
+XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid[, time])
+#                        time: the time of the iid if ms, which is later, is not
 XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
 #                       Adds the rows of `head`, `blocks` and `tail`, in this order, with IDs ms-seq, ms-(seq+1), ...
 #                       head: rows added to the open tail node. blocks: ((count, sealed bytes), ...), one for each
@@ -51,7 +52,7 @@ XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
 XDEL: Final = 8  # (op, db, key, ids, slots)              deletes entries; raises max-deleted-entry-id
 XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
 XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) sets the limits; clears the dedup tables
-XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq)
+XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq[, time])   time: as in XADD_IDMP
 IDMP_DUPLICATE: Final = 12  # (op, db, key, pid, iid)     adds 1 to `iids-duplicates`
 STREAM_CREATE: Final = 13  # (op, db, key)                creates an empty stream (MKSTREAM, oversized first XADD)
 

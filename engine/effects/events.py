@@ -101,6 +101,15 @@ def _stream(name: bytes) -> Callable[[Effect, State, int], list[Event]]:
     return find
 
 
+def _group_set(effect: Effect, state: State, now: int) -> list[Event]:
+    _, db, key, name, *_ = effect
+    stream = state.databases[db].keys[key]
+    assert isinstance(stream, Stream)
+    if stream.groups[name].entries_read > stream.entries_added:
+        return []  # the end of an XSETID, which has told
+    return [("t", b"xgroup-setid", db, key)]
+
+
 def _added(effect: Effect, state: State, now: int) -> list[Event]:
     _, db, key, *_ = effect
     return [*_new(state, db, key), ("t", b"xadd", db, key)]
@@ -227,7 +236,7 @@ _EVENTS: Final[dict[int, Callable[[Effect, State, int], list[Event]]]] = {
     e.XSETID:                _stream(b"xsetid"),
     e.STREAM_CREATE:         _created,
     e.XGROUP_CREATE:         _stream(b"xgroup-create"),
-    e.XGROUP_SETID:          _stream(b"xgroup-setid"),
+    e.XGROUP_SETID:          _group_set,
     e.XGROUP_DESTROY:        _stream(b"xgroup-destroy"),
     e.XGROUP_CREATECONSUMER: _stream(b"xgroup-createconsumer"),
     e.XGROUP_DELCONSUMER:    _stream(b"xgroup-delconsumer"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from itertools import islice
+from itertools import groupby, islice
 from struct import Struct
 from typing import Final
 
@@ -243,10 +243,9 @@ def _pages(group: Group, owner: int) -> Iterator[list[int]]:
 
 def _dedup(idmp: Idmp) -> Iterator[bytes]:
     yield length(idmp.duration) + length(idmp.maxsize) + length(len(idmp.producers))
-    for pid in sorted(idmp.producers):
-        table = idmp.producers[pid]
-        yield string(pid) + length(len(table))
-        yield b"".join([string(iid) + _pair(entry_id) for iid, entry_id in table.items()])
+    for pid, records in groupby(idmp.records(), lambda record: record[0]):
+        iids = [string(iid) + _pair(entry_id) for _, iid, entry_id, _ in records]
+        yield string(pid) + length(len(iids)) + b"".join(iids)
     yield length(idmp.added) + length(idmp.duplicates)
 
 

@@ -1,8 +1,9 @@
 """Idempotent production: maps (producer, iid) to the entry that it added (spec 5.1.1).
 
-An iid is *expired* when its entry's ms is at most `now - duration`. Each lookup checks that, so no background task is
-needed. The apply of an IDMP add frees memory: it drops iids that are expired at the new entry's ms. That depends only
-on the effect, so replay drops the same iids.
+An iid is *expired* when its time is at most `now - duration`. Its time is the ms of its entry, or the time at which it
+was recorded if that is earlier: the IDs of a stream can run ahead of the clock. Each lookup checks that, so no
+background task is needed. The apply of an IDMP add frees memory: it drops iids that are expired at the new iid's time.
+That depends only on the effect, so replay drops the same iids.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ MAXSIZE_MAX: Final = 10000
 _DIGEST_BYTES: Final = 16
 _ID_BYTES: Final = 16
 
-Table = dict[bytes, int]  # iid -> entry ID, oldest first
+# iid -> entry ID, oldest first; above its 128 bits the iid's time, if the entry's ms is not it
+Table = dict[bytes, int]
+_ID: Final = (1 << 128) - 1
 
 
 class Idmp:
@@ -43,18 +46,21 @@ class Idmp:
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:
         """The entry ID of an unexpired iid, or None. now: unix ms."""
         table = self.producers.get(pid)
-        entry_id = table.get(iid) if table else None
-        if entry_id is None or self._expired(entry_id, now):
+        record = table.get(iid) if table else None
+        if record is None or self._expired(record, now):
             return None
-        return entry_id
+        return record & _ID
 
-    def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
-        """Record `iid -> entry_id` as the newest of its producer; drop the oldest ones beyond `maxsize`."""
+    def record(self, pid: bytes, iid: bytes, entry_id: int, time: int | None = None) -> None:
+        """Record `iid -> entry_id` as the newest of its producer; drop the oldest ones beyond `maxsize`.
+
+        time: the iid's time, unix ms; None: the entry's ms.
+        """
         table = self.producers.pop(pid, None) or {}
         if self._handed.get(pid) is table:
             table = self._own(pid, table)
         table.pop(iid, None)
-        table[iid] = entry_id
+        table[iid] = entry_id | (time or 0) << 128
         while len(table) > self.maxsize:
             del table[next(iter(table))]
         self.producers[pid] = table
@@ -89,16 +95,19 @@ class Idmp:
     def tracked(self, now: int) -> tuple[int, int]:
         """(producers, iids) as XINFO counts them: only unexpired ones. now: unix ms."""
         counts = [
-            sum(not self._expired(entry_id, now) for entry_id in table.values())
+            sum(not self._expired(record, now) for record in table.values())
             for table in self.producers.values()
         ]
         return sum(map(bool, counts)), sum(counts)
 
-    def records(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Every (pid, iid, entry ID): producers by name, the iids of each oldest first."""
+    def records(self) -> Iterator[tuple[bytes, bytes, int, int | None]]:
+        """Every (pid, iid, entry ID, time): producers by name, the iids of each oldest first.
+
+        time: unix ms; None: the entry's ms.
+        """
         for pid in sorted(self.producers):
-            for iid, entry_id in self.producers[pid].items():
-                yield pid, iid, entry_id
+            for iid, record in self.producers[pid].items():
+                yield pid, iid, record & _ID, record >> 128 or None
 
     def copy(self) -> Idmp:
         """An independent copy."""
@@ -124,11 +133,15 @@ class Idmp:
         return other
 
     def pack(self) -> list[Any]:
-        """The tables as a value for msgpack: [duration, maxsize, added, duplicates, [[pid, iids, IDs], ...]]."""
-        producers = [
-            [pid, list(table), b"".join([id.to_bytes(_ID_BYTES, "big") for id in table.values()])]
-            for pid, table in self.producers.items()
-        ]
+        """The tables as a value for msgpack: [duration, maxsize, added, duplicates, [[pid, iids, IDs], ...]].
+
+        A producer with an iid whose time is not its entry's ms has a fourth item: the time of each iid, or 0.
+        """
+        producers: list[list[Any]] = []
+        for pid, table in self.producers.items():
+            ids = b"".join([(record & _ID).to_bytes(_ID_BYTES, "big") for record in table.values()])
+            times = [record >> 128 for record in table.values()]
+            producers.append([pid, list(table), ids, *([times] if any(times) else [])])
         return [self.duration, self.maxsize, self.added, self.duplicates, producers]
 
     @classmethod
@@ -138,14 +151,17 @@ class Idmp:
         self = cls(duration, maxsize)
         self.added = added
         self.duplicates = duplicates
-        for pid, iids, ids in producers:
+        for pid, iids, ids, *times in producers:
             places = range(0, len(ids), _ID_BYTES)
-            numbers = [int.from_bytes(ids[at : at + _ID_BYTES], "big") for at in places]
-            self.producers[pid] = dict(zip(iids, numbers, strict=True))
+            records = [int.from_bytes(ids[at : at + _ID_BYTES], "big") for at in places]
+            for times_of in times:
+                pairs = zip(records, times_of, strict=True)
+                records = [entry_id | time << 128 for entry_id, time in pairs]
+            self.producers[pid] = dict(zip(iids, records, strict=True))
         return self
 
-    def _expired(self, entry_id: int, now: int) -> bool:
-        return entry_id >> 64 <= now - self.duration * 1000
+    def _expired(self, record: int, now: int) -> bool:
+        return (record >> 128 or record >> 64) <= now - self.duration * 1000
 
 
 def auto_iid(row: tuple[bytes, ...]) -> bytes:

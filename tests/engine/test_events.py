@@ -134,6 +134,16 @@ def test_a_key_whose_time_has_passed_expires() -> None:
     assert engine.applied(engine.ctx.effects) == ["x expired c"]
 
 
+def test_an_xsetid_that_lowers_what_a_group_has_read_is_one_event() -> None:
+    engine = Told()
+    for line in ("XADD s 1-1 f v", "XADD s 1-2 f v", "XGROUP CREATE s g 0"):
+        engine.run(line)
+    engine.run("XREADGROUP GROUP g c STREAMS s >")
+    engine.run("XTRIM s MAXLEN 0")
+    assert engine.run("XSETID s 1-2 ENTRIESADDED 1") == ["t xsetid s"]
+    assert engine.run("XGROUP SETID s g 1-2 ENTRIESREAD 1") == ["t xgroup-setid s"]
+
+
 def test_the_mark_of_a_units_end_is_no_part_of_the_event() -> None:
     engine = Told()
     engine.run("XADD s 1-1 f v")

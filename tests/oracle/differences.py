@@ -66,6 +66,9 @@ TABLE: dict[str, Difference] = {
     ),
     "block-overflow": Difference("4", "7.2", "a BLOCK beyond the end of time is refused"),
     "help": Difference("7.1, 8.4", "7.2", "HELP ends with `Print this help.`"),
+    "xsetid-lowers": Difference(
+        "5.6", "after 8.8", "XSETID lowers every group's entries-read to its ENTRIESADDED"
+    ),
     "entries-added-max": Difference(
         "2.1", "-", "entries-added stops at 2^63-1; on the 7.0 server it turns negative"
     ),
@@ -493,6 +496,8 @@ def mends(ctx: Context, args: list[bytes], form: Form, effects: list[Effect]) ->
     name = args[0].upper()
     if name == b"XSETID" and is_error(form) and b"current max_deleted_entry_id" in form[1]:
         return [undo_xsetid(ctx, args)] if xsetid_7_0(ctx, args) == ("+", b"OK") else []
+    if name == b"XSETID":
+        return list(lowered(effects))
     if name == b"XREAD":
         return list(expired_by_plus(effects))
     if name == b"XADD":
@@ -522,6 +527,17 @@ def counter_saturated(ctx: Context, effects: list[Effect]) -> Iterator[Mend]:
                 row("entries-added-max")
                 setid = [b"XSETID", key, b"%d-%d" % (ms, seq), b"ENTRIESADDED", b"%d" % I64_MAX]
                 yield Mend(setid, "entries-added-max", ("+", b"OK"))
+
+
+def lowered(effects: list[Effect]) -> Iterator[Mend]:
+    """What an XSETID of tidelog does to the groups, as a command for each."""
+    for effect in effects:
+        if effect[0] & OPCODE == op.XGROUP_SETID:
+            key, group, ms, seq, read = effect[2:7]
+            row("xsetid-lowers")
+            at = b"%d-%d" % (ms, seq)
+            setid = [b"XGROUP", b"SETID", key, group, at, b"ENTRIESREAD", b"%d" % read]
+            yield Mend(setid, "xsetid-lowers", ("+", b"OK"))
 
 
 def nodes_emptied(ctx: Context, effects: list[Effect]) -> list[Mend]:

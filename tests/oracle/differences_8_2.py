@@ -6,6 +6,8 @@ demands it of the server, and a mend brings the server to tidelog's state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.oracle import differences
 from tests.oracle.differences import (
     IDMP_DEFAULTS,
@@ -21,9 +23,11 @@ from tests.oracle.differences import (
 from tests.oracle.grammar import Command
 from tests.oracle.wire import OK, Form
 
+from tidelog.engine import idlist
 from tidelog.engine.commands.context import Context
 from tidelog.engine.effects import effect as op
 from tidelog.engine.effects.effect import OPCODE, Effect
+from tidelog.engine.ids import text
 
 TABLE: dict[str, Difference] = {
     "xinfo-idmp": Difference("8.1", "8.6", "XINFO STREAM has the six idempotency pairs"),
@@ -34,11 +38,17 @@ TABLE: dict[str, Difference] = {
     "approximate-policy": Difference(
         "5.2", "8.6", "an approximate trim with DELREF or ACKED removes nothing up to 8.4"
     ),
+    "delref-deleted": Difference(
+        "5.2",
+        "after 8.8",
+        "a trim with DELREF drops the references of entries deleted earlier, too",
+    ),
     "destroyed-minimum": Difference(
         "5.2",
         "8.6",
         "ACKED forgets a destroyed group; up to 8.4 its last ID could hold entries back",
     ),
+    "xsetid-lowers": differences.TABLE["xsetid-lowers"],
     "entries-added-max": differences.TABLE["entries-added-max"],
     "memory-usage": differences.TABLE["memory-usage"],
     "empty-node": differences.TABLE["empty-node"],
@@ -85,10 +95,14 @@ def mends(ctx: Context, args: Command, form: Form, effects: list[Effect]) -> lis
     name = args[0].upper()
     if name == b"XADD":
         saturated = list(differences.counter_saturated(ctx, effects))
-        return [*saturated, *trimmed(ctx, args, effects)]
+        return [*saturated, *trimmed(ctx, args, effects), *unreferenced(ctx, effects)]
+    if name == b"XSETID":
+        return list(differences.lowered(effects))
     if name == b"XGROUP":
         return minimum_forgotten(effects)
-    return trimmed(ctx, args, effects) if name == b"XTRIM" else []
+    if name == b"XTRIM":
+        return [*trimmed(ctx, args, effects), *unreferenced(ctx, effects)]
+    return []
 
 
 def nodes_emptied(ctx: Context, effects: list[Effect]) -> list[Mend]:
@@ -149,6 +163,19 @@ def trimmed(ctx: Context, args: Command, effects: list[Effect]) -> list[Mend]:
             command = [b"XTRIM", key, b"MAXLEN", b"=", b"%d" % length, policy]
             out.append(Mend(command, "approximate-policy", before - length))
     return out
+
+
+def unreferenced(ctx: Context, effects: list[Effect]) -> Iterator[Mend]:
+    """The references that a trim of tidelog drops, and 8.2 keeps: those of entries that were deleted earlier."""
+    for effect in effects:
+        if effect[0] & OPCODE == op.XACK:
+            key, name, ids = effect[2:5]
+            stream = ctx.stream(key)
+            assert stream is not None
+            left = [text(id) for id in idlist.unpack(ids) if not stream.contains(id)]
+            if left:
+                row("delref-deleted")
+                yield Mend([b"XACK", key, name, *left], "delref-deleted", len(left))
 
 
 def xinfo_stream(form: list[Form]) -> list[Form]:

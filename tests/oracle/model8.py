@@ -99,10 +99,17 @@ class Model:
                 break
             if policy == b"ACKED" and self.referenced(id):
                 continue
-            if policy == b"DELREF":
-                self.drop_references(id)
             del self.entries[id]
             removed += 1
+        if policy == b"DELREF" and (removed or maxlen is None):
+            end = min(self.entries, default=1 << 128)
+            for group in self.groups.values():
+                for id in [
+                    id
+                    for id in group.pending
+                    if id < (end if maxlen is not None else min(end, minid))
+                ]:
+                    del group.pending[id]
         return removed
 
     def xdelex(self, policy: bytes, ids: list[int]) -> Form:

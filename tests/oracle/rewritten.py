@@ -49,7 +49,7 @@ def stream_facts(stream: Stream) -> dict[str, Any]:
         "nodes": [(node.first, node.last, node.count, node.deleted) for node in stream.walk()],
         "groups": {name: group_facts(group) for name, group in stream.groups.items()},
         "idmp": (idmp.duration, idmp.maxsize),
-        "iids": list(idmp.records()),
+        "iids": [(pid, iid, entry_id) for pid, iid, entry_id, _ in idmp.records()],
         "iids-counted": (idmp.added, idmp.duplicates),
     }
 

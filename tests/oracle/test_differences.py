@@ -80,6 +80,7 @@ CASES = [
          "ERR Elements are too large to be stored"),
     Case("block-overflow", [], f"XREAD COUNT 5 BLOCK {2**63 - 1}", "ERR timeout is out of range",
          "ERR syntax error"),
+    Case("xsetid-lowers", [*GROUP, READ_2, "XTRIM s MAXLEN 1"], "XSETID s 5-0 ENTRIESADDED 1", "OK", "OK"),
     Case("entries-added-max", [*FIVE, f"XSETID s 5-0 ENTRIESADDED {2**63 - 1}", "XADD s 6-0 f v"],
          "XINFO STREAM s", 2**63 - 1, 2**63 - 1, lambda reply: pairs(reply)["entries-added"]),
     Case("memory-usage", FIVE, "MEMORY USAGE s", True, True, lambda reply: reply > 50),

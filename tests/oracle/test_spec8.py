@@ -116,6 +116,44 @@ def test_delref_walks_whole_nodes_and_the_last_one_in_part(bench: Bench) -> None
     assert bench.info()["max-deleted-entry-id"] == "0-0"
 
 
+DELETED_EARLIER = [
+    # deleted by XDEL, the trim, the pending entries that are left
+    ("1-0", "MAXLEN 4", ["3-0", "4-0", "5-0", "6-0"], 1),  # it removes 2-0
+    ("3-0", "MAXLEN 3", ["4-0", "5-0", "6-0"], 2),
+    ("1-0 2-0", "MAXLEN 2", ["5-0", "6-0"], 2),  # their node is gone
+    ("5-0 6-0", "MAXLEN 0", [], 4),
+    (
+        "1-0 2-0 3-0 4-0 5-0 6-0",
+        "MAXLEN 0",
+        ["1-0", "2-0", "3-0", "4-0", "5-0", "6-0"],
+        0,
+    ),  # it removes nothing
+    ("1-0", "MAXLEN 5", ["1-0", "2-0", "3-0", "4-0", "5-0", "6-0"], 0),
+    ("1-0 2-0", "MINID 3", ["3-0", "4-0", "5-0", "6-0"], 0),
+    ("1-0 2-0 3-0 4-0 5-0 6-0", "MINID 4", ["4-0", "5-0", "6-0"], 0),
+    ("4-0", "MINID 4", ["4-0", "5-0", "6-0"], 3),
+    ("4-0", "MINID 99", [], 5),
+    ("1-0", "MINID ~ 4", ["4-0", "5-0", "6-0"], 2),
+    ("6-0", "MINID 0", ["1-0", "2-0", "3-0", "4-0", "5-0", "6-0"], 0),
+]
+
+
+@pytest.mark.parametrize(("deleted", "trim", "left", "removed"), DELETED_EARLIER)
+def test_delref_drops_the_references_of_entries_deleted_earlier(
+    bench: Bench, deleted: str, trim: str, left: list[str], removed: int
+) -> None:
+    bench.tidelog.ctx.settings.stream_node_max_entries = 2
+    fill(bench, 6)
+    for group in "gh":
+        bench.do(f"XGROUP CREATE s {group} 0")
+        bench.do(f"XREADGROUP GROUP {group} c STREAMS s >")
+    bench.do(f"XDEL s {deleted}")
+    assert bench.do(f"XTRIM s {trim} DELREF") == removed
+    for group in "gh":
+        assert [id for id, *_ in bench.pending(group)] == left
+    bench.check_replay()
+
+
 def test_limit_counts_whole_nodes_with_policies_too(bench: Bench) -> None:
     bench.tidelog.ctx.settings.stream_node_max_entries = 3
     fill(bench, 9)

@@ -116,3 +116,42 @@ def test_nobody_takes_a_script_for_stored(server: Running) -> None:
     assert answer == ("-", b"NOSCRIPT No matching script. Please use EVAL.")
     [function] = calls(client, "FUNCTION HELP")
     assert not {("+", b"LOAD"), ("+", b"DUMP")} & set(function)
+
+
+RELEASE = "c3f8721cbb97f72bc19e972846bd7aaf91901658"
+EXTEND = "a4e8783852e6b949f9ef3a97212805108459a890"
+REACQUIRE = "1cac51482acf5858da00f6d685d68f886cd6b6b2"
+
+
+def test_scripts_of_the_lock_have_their_place_in_a_transaction(server: Running) -> None:
+    """Each sees what the commands before it did, and the commands after it see what it did."""
+    client, other = dial(server.port), dial(server.port)
+    lines = [
+        "SET lock me NX PX 1000", f"EVALSHA {EXTEND} 1 lock me 5000 0", "PTTL lock",
+        f"EVALSHA {REACQUIRE} 1 lock me 70000", "PTTL lock", f"EVALSHA {RELEASE} 1 lock you", "EXISTS lock", f"EVALSHA {RELEASE} 1 lock me", "EXISTS lock",
+        f"EVALSHA {RELEASE} 1 lock me", "EVALSHA abc 1 lock me", f"EVALSHA {RELEASE} 2 lock me", 
+        f"EVALSHA {EXTEND} 1 a me 1 0", "SET a me", f"EVALSHA {REACQUIRE} 1 a me x", "TTL a",
+    ]  # fmt: skip
+    *_, done = calls(client, "MULTI", *lines, "EXEC")
+    assert done[:2] == [("+", b"OK"), 1] and 5000 < done[2] <= 6000
+    assert done[3] == 1 and 60000 < done[4] <= 70000
+    assert done[5:10] == [0, 1, 1, 0, 0]
+    assert done[10] == ("-", b"NOSCRIPT No matching script. Please use EVAL.")
+    assert done[11][0] == "-" and b"redis-py's Lock" in done[11][1]
+    assert done[12:] == [0, ("+", b"OK"), ("-", b"ERR value is not an integer or out of range"), -1]
+    assert calls(client, "WATCH a") + calls(other, f"EVALSHA {RELEASE} 1 a me") == [("+", b"OK"), 1]
+    assert calls(client, "MULTI", f"EVALSHA {RELEASE} 1 a me", "EXEC")[-1] == ("*-1",)
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+def test_a_lock_of_redis_py_in_a_pipeline(server: Running, transaction: bool) -> None:
+    client: Any = server.client()
+    with client, client.pipeline(transaction=transaction) as pipe:
+        lock = pipe.lock("lock", timeout=5)
+        lock.acquire()
+        pipe.exists("lock")
+        lock.extend(5)
+        pipe.set("a", "1")
+        lock.release()
+        pipe.exists("lock")
+        assert pipe.execute() == [True, 1, 1, True, 1, 0]

@@ -122,7 +122,7 @@ def test_lines_that_a_loader_skips_or_obeys(run: Run, tmp_path: Path) -> None:
     assert found[b"old"] == b"v"
     stream = found[b"s"]
     assert (stream.length, stream.last_id >> 64) == (2, 3)
-    assert [(pid, entry_id >> 64) for pid, _, entry_id in stream.idmp.records()] == [
+    assert [(pid, entry_id >> 64) for pid, _, entry_id, _ in stream.idmp.records()] == [
         (b"p", 2),
         (b"p", 3),
     ]

@@ -120,7 +120,7 @@ def _counters(stream: Stream) -> dict[str, Any]:
 def _dedup(stream: Stream) -> list[tuple[bytes, str]]:
     """(producer and its ID, entry) of a table; it has at most the length that the stream's options allow."""
     records = () if stream.idmp is None else stream.idmp.records()
-    return sorted((pid + b" " + iid, id_text(entry_id)) for pid, iid, entry_id in records)
+    return sorted((pid + b" " + iid, id_text(entry_id)) for pid, iid, entry_id, _ in records)
 
 
 def _row(row: tuple[bytes, ...] | None) -> list[Any] | None:

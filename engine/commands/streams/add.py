@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tidelog.engine import idlist, ids
 from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.streams.idempotent import settle_limits
+from tidelog.engine.commands.streams.idempotent import recorded_at, settle_limits
 from tidelog.engine.commands.streams.trim import TrimOptions, log_trim, plan_trim
 from tidelog.engine.commands.table import command
 from tidelog.engine.effects import effect as e
@@ -301,12 +301,13 @@ def _add(
         ctx.effects.append((XADD_NODE if new_node else XADD, *place_of))
     else:
         settle_limits(ctx, key, stream)
-        ctx.effects.append((e.XADD_IDMP, *place_of, int(new_node), pid, iid))
+        time = recorded_at(ctx, entry_id >> 64)
+        ctx.effects.append((e.XADD_IDMP, *place_of, int(new_node), pid, iid, *time))
     if options.strategy is not None:
         before = stream if stream is not None else Stream(0)
         nodes = _NodesAfter(before, new_node, entry_id, row)
         plan = plan_trim(before, nodes, before.length + 1, options, ctx.settings)
-        log_trim(ctx, key, before, options, before.length + 1, plan)
+        log_trim(ctx, key, before, nodes, options, before.length + 1, plan)
     return ids.text(entry_id)
 
 

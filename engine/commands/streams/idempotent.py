@@ -89,8 +89,15 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> Reply:
     if known is not None:
         raise CommandError(OTHER_ID)
     settle_limits(ctx, key, stream)
-    ctx.effects.append((XIDMPRECORD, ctx.db, key, pid, iid, entry_id >> 64, entry_id & ids.SEQ_MAX))
+    ms = entry_id >> 64
+    time = recorded_at(ctx, ms)
+    ctx.effects.append((XIDMPRECORD, ctx.db, key, pid, iid, ms, entry_id & ids.SEQ_MAX, *time))
     return OK
+
+
+def recorded_at(ctx: Context, ms: int) -> tuple[int, ...]:
+    """The last field of an effect that records an iid for an entry ID with this ms: `now`, if the ID is ahead of it."""
+    return (ctx.now,) if ms > ctx.now else ()
 
 
 def settle_limits(ctx: Context, key: bytes, stream: Stream | None) -> None:

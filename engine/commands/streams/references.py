@@ -38,3 +38,13 @@ def drop_references(
             if held:
                 ctx.effects.append((XACK, ctx.db, key, name, idlist.pack(held)))
     return len(ctx.effects) > before
+
+
+def drop_references_below(ctx: Context, key: bytes, stream: Stream, end: int) -> None:
+    """Log one XACK for each group that has an ID below `end` pending."""
+    if not end:
+        return
+    for name, group in stream.groups.items():
+        held = [row[0] for row in group.pending.page(0, end - 1, len(group.pending))]
+        if held:
+            ctx.effects.append((XACK, ctx.db, key, name, idlist.pack(held)))

@@ -7,7 +7,7 @@ from typing import Final
 from tidelog.engine import ids
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.table import command
-from tidelog.engine.effects.effect import XSETID
+from tidelog.engine.effects.effect import XGROUP_SETID, XSETID
 from tidelog.engine.errors import NO_SUCH_KEY, SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply
@@ -58,11 +58,17 @@ def xsetid(ctx: Context, args: list[bytes]) -> Reply:
         if added is not None and added < stream.length:
             raise CommandError(ADDED_BELOW_LENGTH)
     max_deleted = max_deleted or stream.max_deleted_id
+    added = stream.entries_added if added is None else added
     ctx.effects.append(
         (
-            *(XSETID, ctx.db, args[1], last_id >> 64, last_id & ids.SEQ_MAX),
-            stream.entries_added if added is None else added,
+            *(XSETID, ctx.db, args[1], last_id >> 64, last_id & ids.SEQ_MAX, added),
             *(max_deleted >> 64, max_deleted & ids.SEQ_MAX),
         )
     )
+    for name, group in stream.groups.items():
+        if group.entries_read > added:  # its lag would be negative
+            at = group.last_id
+            ctx.effects.append(
+                (XGROUP_SETID, ctx.db, args[1], name, at >> 64, at & ids.SEQ_MAX, added)
+            )
     return OK

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from tidelog.engine import idlist, ids
@@ -12,7 +13,7 @@ from tidelog.engine.commands.streams.references import (
     DELREF,
     KEEPREF,
     POLICIES,
-    drop_references,
+    drop_references_below,
     referenced,
 )
 from tidelog.engine.commands.table import command
@@ -117,7 +118,7 @@ class TrimOptions:
 class Plan:
     """The removals of a trim, as the fields of an XTRIM effect."""
 
-    __slots__ = ("removed", "drop", "floor", "slots", "ids", "gone")
+    __slots__ = ("removed", "drop", "floor", "slots", "ids")
 
     def __init__(self) -> None:
         self.removed = 0
@@ -126,7 +127,6 @@ class Plan:
         # for the policy ACKED: the entries removed one by one, as (ordinal, slot, ordinal, slot, ...)
         self.slots: list[int] = []
         self.ids: list[int] = []  # and their IDs
-        self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
 
 
 class Nodes(Protocol):
@@ -173,8 +173,6 @@ def plan_trim(
         elif whole:
             plan.drop += 1
             plan.removed += live
-            if policy == DELREF:
-                plan.gone.append(_live_ids(node, node.count))
         else:
             _take_part(plan, node, length - target if target >= 0 else None, minimum)
         length -= plan.removed - before
@@ -186,8 +184,7 @@ def plan_trim(
 def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Settings) -> bool:
     """Whether to plan a trim from the end: fewer nodes stay than go."""
     if stream.groups and options.policy in (ACKED, DELREF):
-        # ACKED and DELREF have to look up each removed entry in the groups, so the plan needs the ID of each.
-        return False
+        return False  # ACKED looks up each entry in the groups, and DELREF looks at the first node that stays
     if options.entries_max(settings):
         return False  # removes few entries
     if options.strategy == MAXLEN:
@@ -266,30 +263,41 @@ def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None
         plan.drop += 1
     elif taken:
         plan.floor = floor
-    plan.gone.append(_live_ids(node, floor))
 
 
-def _live_ids(node: Node, stop: int) -> Callable[[], list[int]]:
-    def live_ids() -> list[int]:
+def _end(nodes: Nodes, options: TrimOptions, plan: Plan) -> int:
+    """The end of what a trim with DELREF removes: no entry below this ID is left, and no group may have one pending.
+
+    So entries that were deleted earlier, and kept their pending entries, lose them too.
+    """
+    by_id = options.strategy == MINID
+    if not (by_id or plan.removed):
+        return 0
+    node = next(islice(nodes.walk(), plan.drop, None), None)
+    left = ids.MAX + 1
+    if node is not None:
         slot_ids = node.ids()
-        return [slot_ids[slot] for slot in node.live_slots() if slot < stop]
-
-    return live_ids
+        left = next(slot_ids[slot] for slot in node.live_slots() if slot >= plan.floor)
+    return min(left, options.threshold) if by_id else left
 
 
 def log_trim(
-    ctx: Context, key: bytes, stream: Stream, options: TrimOptions, length: int, plan: Plan
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    nodes: Nodes,
+    options: TrimOptions,
+    length: int,
+    plan: Plan,
 ) -> None:
-    """Append the effects of a plan for a stream of `length` entries; none if the plan removes nothing.
+    """Append the effects of a plan for `nodes` with `length` entries; none if it removes nothing.
 
     May raise CorruptBlock.
     """
+    if options.policy == DELREF and any(len(group.pending) for group in stream.groups.values()):
+        drop_references_below(ctx, key, stream, _end(nodes, options, plan))
     if not plan.removed:
         return
-    if options.policy == DELREF and stream.groups:
-        drop_references(
-            ctx, key, stream, [entry_id for ids_of in plan.gone for entry_id in ids_of()]
-        )
     effect: Effect = (
         *(XTRIM, ctx.db, key, length - plan.removed, plan.removed, plan.drop, plan.floor),
         *(tuple(plan.slots), idlist.pack(plan.ids) if plan.ids else ()),
@@ -312,5 +320,5 @@ def xtrim(ctx: Context, args: list[bytes]) -> Reply:
     if stream is None:
         return 0
     plan = plan_trim(stream, stream, stream.length, options, ctx.settings)
-    log_trim(ctx, args[1], stream, options, stream.length, plan)
+    log_trim(ctx, args[1], stream, stream, options, stream.length, plan)
     return plan.removed

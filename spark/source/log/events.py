@@ -323,7 +323,7 @@ def _xcfgset(events: Events, lsn: int, record: Effect) -> None:
 
 
 def _xidmprecord(events: Events, lsn: int, record: Effect) -> None:
-    _, db, key, pid, iid, ms, seq = record
+    _, db, key, pid, iid, ms, seq, *_ = record
     detail = _detail(pid=pid, iid=iid)
     events.put(_Record(1, lsn, db, "idmp_recorded", key, detail=detail), (ms << 64 | seq,))
 

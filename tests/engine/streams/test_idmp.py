@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.engine.driver import Engine
 
 from tidelog.engine.streams.idmp import Idmp
+from tidelog.engine.streams.stream import Stream
 
 NOW = 1_700_000_000_000
 
@@ -23,6 +25,83 @@ def test_a_frozen_table_stays_as_it_was(change: str) -> None:
         table.record(b"ann", b"third", entry(3))
     else:
         table.expire(b"ann", NOW + 11_000)
-    assert [*frozen.records()] == [(b"ann", b"first", entry(1))]
-    left = [(b"ann", b"second", entry(2)), (b"ann", b"third", entry(3))]
+    assert [*frozen.records()] == [(b"ann", b"first", entry(1), None)]
+    left = [(b"ann", b"second", entry(2), None), (b"ann", b"third", entry(3), None)]
     assert [*table.records()] == (left if change == "record" else [])
+
+
+ADD = "XADD s IDMP p i * f v"
+AHEAD = "9000000000000"
+
+
+@pytest.fixture
+def ahead() -> Engine:
+    """A stream whose IDs are ahead of the clock, and which remembers an iid for two seconds."""
+    engine = Engine()
+    engine(f"XADD s {AHEAD}-0 f v")
+    engine("XCFGSET s IDMP-DURATION 2")
+    return engine
+
+
+def _table(engine: Engine, key: bytes) -> Idmp:
+    stream = engine.state.databases[0].keys[key]
+    assert isinstance(stream, Stream) and stream.idmp is not None
+    return stream.idmp
+
+
+def test_an_iid_expires_although_the_ids_are_ahead_of_the_clock(ahead: Engine) -> None:
+    first = ahead(ADD)
+    assert ahead(ADD) == first == f"{AHEAD}-1"
+    ahead.now += 1999
+    assert ahead(ADD) == first
+    ahead.now += 1
+    assert ahead("XINFO STREAM s")["iids-tracked"] == 0
+    assert ahead(ADD) == f"{AHEAD}-2"  # a new message
+    assert ahead(ADD) == f"{AHEAD}-2"
+    ahead.check()
+
+
+def test_an_iid_lives_as_long_when_the_ids_jump_forward(ahead: Engine) -> None:
+    first = ahead(ADD)
+    ahead("XADD s 9100000000000-0 f v")
+    assert ahead("XADD s IDMP p j * f v") == "9100000000000-1"
+    assert ahead(ADD) == first
+    ahead.check()
+
+
+def test_an_iid_recorded_for_an_entry_ahead_of_the_clock_expires(ahead: Engine) -> None:
+    assert ahead(f"XIDMPRECORD s p i {AHEAD}-0") == "OK"
+    assert ahead(ADD) == f"{AHEAD}-0"
+    ahead.now += 2000
+    assert ahead(ADD) == f"{AHEAD}-1"
+    ahead.check()
+
+
+def test_memory_of_expired_iids_is_freed(ahead: Engine) -> None:
+    ahead(ADD)
+    ahead.now += 2000
+    ahead("XADD s IDMP q j * f v")
+    assert [*_table(ahead, b"s").producers] == [b"q"]
+
+
+def test_a_copy_and_a_checkpoint_keep_the_times(ahead: Engine) -> None:
+    ahead(ADD)
+    ahead("XADD s IDMP q i * f v")
+    ahead.now += 1000
+    ahead("XADD s IDMP p j * f v")
+    ahead("COPY s t")
+    idmp, copied = _table(ahead, b"s"), _table(ahead, b"t")
+    again = Idmp.unpack(idmp.pack())
+    for table in (again, copied, idmp.freeze()):
+        assert [*table.records()] == [*idmp.records()]
+        assert table.lookup(b"p", b"i", ahead.now + 1000) is None
+        assert table.lookup(b"p", b"j", ahead.now + 1000) is not None
+    assert again.producers == idmp.producers
+    ahead.check()
+
+
+def test_tables_without_times_are_packed_as_before() -> None:
+    table = Idmp()
+    table.record(b"p", b"i", entry(1))
+    assert table.pack()[4] == [[b"p", [b"i"], entry(1).to_bytes(16, "big")]]
+    assert Idmp.unpack(table.pack()).producers == table.producers

@@ -392,6 +392,26 @@ def test_xcfgset_clears_only_when_something_changes(engine: Engine) -> None:
     engine.check()
 
 
+def test_xsetid_lowers_what_groups_have_read(engine: Engine) -> None:
+    """Else their lag would be negative."""
+    fill(engine, 5)
+    for name, count in (("all", 5), ("two", 2), ("none", 0)):
+        engine(f"XGROUP CREATE s {name} 0")
+        if count:
+            engine(f"XREADGROUP GROUP {name} c COUNT {count} STREAMS s >")
+    engine("XGROUP CREATE s unknown 1-3")
+    engine("XTRIM s MAXLEN 1")
+    before = {each["name"]: each for each in engine("XINFO GROUPS s")}
+    assert engine("XSETID s 1-5 ENTRIESADDED 3") == "OK"
+    for each in engine("XINFO GROUPS s"):
+        was = before[each["name"]]
+        assert each["last-delivered-id"] == was["last-delivered-id"]
+        assert each["pending"] == was["pending"]
+        assert each["entries-read"] == (3 if each["name"] == "all" else was["entries-read"])
+        assert each["lag"] is None or each["lag"] >= 0
+    engine.check()
+
+
 def test_xidmprecord(engine: Engine) -> None:
     assert engine("XIDMPRECORD s p i bad").startswith("-ERR Invalid stream ID")
     assert engine("XIDMPRECORD s", b"", "i", "1-1") == "-ERR producer ID must be non-empty"
