@@ -12,5 +12,8 @@ T = TypeVar("T")
 
 
 def threaded(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run a call of a shared store in a new thread. Cancelling the future does not stop it. Raises NoThread."""
+    """Run a call of a shared store in a new thread. Cancelling the future does not stop it.
+
+    The future's error is NoThread if the system gives none.
+    """
     return in_thread(work, "call a shared store", "tidelog-client")

@@ -2,9 +2,12 @@
 
     WAITING        writes are held until a follower has written and applied every record
     STATING        REPLICA is being published: `handing over`, with the follower's address and ID
+    WITHDRAWN      the same, but the follower will not be told: it was aborted, or the time is up
     TOLD           that is durable, and PROMOTE was sent
     HANDED_OVER    PROMOTED came: the follower leads, and this store follows it
     UNKNOWN        the link broke before PROMOTED came: ask the follower, before and after any restart
+    RETURNING      the follower was not told: this store states that it leads, if it had stated anything else, and is
+                   released. A failure is tried again
     ABORTED        this store leads as before, and writes go on
 
 Until PROMOTE is sent the follower cannot lead, so everything can be taken back, and ABORT is possible. Because REPLICA
@@ -35,9 +38,11 @@ class State(enum.Enum):
 
     WAITING = "waiting"
     STATING = "stating"
+    WITHDRAWN = "withdrawn"
     TOLD = "told"
     HANDED_OVER = "handed over"
     UNKNOWN = "unknown"
+    RETURNING = "returning"
     ABORTED = "aborted"
 
 
@@ -49,19 +54,25 @@ class Event(enum.Enum):
     TIMED_OUT = "the time is up"
     ABORT = "FAILOVER ABORT"
     STATED = "REPLICA states it"
-    NOT_STATED = "REPLICA states that this store leads"
-    LOST = "the follower's link is gone"
+    NOT_TOLD = "the follower was not told, and will not be"
+    LOST = "the link is gone over which the follower was told"
     PROMOTED = "the follower says that it leads"
+    RETURNED = "this store leads and takes writes"
 
 
 TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.WAITING, Event.REACHED): State.STATING,
     (State.WAITING, Event.FORCED): State.STATING,
-    (State.WAITING, Event.TIMED_OUT): State.ABORTED,
-    (State.WAITING, Event.ABORT): State.ABORTED,
+    (State.WAITING, Event.TIMED_OUT): State.RETURNING,
+    (State.WAITING, Event.ABORT): State.RETURNING,
     (State.STATING, Event.STATED): State.TOLD,
-    (State.STATING, Event.NOT_STATED): State.ABORTED,
-    (State.STATING, Event.LOST): State.UNKNOWN,
+    (State.STATING, Event.NOT_TOLD): State.RETURNING,
+    (State.STATING, Event.TIMED_OUT): State.WITHDRAWN,
+    (State.STATING, Event.ABORT): State.WITHDRAWN,
+    (State.WITHDRAWN, Event.ABORT): State.WITHDRAWN,
+    (State.WITHDRAWN, Event.NOT_TOLD): State.RETURNING,
+    (State.RETURNING, Event.ABORT): State.RETURNING,
+    (State.RETURNING, Event.RETURNED): State.ABORTED,
     (State.TOLD, Event.PROMOTED): State.HANDED_OVER,
     (State.TOLD, Event.LOST): State.UNKNOWN,
 }
@@ -69,11 +80,15 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 SHOWN: Final[Mapping[State, str]] = {
     State.WAITING: "waiting-for-sync",
     State.STATING: "failover-in-progress",
+    State.WITHDRAWN: "failover-in-progress",
     State.TOLD: "failover-in-progress",
     State.HANDED_OVER: "no-failover",
     State.UNKNOWN: "failover-in-progress",
+    State.RETURNING: "failover-in-progress",
     State.ABORTED: "no-failover",
 }
+# In these states a follower is about to be told, or may be.
+NOT_TOLD_YET: Final = frozenset((State.WAITING, State.STATING, State.WITHDRAWN))
 # In these states this store takes no writes, and only the follower can say whether it leads.
 OUT_OF_HAND: Final = frozenset((State.TOLD, State.UNKNOWN))
 
@@ -97,7 +112,7 @@ class Handover:
 
     state    see the module docstring
     heir     the follower that is to lead; None until it is chosen
-    why      why it was aborted; "" while it was not
+    why      why the follower is not told; "" while it may be
     """
 
     def __init__(
@@ -123,6 +138,8 @@ class Handover:
 
     def look(self, followers: Sequence[Candidate], now: float) -> State:
         """Look whether the wait is over, because a follower has everything or the time is up. Returns the state."""
+        if self.state is State.STATING and self._late(now) and not self._force:
+            self.happened(Event.TIMED_OUT, "the disk did not take the new role in time")
         if self.state is not State.WAITING:
             return self.state
         fit = [each for each in followers if self._target in (None, each.id)]
@@ -130,13 +147,16 @@ class Handover:
         if ready:
             self.heir = max(ready, key=lambda each: each.fsynced)
             self.happened(Event.REACHED)
-        elif self._ends_at is not None and now >= self._ends_at:
+        elif self._late(now):
             if self._force and fit:
                 self.heir, self._must_have = fit[0], 0
                 self.happened(Event.FORCED)
             else:
                 self.happened(Event.TIMED_OUT, "no follower had every record in time")
         return self.state
+
+    def _late(self, now: float) -> bool:
+        return self._ends_at is not None and now >= self._ends_at
 
     def abort(self) -> None:
         """FAILOVER ABORT. Raises TooLate."""
@@ -153,7 +173,6 @@ class Handover:
         return Promote(self._must_have, generation)
 
     def happened(self, event: Event, why: str = "") -> None:
-        """Go on to the next state."""
+        """Go on to the next state. The first `why` counts."""
         self.state = TRANSITIONS[self.state, event]
-        if self.state is State.ABORTED:
-            self.why = why
+        self.why = self.why or why

@@ -270,7 +270,7 @@ class Link:
     def in_thread(
         self, work: Callable[[], T], what: str = "copy the leader's data"
     ) -> asyncio.Future[T]:
-        """Run `work` in a daemon thread. Raises NoThread."""
+        """Run `work` in a daemon thread. The future's error is NoThread if the system gives none."""
         future = in_thread(work, what, "tidelog-resync")
         future.add_done_callback(_seen)
         return future
@@ -325,13 +325,13 @@ class Link:
                     began = self.loop.time()  # a long attempt that failed was no link
         if follower.heir_leads is not None:
             try:
-                await asyncio.to_thread(follower.settle)
+                await self.in_thread(follower.settle, "learn who leads")
                 return _AT_ONCE
             except ERRORS as error:
                 self._down(error)
         if follower.parted is not None:
             try:
-                await asyncio.to_thread(follower.rejoin)
+                await self.in_thread(follower.rejoin, "set records aside")
                 return _AT_ONCE
             except Refused as error:
                 self._down(error)

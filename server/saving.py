@@ -46,12 +46,13 @@ _logger = logging.getLogger("tidelog.server")
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work.
 
-    Raises CheckpointFailed if the system gives no thread.
+    The future's error is CheckpointFailed if the system gives no thread.
     """
-    try:
-        return threads.in_thread(work, "run this command", "tidelog-saving")
-    except NoThread as error:
-        raise CheckpointFailed(str(error)) from error
+    return threads.in_thread(work, "run this command", "tidelog-saving", _no_thread)
+
+
+def _no_thread(error: NoThread) -> CheckpointFailed:
+    return CheckpointFailed(str(error))
 
 
 class Saving:

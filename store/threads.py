@@ -11,17 +11,23 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 
 T = TypeVar("T")
 
 
-def in_thread(work: Callable[[], T], purpose: str, name: str) -> asyncio.Future[T]:
+def in_thread(
+    work: Callable[[], T],
+    purpose: str,
+    name: str,
+    refused: Callable[[NoThread], Exception] = lambda error: error,
+) -> asyncio.Future[T]:
     """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work.
 
     purpose   for the error, if the system gives no thread
     name      of the thread
-    Raises NoThread.
+    refused   the future's error then, made of the NoThread. So a caller that adds a callback has one way to fail
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -48,5 +54,8 @@ def in_thread(work: Callable[[], T], purpose: str, name: str) -> asyncio.Future[
         except RuntimeError:
             pass  # the loop has ended
 
-    start(threading.Thread(target=run, name=name, daemon=True), purpose)
+    try:
+        start(threading.Thread(target=run, name=name, daemon=True), purpose)
+    except NoThread as error:
+        future.set_exception(refused(error))
     return future

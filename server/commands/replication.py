@@ -12,7 +12,7 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.replication.errors import Different, ProtocolError, ReplicationError
-from tidelog.replication.handover import State
+from tidelog.replication.handover import NOT_TOLD_YET
 from tidelog.replication.status import of_open
 from tidelog.replication.verify import answer, parse_place
 from tidelog.server.saving import in_thread
@@ -39,7 +39,7 @@ async def replicaof(session: Session, args: list[bytes]) -> Reply:
         raise wrong_arity(args[0].lower())
     if session.core.checkpoints is None:
         raise CommandError(_READ_ONLY)
-    if server.replicating.handing.state in (State.WAITING, State.STATING):
+    if server.replicating.handing.state in NOT_TOLD_YET:
         raise CommandError(_FAILING_OVER)
     if args[1].lower() == b"no" and args[2].lower() == b"one":
         if replace:

@@ -53,10 +53,7 @@ class Looking:
         if not found and not roles.role.reason:
             self.now = Kept()
             return
-        try:
-            self._looking = in_thread(lambda: self._look(found))
-        except TidelogError:
-            return  # no thread: the next look
+        self._looking = in_thread(lambda: self._look(found))
         self._looking.add_done_callback(self._looked)
 
     def _look(self, found: list[Keeper]) -> Kept:

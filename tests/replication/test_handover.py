@@ -44,7 +44,8 @@ def at(id_: bytes, written: int, fsynced: int = 0) -> Candidate:
 
 def test_every_state_is_reached_and_three_are_the_end() -> None:
     states = set(State)
-    assert {before for before, _ in TRANSITIONS} == {State.WAITING, State.STATING, State.TOLD}
+    ends = {State.HANDED_OVER, State.UNKNOWN, State.ABORTED}
+    assert {before for before, _ in TRANSITIONS} == states - ends
     assert {State.WAITING, *TRANSITIONS.values()} == states == set(SHOWN)
     assert {event for _, event in TRANSITIONS} == set(Event)
 
@@ -60,8 +61,23 @@ def test_once_the_follower_was_told_nothing_leads_back_here() -> None:
             reached |= more
         assert State.ABORTED not in reached
         assert (state, Event.ABORT) not in TRANSITIONS
-    assert {before for (before, event), _ in TRANSITIONS.items() if event is Event.ABORT} == {
-        State.WAITING
+
+
+def test_before_the_follower_was_told_everything_leads_back_here() -> None:
+    """An abort is taken in each of these states, and whatever else fails has a way to ABORTED that tells nobody."""
+    early = set(State) - OUT_OF_HAND - {State.HANDED_OVER, State.ABORTED}
+    for state in early:
+        assert TRANSITIONS[state, Event.ABORT] in early
+        handover = Handover(9)
+        handover.state = state
+        handover.abort()
+        if handover.state is State.WITHDRAWN:
+            handover.happened(Event.NOT_TOLD)
+        handover.happened(Event.RETURNED)
+        assert (handover.state, handover.why) == (State.ABORTED, "FAILOVER ABORT")
+    assert {after for (before, _), after in TRANSITIONS.items() if before is State.WITHDRAWN} == {
+        State.WITHDRAWN,
+        State.RETURNING,
     }
 
 
@@ -79,11 +95,8 @@ def test_it_is_stated_before_anyone_is_told() -> None:
                 handover.happened(event)
 
 
-def test_abort_is_possible_while_it_waits() -> None:
-    handover = Handover(9)
-    handover.abort()
-    assert handover.state is State.ABORTED
-    for state in set(State) - {State.WAITING}:
+def test_it_is_too_late_to_abort_what_has_ended_or_is_out_of_hand() -> None:
+    for state in (*OUT_OF_HAND, State.HANDED_OVER, State.ABORTED):
         handover = Handover(9)
         handover.state = state
         with pytest.raises(TooLate):
@@ -110,20 +123,23 @@ def test_only_the_target_is_waited_for() -> None:
 def test_the_time_is_up() -> None:
     handover = Handover(9, None, 5.0)
     assert handover.look([at(ONE, 8)], 4.9) is State.WAITING
-    assert handover.look([at(ONE, 8)], 5.0) is State.ABORTED
+    assert handover.look([at(ONE, 8)], 5.0) is State.RETURNING
     assert "in time" in handover.why
     handover = Handover(9, None, 5.0)
     assert handover.look([at(ONE, 9)], 5.0) is State.STATING
+    assert handover.look([at(ONE, 9)], 5.1) is State.WITHDRAWN  # the disk was too slow
+    assert "in time" in handover.why
 
 
 def test_force_tells_a_follower_that_lacks_something() -> None:
     handover = Handover(9, TWO, 5.0, force=True)
     assert handover.look([at(ONE, 9), at(TWO, 4)], 4.9) is State.WAITING
     assert handover.look([at(ONE, 9), at(TWO, 4)], 5.0) is State.STATING
+    assert handover.look([at(ONE, 9), at(TWO, 4)], 9.0) is State.STATING
     handover.happened(Event.STATED)
     assert handover.promote(1) == Promote(0, 1)
     away = Handover(9, TWO, 5.0, force=True)
-    assert away.look([at(ONE, 9)], 5.0) is State.ABORTED
+    assert away.look([at(ONE, 9)], 5.0) is State.RETURNING
 
 
 # --- a leader and its follower
