@@ -128,8 +128,9 @@ def test_scripts_of_the_lock_have_their_place_in_a_transaction(server: Running) 
     client, other = dial(server.port), dial(server.port)
     lines = [
         "SET lock me NX PX 1000", f"EVALSHA {EXTEND} 1 lock me 5000 0", "PTTL lock",
-        f"EVALSHA {REACQUIRE} 1 lock me 70000", "PTTL lock", f"EVALSHA {RELEASE} 1 lock you", "EXISTS lock", f"EVALSHA {RELEASE} 1 lock me", "EXISTS lock",
-        f"EVALSHA {RELEASE} 1 lock me", "EVALSHA abc 1 lock me", f"EVALSHA {RELEASE} 2 lock me", 
+        f"EVALSHA {REACQUIRE} 1 lock me 70000", "PTTL lock", f"EVALSHA {RELEASE} 1 lock you", "EXISTS lock",
+        f"EVALSHA {RELEASE} 1 lock me", "EXISTS lock",
+        f"EVALSHA {RELEASE} 1 lock me", "EVALSHA abc 1 lock me", f"EVALSHA {RELEASE} 2 lock me",
         f"EVALSHA {EXTEND} 1 a me 1 0", "SET a me", f"EVALSHA {REACQUIRE} 1 a me x", "TTL a",
     ]  # fmt: skip
     *_, done = calls(client, "MULTI", *lines, "EXEC")
