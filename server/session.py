@@ -455,7 +455,7 @@ class Session:
             failed = isinstance(reply, CommandError)
             if failed:
                 stats.error(reply.line)
-            stats.call(command.name, perf_counter_ns() - started, failed)
+            self.ran(command, words, started, failed)
             return reply
 
         try:
@@ -466,6 +466,14 @@ class Session:
                 self.server.show(self, args, self.db)
         self.rest_on(promise)
         return reply, later
+
+    def ran(self, command: Command, words: list[bytes], started: int, failed: bool) -> None:
+        """Update the statistics for a command of a transaction."""
+        stats = self.server.stats
+        spent = perf_counter_ns() - started
+        stats.call(command.name, spent, failed)
+        if spent >= stats.slow_ns:
+            self._note_slow(command, words, spent)
 
     # --- replies
 

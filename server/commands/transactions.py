@@ -62,15 +62,15 @@ async def _rest(
 
 def _answer(session: Session, words: list[bytes]) -> Reply:
     """Run one handler. Return its reply, or an awaitable for it."""
-    stats, commands = session.server.stats, session.server.commands
+    commands = session.server.commands
     started = perf_counter_ns()
     command = commands.table.resolve(words)
     try:
         reply = commands.handlers[command.name](session, words)
     except Exception as error:
         reply = session.refused(command, error)
-        stats.error(reply.line)
-    stats.call(command.name, perf_counter_ns() - started, isinstance(reply, CommandError))
+        session.server.stats.error(reply.line)
+    session.ran(command, words, started, isinstance(reply, CommandError))
     return reply
 
 

@@ -1,7 +1,7 @@
 """The slow log: the latest slow commands, in memory. Also redacts secret arguments for all logs.
 
-Entries are truncated as in Redis: 32 arguments, 128 bytes of each (spec 16.2; Redis 7.0, slowlog.c). A transaction runs
-as one unit and is logged as one command, its EXEC.
+Entries are truncated as in Redis: 32 arguments, 128 bytes of each (spec 16.2; Redis 7.0, slowlog.c). Of a
+transaction, its commands are logged, and its EXEC is not.
 """
 
 from __future__ import annotations

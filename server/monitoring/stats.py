@@ -157,7 +157,8 @@ class Stats:
         addr, name    the client's address and name
         """
         self.latency.command(command, ns)
-        self.slowlog.add(args, ns, addr, name)
+        if "skip_slowlog" not in command.flags:
+            self.slowlog.add(args, ns, addr, name)
 
     # --- totals and rates
 

@@ -87,6 +87,22 @@ def test_only_what_is_slow_is_kept(start: Start) -> None:
         assert client.slowlog_len() == 1
 
 
+def test_of_a_transaction_its_commands_are_kept(start: Start) -> None:
+    client = dial(start(slowlog_log_slower_than=0, enable_debug_command="yes").port)
+    client.call(b"SLOWLOG", b"RESET")
+    for words in (b"MULTI", b"SET k v", b"CLIENT ID", b"AUTH secret word", b"EXEC", b"PING"):
+        client.call(*words.split())
+    found = [entry[3] for entry in client.call(b"SLOWLOG", b"GET", b"6")]
+    assert found == [
+        [b"PING"],
+        [b"AUTH", b"(redacted)", b"(redacted)"],
+        [b"CLIENT", b"ID"],
+        [b"SET", b"k", b"v"],
+        [b"MULTI"],
+        [b"SLOWLOG", b"RESET"],
+    ]
+
+
 def test_what_a_command_waits_for_is_not_slow(start: Start) -> None:
     client = dial(start(slowlog_log_slower_than=20_000, latency_monitor_threshold=20).port)
     assert client.call(b"WAIT", b"1", b"50") == 0
