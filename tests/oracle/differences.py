@@ -530,7 +530,7 @@ def counter_saturated(ctx: Context, effects: list[Effect]) -> Iterator[Mend]:
 
 
 def lowered(effects: list[Effect]) -> Iterator[Mend]:
-    """What an XSETID of tidelog does to the groups, as a command for each."""
+    """The commands that do to the groups what an XSETID of tidelog does to them, one for each."""
     for effect in effects:
         if effect[0] & OPCODE == op.XGROUP_SETID:
             key, group, ms, seq, read = effect[2:7]
