@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.engine.driver import Engine
+from tests.oracle.played import older_setid
 
 from tidelog.engine.commands import rewrite as rewriting
 from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, rewrite
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.effect import XSETID
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import block
 from tidelog.engine.streams.block import Decoded
+from tidelog.engine.streams.stream import Stream
 
 ALWAYS = {Kind.SEEN_TIME, Kind.ACTIVE_TIME}  # lost wherever there is a consumer
 
@@ -140,9 +144,12 @@ def test_what_is_gone_is_counted_by_kind_and_key(engine: Engine) -> None:
         XREADGROUP GROUP g anna STREAMS s >
         XNACK s g FAIL IDS 1 1000000-1
         XTRIM s MAXLEN 0
-        XGROUP CREATE s h 0 ENTRIESREAD 2
-        XSETID s 1000000-1 ENTRIESADDED 1""",
+        XGROUP CREATE s h 0 ENTRIESREAD 2""",
     )
+    (stream,) = engine.state.databases[0].keys.values()
+    assert isinstance(stream, Stream)
+    _, db, key, *last, _, deleted_ms, deleted_seq = older_setid(0, b"s", stream)
+    apply(engine.state, (XSETID, db, key, *last, 1, deleted_ms, deleted_seq))
     assert lost(engine.state) == {
         "pending-gone": 2,
         "dedup-gone": 2,

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from tests.oracle.engine_side import Tidelog
 from tests.oracle.grammar import CONSUMERS, Grammar8
 
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.effect import XSETID, Effect
 from tidelog.engine.groups.group import Group
-from tidelog.engine.ids import text
+from tidelog.engine.ids import SEQ_MAX, text
 from tidelog.engine.keys.state import Database
 from tidelog.engine.streams.stream import Stream
 
@@ -28,14 +30,28 @@ def played(r: random.Random, commands: int) -> tuple[Tidelog, int]:
         tidelog.run(now, [b"SELECT", b"%d" % db])
         for args in stirred(tidelog.state.databases[db], r):
             tidelog.run(now, args)
+        for key, stream in streams_of(tidelog.state.databases[db]):
+            if r.random() < 0.1:
+                apply(tidelog.state, older_setid(db, key, stream))
     return tidelog, now
+
+
+def streams_of(database: Database) -> list[tuple[bytes, Stream]]:
+    return [(key, value) for key, value in database.keys.items() if isinstance(value, Stream)]
+
+
+def older_setid(db: int, key: bytes, stream: Stream) -> Effect:
+    """An XSETID as logs of version 0.1 may have it: it lowers no entries-read of a group."""
+    last, deleted = stream.last_id, stream.max_deleted_id
+    return (
+        *(XSETID, db, key, last >> 64, last & SEQ_MAX, stream.length),
+        *(deleted >> 64, deleted & SEQ_MAX),
+    )
 
 
 def stirred(database: Database, r: random.Random) -> Iterator[list[bytes]]:
     """Steps that chance alone seldom takes: entries delivered, released, and deleted while they are pending."""
-    for key, stream in list(database.keys.items()):
-        if not isinstance(stream, Stream):
-            continue
+    for key, stream in streams_of(database):
         for name, group in list(stream.groups.items()):
             read = [
                 b"XREADGROUP",
@@ -52,8 +68,6 @@ def stirred(database: Database, r: random.Random) -> Iterator[list[bytes]]:
             yield [b"XDEL", key, *some(group, r)]
         if r.random() < 0.1:
             yield [b"XTRIM", key, b"MAXLEN", b"%d" % r.randint(0, 3)]
-        if r.random() < 0.1:
-            yield [b"XSETID", key, text(stream.last_id), b"ENTRIESADDED", b"%d" % stream.length]
 
 
 def some(group: Group, r: random.Random) -> list[bytes]:

@@ -465,7 +465,7 @@ class Network:
                 node.upstream, node.follower = heir, node._followed()
                 wire = handing.wire = heir.wire
                 if wire is None or wire.upstream is not node:
-                    states.happened(Event.LOST)
+                    states.happened(Event.NOT_TOLD, "the follower's link is gone")
                 else:
                     states.happened(Event.STATED)
                     wire.down += wire.feed.tell_to_lead(states.promote(generation))
@@ -481,9 +481,14 @@ class Network:
                     self.counts["handed over"] += 1
                 elif wire.cut:
                     states.happened(Event.LOST)
-        if states.state is Stage.ABORTED:
-            self.counts["aborted"] += 1
-            roles.release()
+            case Stage.RETURNING:
+                roles.release()
+                if states.heir is not None and node.role.heir == states.heir.id.hex():
+                    roles.take_back(node.role, "a test")
+                    node.upstream = node.follower = None
+                    self.counts["taken back"] += 1
+                states.happened(Event.RETURNED)
+                self.counts["aborted"] += 1
         if states.state in (Stage.ABORTED, Stage.HANDED_OVER, Stage.UNKNOWN):
             node.handover = None
 
