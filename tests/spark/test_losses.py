@@ -16,6 +16,7 @@ from tidelog.aof.segment import End, SegmentHeader, file_name
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.restore import restore
 from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source.log import stream
 from tidelog.spark.source.log.offsets import Log
 
 
@@ -152,6 +153,37 @@ def test_what_was_planned_is_gone_when_it_is_read(tmp_path: Path) -> None:
         with pytest.raises(TidelogSparkError, match="TIDELOG_LOSS_RELEASED"):
             for part in parts:
                 list(query.reader.read(part))
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_what_was_planned_is_released_while_its_partitions_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: str
+) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
+        add(db, range(100))
+        query = Query(root, failOnDataLoss=fail)
+        assert query.plan()
+        query.restart()  # it forgets where the partitions end
+        found = stream._walk
+        times = 0
+
+        def walk(*args: Any) -> Any:
+            nonlocal times
+            times += 1
+            if times == 1:
+                add(db, range(100, 200))
+                db.checkpoint()
+            return found(*args)
+
+        monkeypatch.setattr(stream, "_walk", walk)
+        assert query.planned is not None
+        if fail == "true":
+            with pytest.raises(TidelogSparkError, match="TIDELOG_LOSS_RELEASED"):
+                query.reader.partitions(*query.planned)
+        else:
+            assert query.reader.partitions(*query.planned) == []
+        assert times == 1
 
 
 def test_a_frame_with_the_same_lsn_and_another_checksum(tmp_path: Path) -> None:

@@ -453,16 +453,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with telling(first.snapshot):
                     self._hold(first.snapshot)
                 return [InputPartition(part) for part in self._snapshot(first.snapshot).parts()]
-            return [InputPartition(part) for part in self._log_parts(self._log(), first, last)]
+            for _ in range(_ATTEMPTS - 1):
+                try:
+                    return self._log_parts(self._log(), first, last)
+                except Vanished:
+                    pass  # as in `_next`
+            return self._log_parts(self._log(), first, last)
 
-    def _log_parts(self, log: Log, first: Offset, last: Offset) -> list[GapPart | LogPart]:
+    def _log_parts(self, log: Log, first: Offset, last: Offset) -> list[InputPartition]:
         """The partitions of a batch between two offsets."""
         found: list[GapPart | LogPart] = []
         begin, loss = self._begin(log, first)
         if loss is not None:
             found += self._gap_parts(loss, last.position.lsn)
         if begin.lsn >= last.position.lsn or last.uuid != log.uuid:
-            return found
+            return [InputPartition(part) for part in found]
         # Spark may plan a batch again, and the batch's last records may have been taken back meanwhile.
         ending, _ = self._begin(log, last)
         cuts = self._walks.get((begin, last.position))
@@ -470,7 +475,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = 1 << 63
             lsn_max = min(ending.lsn, last.position.lsn)
             cuts, _ = _walk(log, begin, lsn_max, most, most, self._options.target_bytes)
-        return [*found, *(LogPart(log.uuid, *pair) for pair in zip([begin, *cuts], cuts))]
+        found += (LogPart(log.uuid, *pair) for pair in zip([begin, *cuts], cuts))
+        return [InputPartition(part) for part in found]
 
     def _gap_parts(self, loss: Loss, end: int) -> list[GapPart]:
         """The events of a loss, in a batch that ends with LSN `end`."""
