@@ -26,6 +26,7 @@ LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
 CHECKED: Final = "checked"
 WORK: Final = "work"  # in snapshots/: the snapshot being made
 FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint, into which the log is folded
+FOLLOWERS: Final = "FOLLOWERS"  # in snapshots/: which were made for followers (snapshot/passing.py)
 
 # Each directory comes before its contents.
 # fmt: off
@@ -51,6 +52,8 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (f"{identity.CHECKPOINT}/{CHECKED}",              Kind.FILE),
     (identity.SNAPSHOTS,                              Kind.DIRECTORY),
     (f"{identity.SNAPSHOTS}/{lock.NAME}",             Kind.FILE),
+    (f"{identity.SNAPSHOTS}/{FOLLOWERS}",             Kind.FILE),
+    (f"{identity.SNAPSHOTS}/{FOLLOWERS}{recipe.BESIDE}", Kind.FILE),
     (f"{identity.SNAPSHOTS}/{WORK}",                  Kind.DIRECTORY),
     (f"{identity.SNAPSHOTS}/{FOLD}",                  Kind.DIRECTORY),
     (identity.BOOKMARKS,                              Kind.DIRECTORY),

@@ -32,6 +32,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.replication.feeds import Downstream, Feeds
 from tidelog.store.commit.core import Core
+from tidelog.store.keepers import Pin
 from tidelog.store.role import Role
 
 Facts = dict[str, Any]
@@ -45,11 +46,13 @@ class Kept(NamedTuple):
     retained_bytes    of the segments that followers need, also those that are away
     surpluses         directories in quarantine/ with records that were given up, or with a whole store
     surplus_records   in them, as their reports say
+    pins              the log that the checkpoint no longer needs, and who does
     """
 
     retained_bytes: int = 0
     surpluses: int = 0
     surplus_records: int = 0
+    pins: tuple[Pin, ...] = ()
 
 
 def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:

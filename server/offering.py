@@ -8,7 +8,8 @@ here with the snapshot's LSN: what it needs next is kept for it as for any follo
 
 A snapshot that was made for this only is deleted when no follower has used it for SPARE_S. So a follower whose link
 breaks still finds it. It does not count as one of the snapshots that the store keeps (`keep-snapshots`), unless a user
-asks for a snapshot of the same LSN.
+asks for a snapshot of the same LSN. The disk says whose it is (snapshot/passing.py): it goes when the server ends, or
+else at the next open of the store; a server of an open store takes over what was left.
 """
 
 from __future__ import annotations
@@ -253,7 +254,7 @@ class Offerings:
         self._loop = asyncio.get_running_loop()
         self._links: dict[Offering, None] = {}
         # snapshots made for followers, and when they were used last
-        self._made: dict[Path, float] = {}
+        self._made = dict.fromkeys(self._left(), self._loop.time())
         self._deleting = False
         self._next_look = 0.0
         self.begun = 0  # links so far
@@ -302,24 +303,47 @@ class Offerings:
             deleting = in_thread(partial(self._delete, spare))
             deleting.add_done_callback(partial(self._deleted, spare))
 
-    def _delete(self, paths: Iterable[Path]) -> None:
+    def _left(self) -> list[Path]:
         checkpoints = self._core.checkpoints
-        if checkpoints is not None:
-            for path in paths:
-                checkpoints.delete_passing(path)
+        try:
+            return [] if checkpoints is None else checkpoints.passing()
+        except OSError:
+            return []  # the next open of the store finds them
 
-    def _deleted(self, spare: dict[Path, float], deleting: asyncio.Future[None]) -> None:
+    def _delete(self, paths: Iterable[Path]) -> set[Path]:
+        """Returns those that are deleted, or belong to the store by now."""
+        checkpoints = self._core.checkpoints
+        assert checkpoints is not None
+        return {path for path in paths if checkpoints.delete_passing(path)}
+
+    def _deleted(self, spare: dict[Path, float], deleting: asyncio.Future[set[Path]]) -> None:
         self._deleting = False
         error = deleting.exception()
         if error is not None:
             _logger.warning(
                 "a snapshot that followers no longer need could not be deleted: %s", error
             )
+        gone = set() if error is not None else deleting.result()
         for path, used in spare.items():
-            if self._made[path] == used:  # otherwise a follower has used it meanwhile
+            if self._made[path] != used:
+                continue  # a follower has used it meanwhile
+            if path in gone:
                 del self._made[path]
+            else:
+                self._made[path] = self._loop.time()  # tried again after SPARE_S
 
     def stop(self, reason: str) -> None:
         """End all links."""
         for link in list(self._links):
             link.drop(reason)
+
+    def end(self) -> None:
+        """The server ends, and its links have ended: what was made for them goes."""
+        made, self._made = self._made, {}
+        if made:
+            in_thread(partial(self._delete, made)).add_done_callback(_seen)
+
+
+def _seen(deleting: asyncio.Future[set[Path]]) -> None:
+    """Nobody waits for it: the next open of the store tries again."""
+    deleting.exception()

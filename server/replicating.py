@@ -167,6 +167,7 @@ class Replicating:
             self.link.stop()
             self.link = self._core.link = None
         self.feeding.stop("the leader shuts down")
+        self.feeding.offerings.end()
         self._core.acks.ask = self._core.acks.moved = nothing_waits
 
     # --- what a link asks

@@ -5,6 +5,7 @@
         work/                   a snapshot that is being made or deleted; not valid, may be deleted at any time
         fold/                   a copy into which the tail of a log is folded; not valid, may be deleted at any time
         LOCK                    held with flock to make, sweep or prune snapshots; readers do not take it
+        FOLLOWERS               which of them were made for followers (snapshot/passing.py)
 
 A snapshot gets its name last: before that everything in it is fsynced, read again past the page cache, walked by a
 child process and counted. It loses its name first: deleting begins with a rename to work/. So a directory with a name
@@ -32,6 +33,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import NotPlain
 from tidelog.snapshot import manifest as manifests
+from tidelog.snapshot import passing as spared
 from tidelog.snapshot.content import Content, content_of
 from tidelog.snapshot.errors import (
     CheckpointError,
@@ -167,14 +169,14 @@ def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
     return Snapshot(path, manifest)
 
 
-def oldest_lsn(disk: Disk, directory: Path) -> int | None:
-    """The LSN of the oldest snapshot in `directory`, judged by name; None if there is none. Raises OSError."""
-    return min((lsn_of(path.name) or 0 for path in _paths(disk, directory)), default=None)
+def lsns(disk: Disk, directory: Path) -> list[int]:
+    """The LSNs of the snapshots in `directory`, judged by name. Raises OSError."""
+    return [lsn_of(path.name) or 0 for path in _paths(disk, directory)]
 
 
 def newest_lsn(disk: Disk, directory: Path) -> int | None:
-    """As `oldest_lsn`, of the newest snapshot."""
-    return max((lsn_of(path.name) or 0 for path in _paths(disk, directory)), default=None)
+    """The LSN of the newest snapshot in `directory`, judged by name; None if there is none. Raises OSError."""
+    return max(lsns(disk, directory), default=None)
 
 
 def _paths(disk: Disk, directory: Path) -> list[Path]:
@@ -211,9 +213,12 @@ def create(
     *,
     created_ms: int | None = None,
     progress: Progress = silent,
+    passing: bool = False,
     waits: Waits = always,
 ) -> Snapshot:
     """Publish a copy of a checkpoint in `directory`, the folder snapshots/ of its store.
+
+    passing   it is for a follower: it does not belong to the store, until it is asked for again without this
 
     If a snapshot of the same LSN exists, return that one. The time is proportional to the size of the checkpoint, which
     is read and written whole; for the store this is one more reader. `created_ms` is unix ms, default the wall clock.
@@ -231,7 +236,10 @@ def create(
         finally:
             rows.close()
         if meta is not None:
-            existing = there(disk, directory / directory_name(meta.position.lsn))
+            path = directory / directory_name(meta.position.lsn)
+            existing = there(disk, path)
+            if not passing:
+                spared.take(disk, directory, path)
             if existing is not None:
                 return existing
 
@@ -245,6 +253,7 @@ def create(
             lambda folder: read_all(disk, folder, progress),
             time.time_ns() // 1_000_000 if created_ms is None else created_ms,
             progress,
+            passing=passing,
         )
 
 
@@ -391,6 +400,8 @@ def publish(
     content: Callable[[Path], Content],
     created_ms: int,
     progress: Progress = silent,
+    *,
+    passing: bool = False,
 ) -> Snapshot:
     """Make a snapshot in `directory`, the `held` folder, and give it its name.
 
@@ -429,6 +440,8 @@ def publish(
     )
     recipe.publish(disk, work / manifests.NAME, manifests.render(made))
     disk.sync_directory(work)
+    if passing:
+        spared.add(disk, directory, final)
     if disk.exists(final):  # it is damaged: `there` returned None
         _give_up_name(disk, directory, final, FOLD)
     disk.rename(work, final)
@@ -481,15 +494,21 @@ def prune(
         return _pruned(disk, _to_prune(disk, directory, keep, passing), delete)
 
 
-def delete(disk: Disk, directory: Path, path: Path, *, waits: Waits = always) -> bool:
-    """Delete the snapshot at `path`. False: it is gone, or a reader holds it. Raises SnapshotsLocked, OSError."""
+def delete_passing(disk: Disk, directory: Path, path: Path, *, waits: Waits = always) -> bool:
+    """Delete the snapshot at `path` if it was made for followers and is still theirs. False: a reader holds it.
+
+    Raises SnapshotsLocked, OSError.
+    """
     with held(disk, directory, waits):
-        if not disk.exists(path):
-            return False
-        with unleased(disk, path) as free:
-            if free:
+        if path.name not in spared.names(disk, directory):
+            return True
+        if disk.exists(path):
+            with unleased(disk, path) as free:
+                if not free:
+                    return False
                 _give_up_name(disk, directory, path, WORK)
-        return free
+        spared.take(disk, directory, path)
+        return True
 
 
 def _pruned(disk: Disk, plan: Pruned, delete: Callable[[Snapshot], object]) -> Pruned:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tidelog.aof import identity
 from tidelog.aof.bookmarks import Unusable
 from tidelog.aof.errors import AofError, NoThread
+from tidelog.aof.layout import FOLLOWERS
 from tidelog.aof.reading.reader import Epoch, segments
 from tidelog.aof.release import release
 from tidelog.aof.segment import Position
@@ -41,7 +42,7 @@ from tidelog.snapshot.rows.environment import ColdRows, Environment, open_enviro
 from tidelog.snapshot.rows.meta import Meta, read_meta
 from tidelog.store.commit.callers import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
-from tidelog.store.keepers import Keeper, in_the_way, keepers, lacking, void
+from tidelog.store.keepers import Keeper, Pin, in_the_way, keepers, lacking, pins, void
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence, give_back
 
@@ -125,9 +126,7 @@ class Checkpoints:
         self._said_void: set[Keeper | Unusable] = set()
         self._said_near: set[str] = set()  # followers that soon keep no log
         self._making: list[int] = []
-        # snapshots made for followers; they do not count as kept ones
-        self.passing: set[Path] = set()
-        self._publishing = threading.Lock()  # held while it is decided to whom a snapshot belongs
+        self._publishing = threading.Lock()  # held while a snapshot is made or deleted
         self.followers: Callable[[], list[Keeper]] = list  # what a server keeps for them
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint on which the present state is based
@@ -476,6 +475,11 @@ class Checkpoints:
                 error,
             )
 
+    def pins(self) -> list[Pin]:
+        """The keepers without which a part of the log could go. Reads the disk. Raises AofError, OSError."""
+        found, _ = keepers(self._disk, self._root, self._uuid, self.options)
+        return pins(self._disk, self._root, self._uuid, found + self.followers(), self.position.lsn)
+
     def _void_followers(self, kept: list[Keeper], needed_from: int) -> dict[Keeper, str]:
         """The followers that keep no log, and why. Warns once of each that is about to be one of them."""
         disk, root = self._disk, self._root
@@ -529,18 +533,38 @@ class Checkpoints:
         self.fold()
         return self._publish(passing)
 
-    def delete_passing(self, path: Path) -> None:
-        """Delete a snapshot that was made for followers, unless it is held or belongs to the store by now.
+    def passing(self) -> list[Path]:
+        """The snapshots that were made for followers and belong to nobody else. Raises OSError."""
+        directory = self._root / identity.SNAPSHOTS
+        if not self._disk.exists(directory / FOLLOWERS):
+            return []
+        from tidelog.snapshot import passing  # imported here: many stores never make one
+
+        return [directory / name for name in sorted(passing.names(self._disk, directory))]
+
+    def delete_passing(self, path: Path) -> bool:
+        """Delete a snapshot that was made for followers, unless it belongs to the store by now. False: it is held.
 
         Raises SnapshotsLocked, OSError.
         """
         from tidelog.snapshot import portable  # imported here: many stores never make one
 
         with self._publishing:
-            if path in self.passing and portable.delete(
+            return portable.delete_passing(
                 self._disk, self._root / identity.SNAPSHOTS, path, waits=self._waits
-            ):
-                self.passing.discard(path)
+            )
+
+    def clear_passing(self) -> None:
+        """The store was just opened, so no follower fetches anything: delete what was made for followers.
+
+        One that a reader in another process holds stays, until a server of this store, or the next open, tries again.
+        """
+        try:
+            for path in self.passing():
+                if self.delete_passing(path):
+                    _logger.info("%s was made for a follower, and is deleted", path)
+        except (AofError, OSError) as error:
+            _logger.warning("snapshots that were made for followers stay: %s", error)
 
     def _publish(self, passing: bool = False) -> Snapshot:
         """Publish a snapshot in the caller's thread; checkpoints go on meanwhile."""
@@ -557,17 +581,16 @@ class Checkpoints:
         try:
             environment = open_environment(self._disk, self._directory)
             try:
-                made = portable.create(self._disk, environment, directory, waits=self._waits)
+                made = portable.create(
+                    self._disk, environment, directory, passing=passing, waits=self._waits
+                )
             finally:
                 environment.close()
-            if not passing:
-                self.passing.discard(made.path)
-            elif not made.existed:
-                self.passing.add(made.path)
             if self.options.keep_snapshots:
                 keep = self.options.keep_snapshots
+                others = self.passing()
                 pruned = portable.prune(
-                    self._disk, directory, keep, passing=self.passing, waits=self._waits
+                    self._disk, directory, keep, passing=others, waits=self._waits
                 )
                 for item in pruned.held:
                     _logger.info("%s is kept while a reader holds a lease of it", item.path)

@@ -1,9 +1,10 @@
 """Keepers: everything besides the checkpoint and retention that keeps segments of the log, in one table.
 
-kind        needs the log behind            at most
-snapshot    the oldest kept snapshot        any number of bytes: `keep_snapshots` limits them
-bookmark    what its reader has committed   `retain_bookmark_bytes` of log; a bookmark further behind is void
-follower    what it has fsynced             `repl-backlog-size`, and `repl-backlog-ttl` after it was seen last
+kind        needs the log behind             at most
+snapshot    the oldest of the store's        any number of bytes: `keep_snapshots` limits them
+passing     the oldest made for followers    any number of bytes: it goes when no follower fetches it
+bookmark    what its reader has committed    `retain_bookmark_bytes` of log; a bookmark further behind is void
+follower    what it has fsynced              `repl-backlog-size`, and `repl-backlog-ttl` after it was seen last
 
 While less than a tenth of the disk is free, the log that only followers need is deleted, oldest first: a follower can
 get a copy of the store, and a leader with a full disk takes no writes.
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tidelog.aof import identity
 from tidelog.aof.bookmarks import Unusable, bookmarks
-from tidelog.aof.reading.reader import segment_paths
+from tidelog.aof.reading.reader import segment_paths, segments
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.store.options import Options
@@ -44,11 +45,17 @@ def keepers(
     directory = root / identity.SNAPSHOTS
     if disk.exists(directory):
         # imported only here, because many stores never make a snapshot
-        from tidelog.snapshot import portable
+        from tidelog.snapshot import passing, portable
 
-        oldest = portable.oldest_lsn(disk, directory)
-        if oldest is not None:
-            found.append(Keeper("snapshot", directory.name, oldest, None))
+        others = passing.names(disk, directory)
+        for kind, of_followers in (("snapshot", False), ("passing", True)):
+            lsns = [
+                lsn
+                for lsn in portable.lsns(disk, directory)
+                if (portable.directory_name(lsn) in others) is of_followers
+            ]
+            if lsns:
+                found.append(Keeper(kind, portable.directory_name(min(lsns)), min(lsns), None))
     marks, unusable = bookmarks(disk, root, uuid)
     for name, lsn in marks:
         found.append(Keeper("bookmark", name, lsn, options.retain_bookmark_bytes))
@@ -87,6 +94,51 @@ def kept_bytes(disk: Disk, root: Path, found: list[Keeper]) -> int:
     paths = segment_paths(disk, root / identity.AOF)
     begun = sum(int(path.stem) <= least + 1 for path in paths)
     return sum(recipe.size(disk, path) for path in paths[max(begun - 1, 0) :])
+
+
+class Pin(NamedTuple):
+    """A keeper without which a part of the log could go.
+
+    since_ms   unix ms: its oldest segment was begun then
+    nbytes     of the segments that it needs and the checkpoint does not
+    """
+
+    kind: str
+    name: str
+    lsn: int
+    since_ms: int
+    nbytes: int
+
+    def facts(self) -> dict[str, str | int]:
+        """As INFO and `tidelog info` show it; `since` in unix seconds."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "lsn": self.lsn,
+            "since": self.since_ms // 1000,
+            "bytes": self.nbytes,
+        }
+
+
+def pins(disk: Disk, root: Path, uuid: bytes, found: list[Keeper], covered: int) -> list[Pin]:
+    """Those of the keepers that keep log which the checkpoint, through the LSN `covered`, does not need.
+
+    Raises AofError, OSError.
+    """
+    beyond = void(disk, root, found)
+    infos = segments(disk, root / identity.AOF, uuid)
+    begins = [info.header.first_lsn for info in infos]
+
+    def begun(lsn: int) -> int:
+        return max(sum(first <= lsn + 1 for first in begins) - 1, 0)
+
+    pinned: list[Pin] = []
+    for each in found:
+        needed = infos[begun(each.lsn) : begun(covered)]
+        if needed and each not in beyond:
+            nbytes = sum(recipe.size(disk, info.path) for info in needed)
+            pinned.append(Pin(each.kind, each.name, each.lsn, needed[0].header.time, nbytes))
+    return pinned
 
 
 def lacking(disk: Disk, root: Path) -> int:

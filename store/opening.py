@@ -306,6 +306,7 @@ class _Opener:
         core.root = self._root
         self._core = weakref.ref(core)
         self._checkpoints.attend(core)
+        self._checkpoints.clear_passing()
         self._roles.attend(core)
         if not self._roles.role.follows:
             swap.clear(self._disk, self._root)  # a promotion may have ended a resync

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,10 +14,18 @@ from tidelog.aof.reading import recovery
 from tidelog.disk import recipe
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
+from tidelog.store.keepers import keepers, pins
+from tidelog.store.options import Options
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, examples, json_value, size_text, time_text
+
+KEEPERS: Final = {
+    "snapshot": "the snapshot",
+    "passing": "the snapshot for followers",
+    "bookmark": "the bookmark",
+}
 
 
 @click.command(
@@ -59,6 +67,10 @@ def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) 
             "keys": {str(n): len(db.keys) for n, db in enumerate(state.databases) if db.keys},
             "streams": streams(state),
         }
+        if files.snapshot is None:
+            kept, _ = keepers(files.disk, files.root, files.uuid, Options())
+            pinned = pins(files.disk, files.root, files.uuid, kept, found.folded_lsn)
+            facts["log_pins"] = [pin.facts() for pin in pinned]
         if files.has_checkpoint:
             facts |= {
                 "first_lsn": first_lsn,
@@ -118,6 +130,11 @@ def show(facts: dict[str, Any]) -> None:
     click.echo(f"last write   {time_text(facts['last_write_ms']) if facts['last_write_ms'] else 'never'}")
     click.echo(f"quarantine   {facts['quarantined']} torn tails")
     # fmt: on
+    for pin in facts.get("log_pins", ()):
+        click.echo(
+            f"kept by      {KEEPERS[pin['kind']]} {pin['name']}: {size_text(pin['bytes'])} of log, "
+            f"since {time_text(pin['since'] * 1000)}"
+        )
     for name, lsn in facts["bookmarks"].items():
         behind = facts["first_lsn"] > lsn + 1 if "first_lsn" in facts else False
         click.echo(

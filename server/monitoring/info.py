@@ -142,6 +142,10 @@ def _persistence(server: Host[Session]) -> Rows:
     yield "aof_buffer_length", 0
     yield "aof_pending_bio_fsync", int(core.log.syncing)
     yield "aof_delayed_fsync", server.stats.delayed_fsyncs
+    pins = server.replicating.feeding.kept.pins
+    yield "log_pins", len(pins)
+    for number, pin in enumerate(pins):
+        yield f"log_pin{number}", ",".join(f"{name}={value}" for name, value in pin.facts().items())
 
 
 def _stats(server: Host[Session]) -> Rows:

@@ -1,8 +1,8 @@
-"""Kept: the bytes of the log that followers need, and the records that were set aside. INFO, /metrics and /health have
-them.
+"""Kept: the bytes of the log that followers need, the records that were set aside, and what else keeps log. INFO,
+/metrics and /health have them.
 
-Both are on the disk, for which INFO does not wait. So a thread looks once a second, as long as the store has followers
-or has ever followed. A server without replication starts no thread.
+All are on the disk, for which INFO does not wait. So a thread looks once a second, as long as the store has followers
+or has ever followed, and otherwise every ten seconds, for snapshots and bookmarks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tidelog.store.errors import TidelogError
 from tidelog.store.keepers import Keeper, kept_bytes
 
 LOOK_S: Final = 1.0
+LOOK_ALONE_S: Final = 10.0
 
 _logger = logging.getLogger("tidelog.replication")
 
@@ -48,20 +49,18 @@ class Looking:
         now, roles = self._server.loop.time(), self._core.roles
         if now < self._next_look or self._looking is not None or roles is None or self._core.ended:
             return
-        self._next_look = now + LOOK_S
         found = self.keepers()
-        if not found and not roles.role.reason:
-            self.now = Kept()
-            return
+        self._next_look = now + (LOOK_S if found or roles.role.reason else LOOK_ALONE_S)
         self._looking = in_thread(lambda: self._look(found))
         self._looking.add_done_callback(self._looked)
 
     def _look(self, found: list[Keeper]) -> Kept:
-        core, roles = self._core, self._core.roles
-        assert roles is not None
+        core, roles, checkpoints = self._core, self._core.roles, self._core.checkpoints
+        assert roles is not None and checkpoints is not None
         aside = surpluses(roles.disk, core.root)
         records = sum(each.get("records", 0) for each in aside)
-        return Kept(kept_bytes(roles.disk, core.root, found), len(aside), records)
+        nbytes = kept_bytes(roles.disk, core.root, found)
+        return Kept(nbytes, len(aside), records, tuple(checkpoints.pins()))
 
     def _looked(self, looking: asyncio.Future[Kept]) -> None:
         self._looking = None

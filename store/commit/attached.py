@@ -17,7 +17,7 @@ from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.store.commit.callers import Caller, Holder
-from tidelog.store.keepers import Keeper
+from tidelog.store.keepers import Keeper, Pin
 from tidelog.store.options import Options
 from tidelog.store.role import Role
 
@@ -85,8 +85,14 @@ class Folding(Protocol):
     def snapshot(self, *, passing: bool = False) -> Snapshot:
         """Publish a snapshot; `passing`: for a follower. Raises CheckpointFailed."""
 
-    def delete_passing(self, path: Path) -> None:
-        """Delete a snapshot that was made for followers, unless it is held or belongs to the store by now."""
+    def passing(self) -> list[Path]:
+        """The snapshots that were made for followers and belong to nobody else."""
+
+    def delete_passing(self, path: Path) -> bool:
+        """Delete a snapshot that was made for followers, unless it belongs to the store by now. False: it is held."""
+
+    def pins(self) -> list[Pin]:
+        """The keepers without which a part of the log could go. Reads the disk. Raises AofError, OSError."""
 
     def verify(self) -> list[Finding]:
         """Check everything that is stored. Raises CheckpointFailed."""

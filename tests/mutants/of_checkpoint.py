@@ -183,8 +183,8 @@ MUTANTS: Final = (
     Mutant(
         "checkpoints/log-of-snapshot-released",
         "store/keepers.py",
-        "        if oldest is not None:\n",
-        "        if False:\n",
+        "            if lsns:\n",
+        "            if False:\n",
         (
             "tests/store/checkpoint/test_checkpoint_options.py::test_the_log_behind_the_oldest_snapshot_stays",
         ),

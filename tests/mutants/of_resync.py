@@ -132,7 +132,7 @@ MUTANTS: Final = (
     Mutant(
         "offer/pushes-out-kept-ones",
         "store/checkpoints.py",
-        "                    self._disk, directory, keep, passing=self.passing, waits=self._waits\n",
+        "                    self._disk, directory, keep, passing=others, waits=self._waits\n",
         "                    self._disk, directory, keep, waits=self._waits\n",
         ("tests/store/checkpoint/test_passing_snapshots.py::test_those_that_the_store_keeps_stay",),
         "Snapshots for followers push out none that the store keeps.",

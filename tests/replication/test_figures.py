@@ -119,8 +119,9 @@ def test_a_follower_tells_of_its_link_and_its_surplus(pair: Pair) -> None:
     assert watched.metrics()["tidelog_replication_surplus_records"] == records
 
 
-def test_a_server_without_replication_does_not_look(pair: Pair, monkeypatch: Any) -> None:
+def test_a_server_without_replication_looks_rarely(pair: Pair, monkeypatch: Any) -> None:
     looks: list[object] = []
+    until(lambda: pair.server.replicating.feeding._looking._next_look)
     monkeypatch.setattr(kept, "in_thread", looks.append)
     monkeypatch.setattr(kept, "LOOK_S", 0.0)
     ticks: list[object] = []

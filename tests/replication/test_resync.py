@@ -315,20 +315,60 @@ def test_a_snapshot_made_for_followers_goes_when_nobody_uses_it(
     equal(leader, db)
 
 
+def test_a_leader_that_ends_soon_keeps_no_snapshot(released: Pair) -> None:
+    """Neither for the rest of its store's life, nor for the server that comes next."""
+    leader = released.db
+    directory = inside.core(leader).root / identity.SNAPSHOTS
+    copy = released.follow()
+    until(lambda: synced(copy), "the copy does not come")
+    assert list(directory.glob("0*"))
+    released.serving.close()
+    until(lambda: not list(directory.glob("0*")), "the snapshot stays")
+    # as if the server had been killed
+    path = inside.checkpoints(leader).snapshot(passing=True).path
+    again = released.serve(leader).server
+    assert again is not None and path in again.replicating.feeding.offerings._made
+
+
+def test_info_says_who_keeps_the_log(released: Pair) -> None:
+    leader = released.db
+    write(leader, 20)
+    path = leader.snapshot().path
+    write(leader, 500)
+    leader.checkpoint()
+    with released.client() as client:
+
+        def pinned() -> dict[str, Any]:
+            told: dict[str, Any] = client.info("persistence")
+            return told["log_pin0"] if told["log_pins"] else {}
+
+        until(lambda: pinned().get("kind") == "snapshot", "INFO does not tell")
+        found = pinned()
+    assert (found["name"], found["lsn"]) == (int(path.name), int(path.name))
+    assert found["bytes"] > 0 and found["since"] > 0
+
+
 def test_a_snapshot_that_becomes_spare_while_another_one_is_deleted_is_deleted_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deleted: list[Path] = []
-    threads: list[asyncio.Future[None]] = []
+    threads: list[asyncio.Future[set[Path]]] = []
 
-    def in_thread(work: Callable[[], None]) -> asyncio.Future[None]:
+    def in_thread(work: Callable[[], set[Path]]) -> asyncio.Future[set[Path]]:
         work()
         threads.append(asyncio.get_running_loop().create_future())
         return threads[-1]
 
     monkeypatch.setattr(offering, "in_thread", in_thread)
     monkeypatch.setattr(offering, "TICK_S", 0.0)
-    core: Any = SimpleNamespace(checkpoints=SimpleNamespace(delete_passing=deleted.append))
+
+    def delete(path: Path) -> bool:
+        deleted.append(path)
+        return True
+
+    core: Any = SimpleNamespace(
+        checkpoints=SimpleNamespace(delete_passing=delete, passing=lambda: [])
+    )
 
     async def look() -> None:
         long_ago = asyncio.get_running_loop().time() - 2 * offering.SPARE_S
@@ -338,7 +378,7 @@ def test_a_snapshot_that_becomes_spare_while_another_one_is_deleted_is_deleted_n
         for name in ("first", "second"):
             offerings._made[Path(name)] = long_ago
             offerings.tick(10.0)
-        threads[0].set_result(None)
+        threads[0].set_result({Path("first")})
         await asyncio.sleep(0)
         offerings.tick(10.0)
 

@@ -35,6 +35,21 @@ def test_what_was_quarantined_is_counted(run: Run, made: Made) -> None:
     assert facts["quarantined"] == 1
 
 
+def test_who_keeps_the_log(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    with tidelog.open(root, fsync="no", segment_bytes=4096, retain_bytes=0) as db:
+        db.set("k", "v")
+        made = db.snapshot()
+        for _ in range(20):
+            db.set("k", "x" * 1000)
+        db.checkpoint()
+    facts = json.loads(run("info", root, "--json").out)
+    (pin,) = facts["log_pins"]
+    assert (pin["kind"], pin["name"], pin["lsn"]) == ("snapshot", made.path.name, made.lsn)
+    assert 0 < pin["bytes"] < facts["bytes"] and pin["since"] * 1000 <= facts["last_write_ms"]
+    assert f"kept by      the snapshot {made.path.name}: " in run("info", root).out
+
+
 def test_the_digest_is_the_store_s_own(run: Run, made: Made) -> None:
     with tidelog.open(made.root, read_only=True) as db:
         expected = db.digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tidelog.aof.identity import DATA
@@ -55,10 +56,10 @@ def data_of(lsn: int) -> bytes:
     return b"%020d" % lsn * 1000
 
 
-def make(disk: Disk, lsn: int) -> Snapshot:
-    """A snapshot of made-up data."""
+def copy(disk: Disk, lsn: int) -> Callable[[Path], None]:
+    """Writes made-up data into a folder."""
 
-    def copy(folder: Path) -> None:
+    def write(folder: Path) -> None:
         file = disk.create(folder / DATA)
         data = data_of(lsn)
         for at in range(0, len(data), 7000):
@@ -66,5 +67,10 @@ def make(disk: Disk, lsn: int) -> Snapshot:
         file.close()
         disk.create(folder / "lock.mdb").close()
 
+    return write
+
+
+def make(disk: Disk, lsn: int) -> Snapshot:
+    """A snapshot of made-up data."""
     with portable.held(disk, SNAPSHOTS):
-        return portable.publish(disk, SNAPSHOTS, copy, lambda folder: content(lsn), T0)
+        return portable.publish(disk, SNAPSHOTS, copy(disk, lsn), lambda folder: content(lsn), T0)

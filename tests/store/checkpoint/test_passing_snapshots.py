@@ -69,8 +69,45 @@ def test_one_that_is_held_stays_until_it_is_not(db: tidelog.Store) -> None:
     path = made(db, passing=True)
     place = LocalPlace(RealDisk(), path)
     with place.hold():
-        checkpoints(db).delete_passing(path)
+        assert not checkpoints(db).delete_passing(path)
         assert there(db) == [path]
     place.close()
-    checkpoints(db).delete_passing(path)
+    assert checkpoints(db).delete_passing(path)
     assert there(db) == []
+
+
+def test_an_open_deletes_those_that_nobody_has(db: tidelog.Store) -> None:
+    own, other, held, taken = (made(db, passing=passing) for passing in (False, True, True, True))
+    db.snapshot()  # the last one is the store's from here on
+    place = LocalPlace(RealDisk(), held)
+    with place.hold():
+        root = inside.core(db).root
+        db.close()
+        with tidelog.open(root, keep_snapshots=2) as again:
+            assert there(again) == [own, held, taken] and not other.exists()
+            assert checkpoints(again).passing() == [held]
+    place.close()
+    with tidelog.open(root, keep_snapshots=2) as again:
+        assert there(again) == [own, taken]
+        assert checkpoints(again).passing() == []
+
+
+def test_the_log_goes_on_being_folded_behind_one(tmp_path: Path) -> None:
+    """The log names who pins it; nobody does when the snapshot is gone."""
+    with tidelog.open(tmp_path / "db", fsync="no", segment_bytes=4096, retain_bytes=0) as db:
+        begun = db.time()[0]
+        path = made(db, passing=True)
+        for _ in range(50):
+            db.xadd("orders", {"pad": "x" * 500})
+        db.checkpoint()
+        (pin,) = checkpoints(db).pins()
+        assert pin[:3] == ("passing", path.name, int(path.name))
+        assert begun * 1000 - 1000 <= pin.since_ms <= (db.time()[0] + 1) * 1000
+        log = tmp_path / "db" / identity.AOF
+        nbytes = sum(each.stat().st_size for each in log.glob("*.aof"))
+        assert 20_000 < pin.nbytes < nbytes
+    with tidelog.open(tmp_path / "db", fsync="no", segment_bytes=4096, retain_bytes=0) as db:
+        db.set("k", "v")
+        db.checkpoint()
+        assert checkpoints(db).pins() == [] and not path.exists()
+        assert sum(each.stat().st_size for each in log.glob("*.aof")) < nbytes - 20_000
