@@ -13,6 +13,7 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Map, Reply
 from tidelog.server.once import NEW, Once
+from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
 from tidelog.store.queue import rows
@@ -72,7 +73,7 @@ def schedule(session: Session, args: list[bytes]) -> Reply:
     if set(given) - {b"ONCE"}:
         raise CommandError(SYNTAX)
     lane = given.get(b"ONCE")
-    once = Once(*lane) if lane is not None and verb == b"REMOVE" else None
+    once = Once(session.user, *lane) if lane is not None and verb == b"REMOVE" else None
     served = _Served(session, once)
     there, promise = getattr(served, call)(_text(name))
     session.rest_on(promise)
@@ -144,5 +145,6 @@ def _may_put(session: Session, key: bytes) -> None:
     """Raises CommandError unless the user may put jobs there."""
     put = session.server.commands.table.commands[b"queue|put"]
     refusal = session.server.acl.refusal(session.user, put, [b"QUEUE", b"PUT", key, b""])
+    refusal = refusal or queue_refusal(key)
     if refusal is not None:
         raise refusal
