@@ -1,6 +1,7 @@
-"""Lists: KEYS, SCAN and RANDOMKEY as a client sees them, without the server's own keys (reserved.py).
+"""Lists: KEYS, SCAN and RANDOMKEY as a client sees them, with the keys for which its user has a right of any kind.
 
-The engine decides them for all keys. Here the names that the client may not see are taken out, also within EXEC.
+The server's own keys (reserved.py) are never among them. The engine decides these commands for all keys. Here the names
+that the client may not see are taken out, also within EXEC.
 """
 
 from __future__ import annotations

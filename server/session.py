@@ -213,7 +213,7 @@ class Session:
 
     def sees(self, key: bytes) -> bool:
         """Whether the user may see the key in a list."""
-        return lists.ordinary(key)
+        return lists.ordinary(key) and self.user.may(key)
 
     def guard(self) -> None:
         """Set `guarded`, which stays."""

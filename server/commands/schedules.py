@@ -12,6 +12,7 @@ from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Map, Reply
+from tidelog.server.acl.keys import READ
 from tidelog.server.once import NEW, Once
 from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
@@ -101,10 +102,10 @@ def _add(
 
 
 def schedules(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE SCHEDULES: the schedules of the database, each as pairs."""
+    """QUEUE SCHEDULES: the schedules of the database, each as pairs. A user sees those whose queue it may read."""
     found, promise = _Served(session)._list()
     session.rest_on(promise)
-    return list(map(_pairs, found))
+    return [_pairs(each) for each in found if session.user.may(each.queue.encode(), READ)]
 
 
 def _pairs(found: Schedule) -> Reply:
