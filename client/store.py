@@ -16,7 +16,7 @@ from tidelog.client.link import Lane, Link, Safe
 from tidelog.client.missing import answers_missing
 from tidelog.client.pipeline import SharedPipeline
 from tidelog.client.replies import as_engine
-from tidelog.engine.api import TABLE
+from tidelog.engine.api import LANE, TABLE
 from tidelog.engine.reply import Reply
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, WatchError
@@ -47,7 +47,7 @@ BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this tim
 _READS: Final = frozenset((b"ping", b"time", b"info", b"role", b"config|get", b"tidelog|digest"))
 _COMMANDS: Final = TABLE.commands
 # A write that changes nothing but the number of its lane. WAIT and WAITAOF then wait for all that came before it.
-_LAST: Final = [b"DEL", b"tidelog:once:"]
+_LAST: Final = [b"DEL", LANE]
 
 
 def safety(words: Sequence[bytes]) -> Safe:

@@ -56,6 +56,7 @@ from tidelog.engine.groups.group import Group
 from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.keys.keyspace import Keyspace, resident
+from tidelog.engine.keys.lanes import LANE, LANE_MS
 from tidelog.engine.keys.state import DATABASES, Settings, State
 from tidelog.engine.keys.values import (
     GROUP_BYTES,
@@ -80,6 +81,8 @@ __all__ = [
     "GROUP_BYTES",
     "KEY_BYTES",
     "Keyspace",
+    "LANE",
+    "LANE_MS",
     "PENDING_BYTES",
     "RawString",
     "Settings",

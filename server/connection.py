@@ -174,6 +174,8 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             self._failure = error.line
             commands = error.commands
+        if self.requests.marked and not session.guarded:
+            session.guard()
         self.greedy = len(commands) > LONG
         if session.busy or self.queue:
             self._put_by(commands)
@@ -366,6 +368,8 @@ class Connection(asyncio.Protocol):
             commands = error.commands
             self.late.clear()  # the rest cannot be parsed
             self.late_bytes = 0
+        if self.requests.marked and not self.session.guarded:
+            self.session.guard()
         self.greedy = self.greedy and bool(self.late) or len(commands) > LONG
         if (
             len(commands) > 1

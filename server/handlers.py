@@ -11,6 +11,7 @@ from tidelog.server.commands import (
     follow,
     info,
     introspect,
+    keys,
     once,
     persistence,
     pubsub,
@@ -117,6 +118,10 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("command|getkeys", -4, _ANY_TIME, introspect.command_getkeys, "connection"),
     Own("command|getkeysandflags", -4, _ANY_TIME, introspect.command_getkeysandflags, "connection"),
     Own("command|help", 2, _ANY_TIME, introspect.command_help, "connection"),
+
+    Own("keys", 2, "readonly", keys.keys),
+    Own("scan", -2, "readonly", keys.scan),
+    Own("randomkey", 1, "readonly", keys.randomkey),
 
     Own("save", 1, "admin noscript no_async_loading no_multi", persistence.save),
     Own("bgsave", -1, "admin noscript no_async_loading", persistence.bgsave),

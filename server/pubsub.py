@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Protocol
 
-from tidelog.engine.api import Effect, Event, Notifications, State, events
+from tidelog.engine.api import LANE, Effect, Event, Notifications, State, events
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import Reply
 from tidelog.server.wire.replies import Push
@@ -134,7 +134,11 @@ class PubSub:
         if not self.channels and not self.patterns:
             return
         classes = self._notifications.classes
-        wanted = [event for event in events(effect, state, now) if event[0] in classes]
+        wanted = [
+            event
+            for event in events(effect, state, now)
+            if event[0] in classes and not event[3].startswith(LANE)
+        ]
         if not wanted:
             return
         reloads = self._core.reloads

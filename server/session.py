@@ -31,7 +31,7 @@ from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Status, Streams
-from tidelog.server import errors, scripts
+from tidelog.server import errors, lists, reserved, scripts
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
@@ -145,8 +145,9 @@ class Session:
 
     authenticated   False until AUTH if the default user has a password
     reply_mode      "on", "off" or "skip", as set by CLIENT REPLY
-    plain           commands go straight to the store: no password, ACL rule, transaction, subscription or pause, and
-                    it takes writes.
+    guarded         the client has sent what may be the name of a reserved key: check its commands (reserved.py)
+    plain           commands go straight to the store: no password, ACL rule, transaction, subscription or pause, not
+                    guarded, and it takes writes.
                     `settle` keeps this up to date so that the hot path tests one flag
     """
 
@@ -182,6 +183,7 @@ class Session:
         # a handler within EXEC ended the session, so EXEC's reply is its last one
         self.ending = False
         self.plain = False
+        self.guarded = False
         self.follower: object = None  # the link, if the connection is a follower's
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self.seen = Seen(server.core)  # for TIDELOG TOKEN
@@ -198,6 +200,7 @@ class Session:
         self.plain = (
             self.authenticated
             and self.user.superuser
+            and not self.guarded
             and not self.transaction.active
             and not (self.protocol == 2 and (self.channels or self.patterns or self.shard_channels))
             and self.reply_mode == "on"
@@ -207,6 +210,15 @@ class Session:
             and not self.server.replicating.following
             and not self.server.replicating.lacking
         )
+
+    def sees(self, key: bytes) -> bool:
+        """Whether the user may see the key in a list."""
+        return lists.ordinary(key) and self.user.may(key)
+
+    def guard(self) -> None:
+        """Set `guarded`, which stays."""
+        self.guarded = True
+        self.settle()
 
     # --- commands
 
@@ -314,6 +326,11 @@ class Session:
             refusal = server.acl.refusal(self.user, command, args)
             if refusal is not None and "no_auth" not in command.flags:
                 self._note_refusal(command, args)
+                self._reject(command, refusal)
+                return True
+        if self.guarded:
+            refusal = reserved.refusal(command, args)
+            if refusal is not None:
                 self._reject(command, refusal)
                 return True
         if server.replicating.following:
@@ -447,6 +464,8 @@ class Session:
                         reply = scripts.decide(self.core, ctx, words)
                     except CommandError as error:
                         reply = error
+                elif command.name in lists.LISTS:
+                    reply = lists.decide(self.core, ctx, command.name, words, self.sees)
                 elif command.name in ENGINE.commands:
                     reply = self.core.decide(ctx, words)
                 else:

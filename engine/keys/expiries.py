@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.changes import Table
 from tidelog.engine.rowkeys import expiry_ms, expiry_prefix, expiry_row
 
@@ -96,6 +97,25 @@ class Expiries(dict[bytes, int]):
                     found[key] = None
                 visit.extend(child for child in (2 * index + 1, 2 * index + 2) if child < len(heap))
         return list(found)
+
+    def soon(self, prefix: bytes, before: int) -> list[bytes]:
+        """The keys that begin with `prefix` and whose time is before `before` (unix ms), in memory or not; loads none.
+
+        Rows of the checkpoint that cannot be read are left out, and those behind them.
+        """
+        found = [key for key, at in self.items() if at < before and key.startswith(prefix)]
+        cold = self.table.changes.cold
+        if cold is None or self.cold_next >= before:
+            return found
+        try:
+            for row, key in cold.rows(expiry_prefix(self.table.number), self._cold_from):
+                if expiry_ms(row) >= before:
+                    break
+                if key.startswith(prefix) and key not in self and self.table.stored(key):
+                    found.append(key)
+        except CorruptBlock:
+            pass
+        return found
 
     def pass_over(self, key: bytes) -> None:
         """Hide from `due` a key that cannot be read. Commands that name it get the error."""

@@ -83,6 +83,10 @@ class User:
 
     # --- permissions
 
+    def may(self, key: bytes, needed: int = 0) -> bool:
+        """Whether it may access the key in this way: READ | WRITE, READ, WRITE, or 0 to know of it."""
+        return self.all_keys or self._allows_key(key, needed)
+
     def allows(self, command: Command) -> bool:
         """Whether it may call the command at all. Commands that work without authentication are always allowed."""
         return self.all_commands or command.name in self.granted or "no_auth" in command.flags

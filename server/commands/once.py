@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidelog.engine.api import TABLE as ENGINE
-from tidelog.engine.api import Context
+from tidelog.engine.api import Command, Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
-from tidelog.server.once import NEW, Once
+from tidelog.server import reserved
+from tidelog.server.once import NEW, NOTHING, Once
 from tidelog.server.session import Session
 
 
@@ -15,22 +16,30 @@ def once(session: Session, args: list[bytes]) -> Reply:
 
     Replies as the command does. A command that was refused takes no number.
     """
-    numbered, words, core = Once(args[2], args[3]), args[4:], session.core
+    numbered, words, core = Once(session.user, args[2], args[3]), args[4:], session.core
     command = session.server.commands.table.resolve(words)
     known = command.name in ENGINE.commands
     if not known or "write" not in command.flags or "blocking" in command.flags:
         raise CommandError(b"ERR '%b' cannot be numbered: it is no plain write" % command.name)
-    refusal = session.server.acl.refusal(session.user, command, words)
+    nothing = words == NOTHING
+    refusal = None if nothing else _refusal(session, command, words)
     if refusal is not None:
         raise refusal
 
     def work(ctx: Context) -> Reply:
         reply = numbered.before(ctx)
         if reply is NEW:
-            reply = core.decide_words(ctx, words)
+            reply = 0 if nothing else core.decide_words(ctx, words)
             numbered.note(ctx, reply)
         return reply
 
     reply, promise = core.run(session.db, work, None, False)
     session.rest_on(promise)
     return reply
+
+
+def _refusal(session: Session, command: Command, words: list[bytes]) -> CommandError | None:
+    found = session.server.acl.refusal(session.user, command, words)
+    if found is None and session.guarded:
+        return reserved.refusal(command, words)
+    return found

@@ -114,11 +114,11 @@ def monitor(session: Session, args: list[bytes]) -> Reply:
 
 
 def pubsub_channels(session: Session, args: list[bytes]) -> Reply:
-    return _matching(session.server.pubsub.channels, args)
+    return _matching(session, session.server.pubsub.channels, args)
 
 
 def pubsub_shardchannels(session: Session, args: list[bytes]) -> Reply:
-    return _matching(session.server.pubsub.shard_channels, args)
+    return _matching(session, session.server.pubsub.shard_channels, args)
 
 
 def pubsub_numsub(session: Session, args: list[bytes]) -> Reply:
@@ -140,13 +140,15 @@ def pubsub_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _HELP]
 
 
-def _matching(names: Iterable[bytes], args: list[bytes]) -> list[bytes]:
+def _matching(session: Session, names: Iterable[bytes], args: list[bytes]) -> list[bytes]:
+    """Those of the channels that match, and that the user may use."""
     if len(args) > 3:
         raise CommandError(
             b"ERR unknown subcommand or wrong number of arguments for '%b'. Try PUBSUB HELP."
             % echo(args[1])
         )
-    return list(filter(matcher(args[2]), names)) if len(args) == 3 else list(names)
+    allowed = list(filter(session.user.allows_channel, names))
+    return list(filter(matcher(args[2]), allowed)) if len(args) == 3 else allowed
 
 
 def _pairs(counts: Iterable[tuple[bytes, int]]) -> list[bytes | int]:

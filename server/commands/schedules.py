@@ -12,7 +12,9 @@ from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Map, Reply
+from tidelog.server.acl.keys import READ
 from tidelog.server.once import NEW, Once
+from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
 from tidelog.store.queue import rows
@@ -72,7 +74,7 @@ def schedule(session: Session, args: list[bytes]) -> Reply:
     if set(given) - {b"ONCE"}:
         raise CommandError(SYNTAX)
     lane = given.get(b"ONCE")
-    once = Once(*lane) if lane is not None and verb == b"REMOVE" else None
+    once = Once(session.user, *lane) if lane is not None and verb == b"REMOVE" else None
     served = _Served(session, once)
     there, promise = getattr(served, call)(_text(name))
     session.rest_on(promise)
@@ -100,10 +102,10 @@ def _add(
 
 
 def schedules(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE SCHEDULES: the schedules of the database, each as pairs."""
+    """QUEUE SCHEDULES: the schedules of the database, each as pairs. A user sees those whose queue it may read."""
     found, promise = _Served(session)._list()
     session.rest_on(promise)
-    return list(map(_pairs, found))
+    return [_pairs(each) for each in found if session.user.may(each.queue.encode(), READ)]
 
 
 def _pairs(found: Schedule) -> Reply:
@@ -144,5 +146,6 @@ def _may_put(session: Session, key: bytes) -> None:
     """Raises CommandError unless the user may put jobs there."""
     put = session.server.commands.table.commands[b"queue|put"]
     refusal = session.server.acl.refusal(session.user, put, [b"QUEUE", b"PUT", key, b""])
+    refusal = refusal or queue_refusal(key)
     if refusal is not None:
         raise refusal

@@ -195,6 +195,8 @@ _ALL: Final = (
     Option("metrics-bind", Text(), "127.0.0.1", START, "Address that metrics-port listens on."),
     Option("metrics-streams", Integer(0, 10_000), 100, START,
            "Maximum number of streams that /metrics lists one by one, in the order of their names."),
+    Option("metrics-user", Text(), "default", RUN,
+           "User whose rights decide which streams /metrics shows; of a user who does not exist, none."),
     Option("console", Boolean(), True, RUN, "Answer /console on metrics-port: queues and streams in a browser."),
     Option("console-write", Boolean(), False, RUN,
            "The console may put dead jobs back and delete jobs, for users who signed in with a password."),

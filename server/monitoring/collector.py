@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from prometheus_client.core import (
@@ -310,8 +310,13 @@ class Collector:
                 expiring.add_metric([str(db)], len(database.expires))
         yield from (keys, expiring)
 
+    def _sees(self) -> Callable[[bytes], bool]:
+        """Which keys the user of the option metrics-user may know of."""
+        user = self._server.acl.users.get(self._server.config["metrics-user"].encode())
+        return (lambda key: False) if user is None else user.may
+
     def _of_streams(self) -> Iterator[Metric]:
-        found = figures(self._core, self._streams_max)
+        found = figures(self._core, self._streams_max, self._sees())
         resident = (
             f" Shows the first {self._streams_max} streams by name (metrics-streams) that are in memory, found among "
             f"at most {KEYS_MAX} keys per database. Streams that are only in the checkpoint are not shown."

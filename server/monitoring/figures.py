@@ -7,6 +7,7 @@ each database only the KEYS_MAX keys that came into memory first are considered.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,12 +45,17 @@ class StreamFigures(NamedTuple):
     groups: list[GroupFigures]
 
 
-def figures(core: Core, count: int) -> list[StreamFigures]:
-    """Return the figures of the first `count` streams by name. Holds the lock for about 0.2 ms at a time."""
+def figures(
+    core: Core, count: int, sees: Callable[[bytes], bool] = lambda key: True
+) -> list[StreamFigures]:
+    """Return the figures of the first `count` streams by name, of those that the reader sees.
+
+    Holds the lock for about 0.2 ms at a time.
+    """
     found: list[StreamFigures] = []
     groups: list[tuple[int, Stream, Group]] = []
     labels: set[tuple[int, str]] = set()
-    places = _first(core, count) if count else []
+    places = _first(core, count, sees) if count else []
     for at in range(0, len(places), FIGURES):
         with core.lock:
             for db, key in places[at : at + FIGURES]:
@@ -74,15 +80,15 @@ def figures(core: Core, count: int) -> list[StreamFigures]:
     return [each._replace(groups=_distinct(each.groups)) for each in found]
 
 
-def _first(core: Core, count: int) -> list[DbKey]:
-    """Return the first `count` streams by name that are in memory."""
+def _first(core: Core, count: int, sees: Callable[[bytes], bool]) -> list[DbKey]:
+    """Return the first `count` streams by name that are in memory and that the reader sees."""
     found: list[DbKey] = []
     for db in range(len(core.state.databases)):
         best: list[bytes] = []
         with core.lock:
             names = list(islice(dict.keys(core.state.databases[db].keys), KEYS_MAX))
         for at in range(0, len(names), NAMES):
-            some = names[at : at + NAMES]
+            some = list(filter(sees, names[at : at + NAMES]))
             with core.lock:
                 keys = core.state.databases[db].keys
                 some = [name for name in some if resident(keys, name).__class__ is Stream]

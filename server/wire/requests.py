@@ -28,8 +28,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
+from tidelog.engine.api import LANE
 from tidelog.server.wire.inline import split_words
 
+# Without the colon, because a queue of this name would have lanes for its other keys (server/reserved.py).
+MARK: Final = LANE[:-1]
 LINE_BYTES_MAX: Final = 64 << 10
 UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
 UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 << 10
@@ -106,16 +109,26 @@ class Requests:
 
     pending      bytes received of the command that is not complete yet
     held_back    there are bytes that `feed` has not parsed yet: see there
+    marked       MARK has come, in an argument or between two
     """
 
     __slots__ = (
-        *("pending", "held_back", "_limits", "_restricted", "_expected", "_expected_args"),
+        *(
+            "pending",
+            "held_back",
+            "marked",
+            "_limits",
+            "_restricted",
+            "_expected",
+            "_expected_args",
+        ),
         *("_held", "_args", "_left", "_bulk"),
     )
 
     def __init__(self, limits: Limits) -> None:
         self.pending = 0
         self.held_back = False
+        self.marked = False
         self._limits = limits
         self._restricted = False
         self._expected: bytes | None = None
@@ -148,6 +161,8 @@ class Requests:
         While restricted, a command that is too large is not refused as long as commands precede it, since one of them
         may authenticate. `feed` then returns those and sets `held_back`; call `feed(b"")` once they have run.
         """
+        if MARK in data:
+            self.marked = True
         if self.pending or self._restricted or len(data) > self._limits.plain_bytes_max:
             return self._feed(data)
         commands: list[list[bytes]] = []
@@ -183,6 +198,10 @@ class Requests:
         held, bulk = self._held, self._bulk
         taken = self.pending - len(held)
         held += data
+        if (
+            held.find(MARK, max(len(held) - len(data) - len(MARK), 0)) >= 0
+        ):  # it may have come in two pieces
+            self.marked = True
         self.pending += len(data)
         if bulk < 0:
             data = bytes(held)
@@ -296,6 +315,8 @@ class Requests:
         words = split_words(line[:-1] if line.endswith(b"\r") else line)
         if words is None:
             raise self._refusal(b"unbalanced quotes in request", stop - at, commands)
+        if any(MARK in word for word in words):  # its letters may have been escaped
+            self.marked = True
         return words
 
     def _count(self, data: bytes, at: int, stop: int, commands: list[list[bytes]]) -> int:
@@ -351,7 +372,7 @@ def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
         if not (message.startswith(begin) and message.endswith(b"\r\n")):
             return None
     whole = b"".join(messages)
-    if len(whole) > limits.plain_bytes_max:
+    if len(whole) > limits.plain_bytes_max or MARK in whole:
         return None
     pieces = whole.split(b"\r\n")
     stop = size * len(messages)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.table import command
-from tidelog.engine.effects.effect import COPY, DEL, FLUSHALL, FLUSHDB, MOVE, RENAME, SWAPDB
+from tidelog.engine.effects.effect import (
+    COPY,
+    DEL,
+    FLUSHALL,
+    FLUSHDB,
+    MOVE,
+    RENAME,
+    SWAPDB,
+    Effect,
+)
 from tidelog.engine.errors import NO_SUCH_KEY, SYNTAX, CommandError
 from tidelog.engine.glob import matcher
 from tidelog.engine.integers import int32, int64
+from tidelog.engine.keys.lanes import lanes
 from tidelog.engine.keys.state import DATABASES
 from tidelog.engine.keys.values import encoding_name, memory_bytes, type_name
 from tidelog.engine.reply import OK, Reply, Status
@@ -137,22 +147,35 @@ def swapdb(ctx: Context, args: list[bytes]) -> Reply:
     if not (0 <= a < DATABASES and 0 <= b < DATABASES):
         raise CommandError(_DB_OUT_OF_RANGE)
     if a != b:
+        here, there = _lanes(ctx, a), _lanes(ctx, b)
         ctx.effects.append((SWAPDB, a, b))
+        for db, moved, own in ((b, here, there), (a, there, here)):
+            gone = tuple(moved.keys() - own.keys())
+            if gone:
+                ctx.effects.append((DEL, db, tuple(sorted(gone))))
+        ctx.effects += (*here.values(), *there.values())
     return OK
 
 
 @command("flushdb", -1, "write", _NO_KEYS)
 def flushdb(ctx: Context, args: list[bytes]) -> Reply:
     _check_flush_option(args)
-    ctx.effects.append((FLUSHDB, ctx.db))
+    kept = _lanes(ctx, ctx.db).values()
+    ctx.effects += ((FLUSHDB, ctx.db), *kept)
     return OK
 
 
 @command("flushall", -1, "write", _NO_KEYS)
 def flushall(ctx: Context, args: list[bytes]) -> Reply:
     _check_flush_option(args)
-    ctx.effects.append((FLUSHALL,))
+    kept = [effect for db in range(DATABASES) for effect in _lanes(ctx, db).values()]
+    ctx.effects += ((FLUSHALL,), *kept)
     return OK
+
+
+def _lanes(ctx: Context, db: int) -> dict[bytes, Effect]:
+    """The lanes of a database, each with the effect that sets it again."""
+    return {effect[2]: effect for effect in lanes(ctx.state.databases[db], db, ctx.now)}
 
 
 def _check_flush_option(args: list[bytes]) -> None:

@@ -35,7 +35,7 @@ def move(session: Session, args: list[bytes]) -> Reply:
 
 def _changed(session: Session, given: Given, change: Callable[[Context], int]) -> Reply:
     """The reply of a change that logs its own effects, made once."""
-    once = given.once()
+    once = given.once(session)
     check_writable(session)
 
     def work(ctx: Context) -> Reply:

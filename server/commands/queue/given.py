@@ -85,10 +85,10 @@ class Given(NamedTuple):
             raise CommandError(b"ERR KEY must be UTF-8, and not empty")
         return key
 
-    def once(self) -> Once | None:
-        """ONCE."""
+    def once(self, session: Session) -> Once | None:
+        """ONCE, of the session's user."""
         found = self.own.get(b"ONCE")
-        return None if found is None else Once(*found)
+        return None if found is None else Once(session.user, *found)
 
 
 def given_of(session: Session, name: bytes, words: list[bytes], own: dict[bytes, int]) -> Given:

@@ -83,10 +83,11 @@ def purge(session: Session, args: list[bytes]) -> Reply:
 
 
 def names(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE LIST: [[name, group], ...] of the selected database."""
+    """QUEUE LIST: [[name, group], ...] of the selected database, with the queues whose key the user may use."""
     found = queue_names(session.server.desk.face(session.core, session.db))
     session.rest_on(session.core.look(_nothing)[1])
-    return [[name.encode(), group.encode()] for name, group in found]
+    pairs = [[name.encode(), group.encode()] for name, group in found]
+    return [pair for pair in pairs if session.sees(pair[0])]
 
 
 def _nothing(state: object) -> None:

@@ -50,7 +50,7 @@ def put(session: Session, args: list[bytes]) -> Reply:
     """
     given = given_again(session, b"PUT", args[2], args[4:], _PUT)
     queue, core = given.queue, session.core
-    once = given.once()
+    once = given.once(session)
     check_writable(session)
     if queue.options.max_depth is None and _SLOW.isdisjoint(given.own):
         row = (VALUE, args[3], *headers_of(given.own.get(b"HEADERS", ())))
@@ -117,7 +117,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(b"ERR the number of values must be at least 1 and not above those given")
     own = {**WHEN, b"BLOCK": ONE, b"ONCE": TWO}
     given = given_of(session, args[2], args[4 + count :], own)
-    queue, core, once = given.queue, session.core, given.once()
+    queue, core, once = given.queue, session.core, given.once(session)
     due, ttl, priority, key = given.due(), given.ttl(), given.priority(), given.key()
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     check_writable(session)

@@ -23,6 +23,7 @@ from tidelog.server.commands.queue.given import (
 from tidelog.server.commands.queue.putting import JOB, put_of
 from tidelog.server.jobs import Fences, fences_of, job_id
 from tidelog.server.once import NEW
+from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.durations import SECONDS_MAX
 from tidelog.store.queue import rows
@@ -46,7 +47,7 @@ def done(session: Session, args: list[bytes]) -> Reply:
     given = given_again(session, b"DONE", args[2], rest, _DONE)
     if b"RESULT" in given.own or b"RESULTTTL" in given.own:
         return _done_with(session, given, args, fences)
-    queue, core, once, worker = given.queue, session.core, given.once(), args[3]
+    queue, core, once, worker = given.queue, session.core, given.once(session), args[3]
     shared = queue._shared
     check_writable(session)
     held: list[int] = []
@@ -128,6 +129,7 @@ def doneand(session: Session, args: list[bytes]) -> Reply:
         put = given_of(session, words[0], words[2:], JOB)
         denied = session.server.commands.table.commands[b"queue|put"]
         refusal = session.server.acl.refusal(session.user, denied, [b"QUEUE", b"PUT", *words])
+        refusal = refusal or queue_refusal(words[0])
         if refusal is not None:
             raise refusal
         puts.append(put_of(put, words[1]))
