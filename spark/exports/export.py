@@ -19,7 +19,7 @@ from tidelog.spark.exports.plan import Plan
 from tidelog.spark.exports.request import Request, check_base, checked, refused
 from tidelog.spark.exports.run import Runner, in_processes
 from tidelog.spark.exports.seal import Seal, read_export
-from tidelog.spark.exports.target import LOCK, Target, put, target_of, telling
+from tidelog.spark.exports.target import CLAIM, LOCK, Target, put, target_of, telling
 from tidelog.spark.exports.task import record_name, recorded
 from tidelog.spark.source.batch import snapshots
 
@@ -92,7 +92,7 @@ def export(
         if done is not None:
             target.sync()  # the process that made it may have been killed before it synced
             return Exported(target.name, done, existed=True)
-        with target.locked():
+        with target.locked(identity):
             done = _existing(target, to, identity)  # another process may have made it meanwhile
             if done is not None:
                 return Exported(target.name, done, existed=True)
@@ -107,12 +107,15 @@ def export(
             kept.update(zip((task.number for task in missing), made))
             for task in tasks:
                 written += kept[task.number] or []
-            made_seal = plan.seal(written)
-            _clean(target, identity, made_seal)
-            made_seal = seal.publish(target, made_seal)
+            # At a URL, another process may have made the same export meanwhile, with the same files.
+            done = _existing(target, to, identity)
+            made_seal = done or plan.seal(written)
+            _clean(target, made_seal)
+            if done is None:
+                made_seal = seal.publish(target, made_seal)
             for name in (PLAN, *(record_name(task.number) for task in tasks)):
                 target.remove(name)
-        return Exported(target.name, made_seal, kept=len(tasks) - len(missing))
+        return Exported(target.name, made_seal, done is not None, kept=len(tasks) - len(missing))
 
 
 def _existing(target: Target, to: str, identity: str) -> Seal | None:
@@ -137,7 +140,11 @@ def _existing(target: Target, to: str, identity: str) -> Seal | None:
                 "it, or delete the directory"
             )
         return None
-    strange = sorted(name for name in found if name != LOCK and not UNPUBLISHED.fullmatch(name))
+    strange = sorted(
+        name
+        for name in found
+        if name != LOCK and not UNPUBLISHED.fullmatch(name) and not CLAIM.fullmatch(name)
+    )
     if strange:
         raise refused(
             f"{target.name} is not empty: it contains {strange[0]}, which is not part of an export. "
@@ -151,14 +158,9 @@ def _begin(target: Target, identity: str, request: Request, sealed: Sealed) -> N
     put(target, PLAN, json.dumps({"plan": identity, "what": what}).encode())
 
 
-def _clean(target: Target, identity: str, made: Seal) -> None:
-    """Remove what killed attempts left, and check what is there. Raises TidelogSparkError.
-
-    At a URL there is no lock, so another export may have begun in the same place.
-    """
+def _clean(target: Target, made: Seal) -> None:
+    """Remove what killed attempts left, and check what is there. Raises TidelogSparkError."""
     found = target.files()
-    if PLAN not in found or json.loads(target.read(PLAN))["plan"] != identity:
-        raise refused(f"{target.name}: another export has begun there. Export to another place")
     wanted = {file.name: file.nbytes for file in made.files}
     wrong = sorted(name for name, nbytes in wanted.items() if found.get(name) != nbytes)
     if wrong:
@@ -167,5 +169,6 @@ def _clean(target: Target, identity: str, made: Seal) -> None:
             "command again"
         )
     for name in found:
-        if UNPUBLISHED.fullmatch(name) or (PART.fullmatch(name) and name not in wanted):
+        left = UNPUBLISHED.fullmatch(name) or CLAIM.fullmatch(name)
+        if left or (PART.fullmatch(name) and name not in wanted):
             target.remove(name)

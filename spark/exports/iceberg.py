@@ -2,8 +2,8 @@
 
 The layout is that of Hadoop tables, which Spark, DuckDB and pyiceberg read by the directory alone:
 
-    metadata/v1.metadata.json, v2.metadata.json, ...   one per commit
-    metadata/version-hint.text                         the number of the newest; replacing it is the commit
+    metadata/v1.metadata.json, v2.metadata.json, ...   one per commit; a name that did not exist is the commit
+    metadata/version-hint.text                         the number of the newest, or of one shortly before it
     metadata/, data/                                   manifests and Parquet files, written by pyiceberg
 """
 
@@ -24,6 +24,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.exports.target import LOCK, Overtaken, sole
 from tidelog.spark.source.options import OPTION
 
 HINT: Final = "metadata/version-hint.text"
@@ -44,21 +45,21 @@ class Iceberg:
         self._catalog: Any = _Directory(self._root)
 
     def told(self) -> tuple[int, Mapping[str, str]] | None:
-        number = self._catalog.version()
+        number = self._catalog.find()
         if not number:
             return None
         table = self._catalog.load_table(NAME)
         known = dict(table.properties)
-        found = table.current_snapshot()
-        rows = found.summary["total-records"] if found is not None and found.summary else 0
-        return number, known | {"rows": str(rows)}
+        return number, known | {"rows": str(_rows(table))}
 
     def commit(
         self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], told: Mapping[str, str]
     ) -> int:
-        if self._catalog.version():
-            change = self._catalog.load_table(NAME).transaction()
-            change.delete(AlwaysTrue())
+        if self._catalog.found:
+            table = self._catalog.load_table(NAME)
+            change = table.transaction()
+            if _rows(table):  # pyiceberg warns of a delete that finds nothing
+                change.delete(AlwaysTrue())
             change.set_properties(dict(told))
         else:
             recipe.make_directory(RealDisk(), self._root)
@@ -76,7 +77,12 @@ class Iceberg:
         if held:
             change.append(pa.Table.from_batches(held, schema))
         change.commit_transaction()
-        return int(self._catalog.version())
+        return int(self._catalog.found)
+
+
+def _rows(table: Table) -> int:
+    found = table.current_snapshot()
+    return int(found.summary["total-records"] or 0) if found and found.summary else 0
 
 
 class _Directory(MetastoreCatalog):
@@ -85,30 +91,45 @@ class _Directory(MetastoreCatalog):
     def __init__(self, root: Path) -> None:
         super().__init__("tidelog", warehouse=str(root))
         self._root, self._disk = root, RealDisk()
+        self.found = 0
 
-    def version(self) -> int:
-        """The number of the newest metadata; 0 if there is no table."""
+    def find(self) -> int:
+        """The number of the newest metadata, which the next commit replaces; 0 if there is no table."""
         try:
-            return int(recipe.read(self._disk, self._root / HINT, 20))
+            hint = int(recipe.read(self._disk, self._root / HINT, 20))
         except (FileNotFoundError, NotADirectoryError):
-            return 0
+            hint = 0
+        self.found = self._newest(hint)
+        if self.found != hint:  # the process that committed it was killed before it said so
+            recipe.publish(self._disk, self._root / HINT, b"%d" % self.found)
+        return self.found
+
+    def _newest(self, number: int) -> int:
+        while self._disk.exists(self._root / self._metadata(number + 1)):
+            number += 1
+        return number
 
     def load_table(self, identifier: Any) -> Table:
-        number = self.version()
-        if not number:
+        if not self.found:
             raise NoSuchTableError(str(self._root))
-        place = self._metadata(number)
+        place = self._metadata(self.found)
         io = load_file_io(self.properties, place)
         metadata = FromInputFile.table_metadata(io.new_input(place))
         return Table(NAME, metadata, place, io, self)
 
     def commit_table(self, table: Any, requirements: Any, updates: Any) -> CommitTableResponse:
-        number = self.version()
-        current = self.load_table(NAME) if number else None
+        """Raises Overtaken if the newest metadata is not what `find` found."""
+        current = self.load_table(NAME) if self.found else None
         staged = self._update_and_stage_table(current, NAME, requirements, updates)
-        place = self._metadata(number + 1)
-        self._write_metadata(staged.metadata, staged.io, place)
-        recipe.publish(self._disk, self._root / HINT, b"%d" % (number + 1))
+        place = self._metadata(self.found + 1)
+        data = staged.metadata.model_dump_json(exclude_none=True).encode()
+        recipe.make_directory(self._disk, self._root / "metadata")
+        with sole(self._root / LOCK) as alone:
+            if not alone or self._newest(self.found) != self.found:
+                raise Overtaken
+            recipe.publish(self._disk, Path(place), data)
+            self.found += 1
+            recipe.publish(self._disk, self._root / HINT, b"%d" % self.found)
         return CommitTableResponse.model_validate(
             {"metadata": staged.metadata, "metadata-location": place}
         )

@@ -7,21 +7,24 @@ holds. A table that an earlier export of the same store made gets a new version;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from tidelog.snapshot.manifest import Manifest
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.export import Advance, Progress, silent
 from tidelog.spark.exports.files import ENTRIES, in_order
 from tidelog.spark.exports.plan import columns_in_order
-from tidelog.spark.exports.target import EXPORT, telling
+from tidelog.spark.exports.target import EXPORT, Overtaken, telling
 from tidelog.spark.source.batch import snapshots
 from tidelog.spark.source.batch.plan import Part
 from tidelog.spark.source.batch.read import Read, read
 from tidelog.spark.source.options import OPTION, parse
 
+ATTEMPTS: Final = 5  # an export whose commit comes second looks at the table again, and writes it again if it must
 UUID: Final = "tidelog.uuid"
 LSN: Final = "tidelog.lsn"
 TABLE: Final = "tidelog.table"
@@ -55,7 +58,10 @@ class Lake(Protocol):
     def commit(
         self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], told: Mapping[str, str]
     ) -> int:
-        """Replace the content in one commit. Returns the version."""
+        """Replace the content that `told` found, or create the table, in one commit. Returns the version.
+
+        Raises Overtaken if the table is no longer as `told` found it.
+        """
         ...
 
 
@@ -85,26 +91,37 @@ def export(
     parsed = parse({"path": path, "table": tables[0], **told})
     planned = read(parsed, (path,), columns_in_order(parsed))
     with snapshots.opened(path) as sealed, telling(place):
-        manifest = sealed.manifest
-        facts = {UUID: manifest.uuid.hex(), LSN: str(manifest.lsn), TABLE: tables[0]}
-        lake = _lake(kind, place)
-        there = lake.told()
-        if there is not None:
-            version, known = there
-            if any(known.get(name) != facts[name] for name in (UUID, TABLE)):
-                raise TidelogSparkError(
-                    EXPORT,
-                    f"{place} holds a table that was not made by exports of table {tables[0]} of this store; "
-                    "give another place",
-                )
-            if known.get(LSN) == facts[LSN]:
-                return Committed(place, version, _Counted.of(known), manifest.lsn, existed=True)
-        parts = planned.parts()
-        with progress("exporting", len(parts)) as advance:
-            batches = _Counted(planned, parts, advance)
-            schema = pa.schema(list(planned.columns.items()))
-            version = lake.commit(schema, iter(batches), facts)
-        return Committed(place, version, batches.rows, manifest.lsn)
+        for _ in range(ATTEMPTS):
+            with suppress(Overtaken):
+                return _exported(_lake(kind, place), place, sealed.manifest, planned, progress)
+    raise TidelogSparkError(
+        EXPORT, f"{place}: others committed first, {ATTEMPTS} times. Run the same command again"
+    )
+
+
+def _exported(
+    lake: Lake, place: str, manifest: Manifest, planned: Read, progress: Progress
+) -> Committed:
+    """Commit the rows to the table as it is now. Raises Overtaken, TidelogSparkError."""
+    table = planned.options.table
+    facts = {UUID: manifest.uuid.hex(), LSN: str(manifest.lsn), TABLE: table}
+    there = lake.told()
+    if there is not None:
+        version, known = there
+        if any(known.get(name) != facts[name] for name in (UUID, TABLE)):
+            raise TidelogSparkError(
+                EXPORT,
+                f"{place} holds a table that was not made by exports of table {table} of this store; "
+                "give another place",
+            )
+        if known.get(LSN) == facts[LSN]:
+            return Committed(place, version, _Counted.of(known), manifest.lsn, existed=True)
+    parts = planned.parts()
+    with progress("exporting", len(parts)) as advance:
+        batches = _Counted(planned, parts, advance)
+        schema = pa.schema(list(planned.columns.items()))
+        version = lake.commit(schema, iter(batches), facts)
+    return Committed(place, version, batches.rows, manifest.lsn)
 
 
 class _Counted:
@@ -145,13 +162,14 @@ def _lake(kind: str, place: str) -> Lake:
 class _Delta:
     def __init__(self, place: str) -> None:
         self._place = place if "://" in place else str(Path(place).absolute())
+        self._table: Any = None  # as `told` found it
 
     def told(self) -> tuple[int, Mapping[str, str]] | None:
         import deltalake
 
         if not deltalake.DeltaTable.is_deltatable(self._place):
             return None
-        table = deltalake.DeltaTable(self._place)
+        table = self._table = deltalake.DeltaTable(self._place)
         history = table.history(1)
         known = {name: str(value) for name, value in history[0].items()} if history else {}
         known["rows"] = str(table.count() if known.get(UUID) else 0)
@@ -162,10 +180,21 @@ class _Delta:
     ) -> int:
         import deltalake
 
-        deltalake.write_deltalake(
-            self._place,
-            pa.RecordBatchReader.from_batches(schema, batches),
-            mode="overwrite",
-            commit_properties=deltalake.CommitProperties(custom_metadata=dict(told)),
-        )
-        return int(deltalake.DeltaTable(self._place).version())
+        new = self._table is None
+        try:
+            deltalake.write_deltalake(
+                self._place if new else self._table,
+                pa.RecordBatchReader.from_batches(schema, batches),
+                mode="error" if new else "overwrite",
+                # With a retry, deltalake would take what another commit added for rows that do not concern this one.
+                commit_properties=deltalake.CommitProperties(
+                    custom_metadata=dict(told), max_commit_retries=0
+                ),
+            )
+        except deltalake.exceptions.CommitFailedError as error:
+            raise Overtaken from error
+        except deltalake.exceptions.DeltaError as error:
+            if new and deltalake.DeltaTable.is_deltatable(self._place):
+                raise Overtaken from error
+            raise
+        return 0 if new else int(self._table.version())

@@ -4,7 +4,7 @@
         _manifest.json              this file, UTF-8, sorted keys
         _index.parquet              the nodes of the snapshot (spark/exports/index.py)
         entries/part-00000.parquet  a folder for each table
-        _plan.json, _tasks/, _LOCK  only while an export is being made
+        _plan.json, _task-00000.json, _LOCK, _claim-IDENTITY-PROCESS     only while an export is being made
 
     {
       "tidelog": "export",

@@ -6,7 +6,10 @@ with a final name is whole, even after a power cut. At a URL, pyarrow.fs publish
 
 from __future__ import annotations
 
+import random
+import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -19,7 +22,7 @@ from pyarrow import fs
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import Kind
-from tidelog.disk.real import RealDisk, RealFile
+from tidelog.disk.real import RealDisk
 from tidelog.snapshot.errors import SnapshotRefused, SnapshotUnreachable
 from tidelog.snapshot.place import is_url, local
 from tidelog.snapshot.remote import RemoteFolder, reason_of
@@ -34,6 +37,13 @@ IO: Final = "TIDELOG_IO"
 HASH_BYTES: Final = 32
 PIECE_BYTES: Final = 1 << 20
 LOCK: Final = "_LOCK"
+CLAIM: Final = re.compile(r"_claim-([0-9a-f]+)-[0-9a-f]{16}")
+CLAIMS: Final = 5
+CLAIM_PAUSE_S: Final = 0.2
+
+
+class Overtaken(Exception):
+    """Another commit came first, so this one was not made."""
 
 
 class Written(NamedTuple):
@@ -72,8 +82,8 @@ class Target(Protocol):
         ...
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other exports out, where the file system can. Raises TidelogSparkError."""
+    def locked(self, identity: str) -> Iterator[None]:
+        """Keep other exports out. At a URL, one of the same identity is let in. Raises TidelogSparkError."""
         ...
 
 
@@ -179,30 +189,40 @@ class LocalTarget:
             self.disk.sync_directory(self.path)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, identity: str) -> Iterator[None]:
         self.make(self.path)
-        held = _lock(self.path / LOCK)
-        if held is None:
-            raise TidelogSparkError(
-                EXPORT,
-                f"{self.name}: another export is being written there; wait until it has ended",
-            )
-        try:
+        with sole(self.path / LOCK) as alone:
+            if not alone:
+                raise _busy(self.name)
             yield
-        finally:
-            self.remove(LOCK)
-            held.unlock()
-            held.close()
 
 
-def _lock(path: Path) -> RealFile | None:
-    """Lock a file that is deleted by the process that unlocks it. None if another process holds it."""
+@contextmanager
+def sole(path: Path) -> Iterator[bool]:
+    """Hold the lock on a file that exists only meanwhile; False if another process, or thread, holds it."""
     while True:
         # A RealDisk that holds a lock refuses all work once the lock's file is gone, so use a separate RealDisk for it.
         held = RealDisk().lock(path)
-        if held is None or held.has_its_name():
-            return held
+        if held is None:
+            yield False
+            return
+        if held.has_its_name():
+            break
         held.close()  # its owner deleted it between our opening and locking it
+    try:
+        yield True
+    finally:
+        with suppress(FileNotFoundError):
+            RealDisk().unlink(path)
+        held.unlock()
+        held.close()
+
+
+def _busy(name: str, claim: str = "") -> TidelogSparkError:
+    left = f", or delete {claim} if it was killed" if claim else ""
+    return TidelogSparkError(
+        EXPORT, f"{name}: another export is being written there; wait until it has ended{left}"
+    )
 
 
 class _LocalSink(Sink):
@@ -269,8 +289,27 @@ class RemoteTarget:
     def sync(self) -> None: ...
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        yield
+    def locked(self, identity: str) -> Iterator[None]:
+        """An object store has no locks, and pyarrow no conditional put. But a list has all names that were put before.
+
+        So each process puts a claim under a name of its own and then lists the claims. Of two that claim at the same
+        time, at least one sees the other's claim and takes its own back. If both do, each tries again after a while.
+        A claim that a killed process left lets in only exports of the same identity.
+        """
+        for attempt in range(CLAIMS):
+            claim = f"_claim-{identity}-{secrets.token_hex(8)}"
+            put(self, claim, b"")
+            others = [name for name in self.files() if _of_another(name, identity)]
+            if not others:
+                break
+            self.remove(claim)
+            time.sleep(random.uniform(0, CLAIM_PAUSE_S * (attempt + 1)))
+        else:
+            raise _busy(self.name, others[0])
+        try:
+            yield
+        finally:
+            self.remove(claim)
 
     def _at(self, file: str) -> str:
         return f"{self._root}/{file}"
@@ -295,6 +334,11 @@ class _RemoteSink(Sink):
         with suppress(OSError):
             self._stream.close()
             self._folder.files.delete_file(self._path)
+
+
+def _of_another(name: str, identity: str) -> bool:
+    claim = CLAIM.fullmatch(name)
+    return claim is not None and claim[1] != identity
 
 
 def target_of(place: str) -> Target:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ def bucket_of(
 ) -> Bucket:
     """A bucket of a test's own, and the credentials for it."""
     credentials(monkeypatch)
-    return Bucket(endpoint, request.node.name.replace("_", "-")[:60].rstrip("-"))
+    return Bucket(endpoint, re.sub("[^a-z0-9]+", "-", request.node.name.lower())[-60:].strip("-"))
 
 
 class Faulty(ThreadingHTTPServer):

@@ -16,6 +16,13 @@ If the connection breaks before the answer, the attempt connects again and reads
     rows before it    not stored       it is sent again. If the lost transaction still arrives, WATCH has dropped it
     rows with it      stored           the attempt goes on
     another name      of no interest   the attempt fails
+
+A write with `txnAppId` and `txnVersion` has one more key, which is set when all partitions are written:
+
+    tidelog:spark-txn:APPLICATION  ->  v1 VERSION
+
+Each transaction watches it, too. So of a version that is committed, no attempt writes anything, and the keys of its
+partitions can go.
 """
 
 from __future__ import annotations
@@ -37,10 +44,12 @@ from tidelog.spark.source.writing.rows import Row
 T = TypeVar("T")
 
 PREFIX: Final = "tidelog:spark"
+TXN_PREFIX: Final = "tidelog:spark-txn"
 VERSION: Final = "v1"
-# Spark cannot run an unnamed batch write again. Its progress keys are deleted when it ends. If it is killed before
-# that, they expire after this time.
+# Nothing continues an unnamed batch write after its job. Its progress keys expire this time after the last chunk, and
+# sooner once the job has ended. They are not deleted then: a late attempt would begin with the first row.
 UNNAMED_EXPIRES_MS: Final = 7 * 24 * 3600 * 1000
+ENDED_EXPIRES_MS: Final = 3600 * 1000
 PAUSE_S: Final = 0.05  # pause before the second reconnection in a step; doubled for each later one
 PAUSE_S_MAX: Final = 1.0
 # how often other clients may change a stream between the read of its last ID and the transaction
@@ -81,15 +90,33 @@ def progress_of(text: bytes, key: str) -> Progress:
         last_id = ids.parse(last.encode())
         return Progress(int(batch), int(rows), last_id, run, int(attempt), *failure)
     except Exception:
-        raise TidelogSparkError(
-            "TIDELOG_WRITE_PROGRESS",
-            f"key {key} has the value {text[:80]!r}, which this version of tidelog does not write. "
-            "Delete the key if no write needs it",
-        ) from None
+        raise _strange(text, key) from None
 
 
 def progress_key(job: str, partition: int) -> str:
     return f"{PREFIX}:{job}:{partition}"
+
+
+def txn_key(app: str) -> str:
+    return f"{TXN_PREFIX}:{app}"
+
+
+def txn_version(text: bytes | None, key: str) -> int:
+    """Read the key of an application; -1 if there is none. Raises TidelogSparkError TIDELOG_WRITE_PROGRESS."""
+    if text is None:
+        return -1
+    version, _, number = text.partition(b" ")
+    if version != VERSION.encode() or not number.isdigit():
+        raise _strange(text, key)
+    return int(number)
+
+
+def _strange(text: bytes, key: str) -> TidelogSparkError:
+    return TidelogSparkError(
+        "TIDELOG_WRITE_PROGRESS",
+        f"key {key} has the value {text[:80]!r}, which this version of tidelog does not write. "
+        "Delete the key if no write needs it",
+    )
 
 
 class Attempt:
@@ -109,6 +136,10 @@ class Attempt:
         self._place = options.place
         self._retry_s = options.retry_s
         self._expires = (b"PX", b"%d" % UNNAMED_EXPIRES_MS) if expires else ()
+        self._txn_key = None if options.txn is None else txn_key(options.txn[0])
+        self.committed = (
+            False  # the version of the application is there already: nothing is written
+        )
         self._streams: set[bytes] = set()  # keys that are known to be streams or not to exist
         self._failure = ""  # why a part of the last chunk was refused
 
@@ -133,12 +164,27 @@ class Attempt:
         self._insist(lambda: self._store(rows, after, with_ids=bool(last_id)))
         self.progress = after
 
+    def commit(self) -> None:
+        """Say that all partitions of the application's version are written. Raises as `begin`."""
+        assert self._txn_key is not None
+        self._insist(self._commit)
+
     def close(self) -> None:
         self._link.close()
+
+    def _commit(self) -> bool | None:
+        self._watch(())
+        if self.committed:
+            return True
+        text = f"{VERSION} {self.progress.batch}"
+        replies = self._link.transaction([], "SET", str(self._txn_key), text)
+        return None if replies is None else bool(raised(replies[0]))
 
     def _begin(self) -> Progress | None:
         found = self._watch(())
         own = self.progress
+        if self.committed:
+            return own
         if found is not None:
             if found.batch > own.batch:
                 raise self._superseded(
@@ -161,6 +207,8 @@ class Attempt:
         if self._failure:  # the last call ended before it stored the failure in the key
             self._give_up(after)
         found = self._watch({row.stream for row in rows} if with_ids else ())
+        if self.committed:
+            raise self._superseded(f"version {after.batch} of {self._txn_key} was committed")
         if found == after:
             return True  # the chunk is stored; only the answer to its transaction was lost
         if found != self.progress:
@@ -254,8 +302,13 @@ class Attempt:
                 raise self._superseded("other clients keep changing the same streams")
 
     def _watch(self, streams: Iterable[bytes]) -> Progress | None:
-        watched, text = self._link.calls([("WATCH", self.key, *streams), ("GET", self.key)])
+        more = () if self._txn_key is None else (self._txn_key,)
+        gets = [("GET", key) for key in (self.key, *more)]
+        watched, text, *txn = self._link.calls([("WATCH", self.key, *more, *streams), *gets])
         raised(watched)
+        if self._txn_key is not None:
+            version = txn_version(raised(txn[0]), self._txn_key)
+            self.committed = version >= self.progress.batch
         return None if raised(text) is None else progress_of(text, self.key)
 
     def _execute(self, commands: list[bytes], after: Progress) -> list[Any] | None:

@@ -22,7 +22,8 @@ OF_EVERY_WRITE: Final = (
     "url", "username", "password", "stream", "streamColumn", "idColumn", "chunkRows", "timeoutSeconds",
     "retrySeconds",
 )  # fmt: skip
-OF_A_BATCH: Final = ("jobId",)
+OF_A_BATCH: Final = ("jobId", "txnAppId", "txnVersion")
+TXN_VERSION_MAX: Final = (1 << 63) - 1
 # Options of Spark itself, which it also passes to the sink.
 OF_SPARK: Final = ("checkpointlocation", "queryname")
 
@@ -35,6 +36,7 @@ class WriteOptions(NamedTuple):
     stream          the stream of every row; None: each row names its own in the column `stream_column`
     id_column       the column with the entries' IDs; None: the server makes them
     job_id          the name under which a batch write may be run again; None: it has none
+    txn             (application, version) of a batch write that is made once; None: it has none
     chunk_rows      rows of one transaction
     timeout_s       for one answer of the server
     retry_s         how long a task tries to reach the server again before it fails
@@ -47,6 +49,7 @@ class WriteOptions(NamedTuple):
     stream_column: str
     id_column: str | None
     job_id: str | None
+    txn: tuple[str, int] | None
     chunk_rows: int
     timeout_s: float
     retry_s: float
@@ -64,9 +67,10 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
     for name, value in options.items():
         if name.lower() in known:
             given[known[name.lower()]] = value
-        elif streaming and name.lower() == "jobid":
+        elif streaming and name.lower() in (only := {each.lower(): each for each in OF_A_BATCH}):
             raise _wrong(
-                "jobId", "is only for batch writes; a streaming query has an ID of its own"
+                only[name.lower()],
+                "is only for batch writes; a streaming query has an ID of its own",
             )
         elif name.lower() not in OF_SPARK:
             raise _wrong(
@@ -78,11 +82,12 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
             "streamColumn",
             "cannot be used together with the option stream, which writes all rows to one stream",
         )
-    for name in ("stream", "streamColumn", "idColumn", "jobId"):
+    for name in ("stream", "streamColumn", "idColumn", "jobId", "txnAppId"):
         if name in given and not given[name]:
             raise _wrong(name, "is empty")
-    if any(character.isspace() for character in given.get("jobId", "")):
-        raise _wrong("jobId", "must not contain white space")
+    for name in ("jobId", "txnAppId"):
+        if any(character.isspace() for character in given.get(name, "")):
+            raise _wrong(name, "must not contain white space")
     found = WriteOptions(
         given.get("url", ""),
         given.get("username"),
@@ -91,6 +96,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
         given.get("streamColumn", STREAM_COLUMN),
         given.get("idColumn"),
         given.get("jobId"),
+        _txn(given),
         _number(given, "chunkRows", CHUNK_ROWS, CHUNK_ROWS_MAX),
         _seconds(given, "timeoutSeconds", TIMEOUT_S, least="above 0"),
         _seconds(given, "retrySeconds", RETRY_S, least="of 0 or more"),
@@ -125,10 +131,21 @@ def _check_url(url: str) -> None:
         ) from None
 
 
-def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+def _txn(given: Mapping[str, str]) -> tuple[str, int] | None:
+    for one, other in (("txnAppId", "txnVersion"), ("txnVersion", "txnAppId")):
+        if one in given and other not in given:
+            raise _wrong(one, f"needs the option {other}, too")
+    if "txnAppId" not in given:
+        return None
+    if "jobId" in given:
+        raise _wrong("jobId", "cannot be used together with the option txnAppId")
+    return given["txnAppId"], _number(given, "txnVersion", 0, TXN_VERSION_MAX, least=0)
+
+
+def _number(given: Mapping[str, str], name: str, default: int, most: int, *, least: int = 1) -> int:
     text = given.get(name, str(default))
-    if not (text.isdecimal() and 1 <= int(text) <= most):
-        raise _wrong(name, f"is {text!r}, but must be a number from 1 to {most}")
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        raise _wrong(name, f"is {text!r}, but must be a number from {least} to {most}")
     return int(text)
 
 

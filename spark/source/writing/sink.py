@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from redis.exceptions import RedisError
 
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source.writing.chunks import Attempt, Progress
+from tidelog.spark.source.writing.chunks import ENDED_EXPIRES_MS, Attempt, Progress
 from tidelog.spark.source.writing.link import Link
 from tidelog.spark.source.writing.options import WriteOptions, write_options
 from tidelog.spark.source.writing.rows import Columns, Row, columns_of, rows_of
@@ -75,6 +75,10 @@ class Task:
         one = Attempt(self.options, job, partition, own, expires=expires)
         try:
             begun = one.begin()
+            if one.committed:
+                for _ in batches:  # Spark uses the worker again only if all rows were read
+                    pass
+                return Written(one.key, 0)
             if self.columns.id_index is None:
                 if begun.last_id:
                     raise _changed(partition, "the earlier attempt had an ID column")
@@ -150,11 +154,12 @@ class _Skipped(Iterator[pa.RecordBatch]):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A batch write. Without a `jobId` it cannot be run again, so its progress keys are deleted when it ends."""
+    """A batch write. Without a `jobId` nothing continues it, so its progress keys expire."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.job = task.options.job_id or task.run
+        self._app, self._version = task.options.txn or ("", 0)
+        self.job = task.options.job_id or (f"{self._app}=txn" if self._app else task.run)
 
     @property
     def _unnamed(self) -> bool:
@@ -167,21 +172,34 @@ class BatchWriter(DataSourceArrowWriter):
             job=self.job,
             partition=context.partitionId(),
             attempt=context.taskAttemptId(),
+            batch=self._version,
             expires=self._unnamed,
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._app:
+            own = Progress(self._version, 0, 0, self.task.run, 0)
+            one = Attempt(self.task.options, self.job, 0, own, expires=True)
+            try:
+                one.commit()
+            finally:
+                one.close()
         self._end(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._end(messages)
+        if not self._app:  # a write of the same version goes on
+            self._end(messages)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Of a committed version no attempt writes, so its keys go; late attempts of other jobs need theirs."""
         keys = [message.key for message in messages if isinstance(message, Written)]
         if self._unnamed and keys:
             link = Link(self.task.options)
             try:
-                link.call("DEL", *keys)
+                if self._app:
+                    link.call("DEL", *keys)
+                else:
+                    link.calls([("PEXPIRE", key, str(ENDED_EXPIRES_MS)) for key in keys])
             # harmless: the rows are stored, and the keys expire by themselves
             except RedisError as error:
                 log.warning("%s: %s", self.task.options.place, error)

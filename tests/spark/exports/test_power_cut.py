@@ -29,7 +29,7 @@ class Simulated(LocalTarget):
     def source(self, file: str) -> Any:
         return io.BytesIO(self.read(file))
 
-    def locked(self) -> Any:
+    def locked(self, identity: str) -> Any:
         self.make(self.path)
         return nullcontext()
 

@@ -23,7 +23,7 @@ URL = {"url": "redis://localhost:1/0"}
      "option url cannot be parsed by redis-py: give redis://HOST:PORT/DB, rediss:// or unix://"),
     ({**URL, "maxlen": "5"},
      "option maxlen is not an option of a write; the options are url, username, password, stream, streamColumn, "
-     "idColumn, chunkRows, timeoutSeconds, retrySeconds, jobId"),
+     "idColumn, chunkRows, timeoutSeconds, retrySeconds, jobId, txnAppId, txnVersion"),
     ({**URL, "stream": "a", "streamColumn": "b"},
      "option streamColumn cannot be used together with the option stream, which writes all rows to one stream"),
     ({**URL, "stream": ""}, "option stream is empty"),
