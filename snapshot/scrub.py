@@ -31,7 +31,6 @@ from typing import Final, NamedTuple
 from tidelog.aof import durable, identity, layout
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import (
-    AofError,
     CorruptFrame,
     Damage,
     DamagedFile,
@@ -47,6 +46,7 @@ from tidelog.aof.reading.reader import Scan, Segment, records_of
 from tidelog.aof.reading.verdicts import Verdict
 from tidelog.aof.start import Start, beginning
 from tidelog.disk import recipe
+from tidelog.disk.held import held
 from tidelog.disk.interface import Disk
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import is_known
@@ -71,6 +71,7 @@ from tidelog.snapshot.portable import (
 from tidelog.snapshot.restore import difference
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.snapshot.sealed import open_place, read_manifest
+from tidelog.snapshot.still import still
 from tidelog.snapshot.walk import walk
 
 # A store with only these findings opens, and has lost no promised data.
@@ -129,11 +130,12 @@ def verify_store(
     except DamagedFile as error:
         return [Finding("identity", error.path, str(error))]
     for attempt in range(_ATTEMPTS):
-        findings, moved = _verify_once(disk, root, uuid, progress)
-        if not moved:
+        try:
+            findings = _verify_once(disk, root, uuid, progress)
             break
-        # the writer made a checkpoint and released segments during the check
-        time.sleep(0.01 * attempt)
+        except Vanished:  # of very many segments not all can be held
+            if attempt == _ATTEMPTS - 1:
+                raise
     if with_snapshots:
         for item in snapshots(disk, root / SNAPSHOTS):
             if isinstance(item, Unreadable):
@@ -144,63 +146,38 @@ def verify_store(
     return findings
 
 
-def _verify_once(
-    disk: Disk, root: Path, uuid: bytes, progress: Progress
-) -> tuple[list[Finding], bool]:
-    start, findings = _checkpoint(disk, root, uuid, progress)
-    log = _Log(disk, root, uuid, start, progress)
-    damaged = bool(findings) and start is None
-    try:
-        log.run(damaged=damaged)
-    except Vanished:
-        return findings + log.findings, True
-    moved = not damaged and any(
-        finding.check in ("segments", "agreement") for finding in log.findings
-    )
-    return findings + log.findings, moved and _start(disk, root) != start
-
-
-def _start(disk: Disk, root: Path) -> Start | None:
-    """The position of the current checkpoint; None if no checkpoint can be read."""
-    try:
-        real, folder = beneath(disk, root / CHECKPOINT)
-        opened = open_copy(real, folder)
-    except (AofError, OSError):
-        return None
-    try:
-        return opened.meta.start
-    finally:
-        opened.close()
-
-
-def _checkpoint(
-    disk: Disk, root: Path, uuid: bytes, progress: Progress
-) -> tuple[Start | None, list[Finding]]:
-    folder = root / CHECKPOINT
-    path = folder / DATA
-    if not disk.exists(path):
-        return None, []
-    real, folder = beneath(disk, folder)
-    try:
-        findings = _walked("checkpoint", real, folder, progress)
-    except FileNotFoundError:
-        return None, []
-    if findings:
-        return None, findings  # this process does not map a damaged file
-    try:
-        opened = open_copy(real, folder)
-    except FileNotFoundError:
-        return None, []  # blank: the first checkpoint was cut short
-    except DamagedFile as error:
-        return None, [Finding("checkpoint", path, str(error))]
-    try:
-        meta = opened.meta
-        if meta.uuid != uuid:
-            text = f"{path} is the checkpoint of another store, {meta.uuid.hex()}"
+def _verify_once(disk: Disk, root: Path, uuid: bytes, progress: Progress) -> list[Finding]:
+    """Raises Vanished."""
+    findings = _walked_checkpoint(disk, root, progress)
+    directory = root / identity.AOF
+    if findings:  # this process does not map a damaged file
+        with held(disk, directory, kept=(durable.NAME,), nbytes=durable.FILE_BYTES) as log_disk:
+            log = _Log(log_disk, root, uuid, None, progress)
+            log.run(damaged=True)
+        return findings + log.findings
+    with still(disk, root) as view:
+        path = root / CHECKPOINT / DATA
+        damaged = isinstance(view.fault, DamagedFile)
+        if view.fault is not None:
+            if not damaged:
+                raise view.fault
+            findings.append(Finding("checkpoint", path, str(view.fault)))
+        start = None if view.opened is None else view.opened.meta.start
+        if view.opened is not None and view.opened.meta.uuid != uuid:
+            text = f"{path} is the checkpoint of another store, {view.opened.meta.uuid.hex()}"
             findings.append(Finding("agreement", path, text))
-        return meta.start, findings
-    finally:
-        opened.close()
+        log = _Log(view.disk, root, uuid, start, progress)
+        log.run(damaged=damaged)
+        return findings + log.findings
+
+
+def _walked_checkpoint(disk: Disk, root: Path, progress: Progress) -> list[Finding]:
+    if not disk.exists(root / CHECKPOINT / DATA):
+        return []
+    real, folder = beneath(disk, root / CHECKPOINT)
+    with suppress(FileNotFoundError):  # blank: the first checkpoint was cut short
+        return _walked("checkpoint", real, folder, progress)
+    return []
 
 
 def _walked(check: str, disk: Disk, folder: Path, progress: Progress) -> list[Finding]:

@@ -17,7 +17,6 @@ from tidelog.aof.segment import HEADER_BYTES
 from tidelog.aof.start import Start
 from tidelog.engine.keys.state import State
 from tidelog.snapshot.portable import Snapshot, open_snapshot, snapshots
-from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools.logfiles import LogFiles
 
 BEGINNING: Final = Start(0, 0, 1, HEADER_BYTES, 0)
@@ -60,19 +59,15 @@ def bases(files: LogFiles) -> list[Base]:
 
 def checkpoint(files: LogFiles) -> Base | None:
     """The checkpoint of the store; None if there is none, it cannot be opened, or it is another store's."""
-    folder = files.checkpoint.parent
     if not files.has_checkpoint:
         return None
     try:
-        opened = open_copy(files.disk, folder)
+        with files.opened_checkpoint() as opened:
+            if opened.meta.uuid != files.uuid:
+                return None
+            return Base(opened.meta.start, files.checkpoint.parent, "the checkpoint")
     except (AofError, FileNotFoundError):
         return None
-    try:
-        if opened.meta.uuid != files.uuid:
-            return None
-        return Base(opened.meta.start, folder, "the checkpoint")
-    finally:
-        opened.close()
 
 
 def _of_snapshot(snapshot: Snapshot) -> Base:
@@ -83,13 +78,16 @@ def _of_snapshot(snapshot: Snapshot) -> Base:
 def state_of(files: LogFiles, base: Base) -> Iterator[tuple[State, Start]]:
     """The state of a base and where the log continues. It may be used inside the block only.
 
-    A checkpoint may be newer than when the base was listed. Raises AofError, OSError.
+    A checkpoint may be newer than when the base was listed, unless the files stand still. Raises AofError, OSError.
     """
     if base.folder is None:
         yield State(), base.start
         return
-    open_it = open_snapshot if base.is_snapshot else open_copy
-    opened = open_it(files.disk, base.folder)
+    if not base.is_snapshot:
+        with files.opened_checkpoint() as opened:
+            yield opened.state(), opened.meta.start
+        return
+    opened = open_snapshot(files.disk, base.folder)
     try:
         yield opened.state(), opened.meta.start
     finally:

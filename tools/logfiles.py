@@ -6,6 +6,7 @@ It takes no lock and writes nothing, so the writer of the store may be running.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,6 +40,9 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, read_snapshot
+from tidelog.snapshot.rows.meta import read_meta
+from tidelog.snapshot.rows.opened import Opened, open_copy
+from tidelog.snapshot.still import still
 from tidelog.store.directory import is_snapshot
 from tidelog.tools.latest import newest
 
@@ -85,6 +89,11 @@ def look_at(paths: Sequence[Path]) -> LogFiles:
         told = f"the segments are read without a file STORE; their headers name the store {files.uuid.hex()}"
         click.echo(f"tidelog: {told}", err=True)
     return files
+
+
+def hold(files: LogFiles) -> None:
+    """Let `files` stand still to the end of the command that runs."""
+    click.get_current_context().with_resource(files.still())
 
 
 def _is_segment(disk: Disk, path: Path) -> bool:
@@ -162,11 +171,13 @@ class LogFiles:
         disk: Disk | None = None,
     ) -> None:
         self.disk: Disk = RealDisk() if disk is None else disk
+        self._disk = self.disk  # without `still`
         self.root = place_of(self.disk, root)
         self.snapshot: Snapshot | None = None
         self.bare = False
         self._surplus = False
         self._tail: Tail | None = None  # where `new` continues
+        self._opened: Opened | None = None  # the checkpoint that `still` holds
         folder = self.root / identity.CHECKPOINT
         self.directory = self.root / identity.AOF
         if snapshots and is_snapshot(self.disk, self.root):
@@ -213,6 +224,38 @@ class LogFiles:
     @property
     def has_checkpoint(self) -> bool:
         return self.disk.exists(self.checkpoint)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Inside the block the checkpoint and the log are those of one moment, whatever the writer does.
+
+        For every tool that reads both, or a log to its end. Raises OSError.
+        """
+        if self.snapshot is not None or self.disk is not self._disk:
+            yield
+            return
+        with still(self.disk, self.root, self.directory) as view:
+            self.disk, self._opened = view.disk, view.opened
+            try:
+                yield
+            finally:
+                self.disk, self._opened = self._disk, None
+
+    @contextmanager
+    def opened_checkpoint(self) -> Iterator[Opened]:
+        """The checkpoint: that of `still`, or else the newest. Raises as `open_copy`."""
+        held = self._opened
+        if held is not None:
+            # The engine may change what it is given of the row META, so each caller gets its own.
+            meta = read_meta(held.rows, self.checkpoint)
+            assert meta is not None, "it was read before"
+            yield held._replace(meta=meta)
+            return
+        opened = open_copy(self.disk, self.checkpoint.parent)
+        try:
+            yield opened
+        finally:
+            opened.close()
 
     def survey(self, *, released: bool = True) -> tuple[list[Promise], list[Segment]]:
         """The promises in DURABLE, and the segments, read in this order. Raises Damage, NewerFormat, OSError.
@@ -407,12 +450,13 @@ class SegmentFiles(LogFiles):
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.disk = RealDisk()
+        self.disk = self._disk = RealDisk()
         self.root = self.directory = paths[0].parent
         self.snapshot = None
         self.bare = True
         self._surplus = False
         self._tail = None
+        self._opened = None
         self.checkpoint = self.root / identity.DATA
         headers = [(read_header(self.disk, path), path) for path in dict.fromkeys(paths)]
         self._found = sorted(headers, key=lambda pair: (pair[0].first_lsn, str(pair[1])))
@@ -424,6 +468,10 @@ class SegmentFiles(LogFiles):
     @property
     def has_checkpoint(self) -> bool:
         return False
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        yield  # the files that were named
 
     def paths(self) -> list[Path]:
         return [path for _, path in self._found]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -22,8 +22,6 @@ from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import Contents, contents
 from tidelog.tools.text import time_text
 from tidelog.tools.times import moment
-
-_ATTEMPTS: Final = 10
 
 
 class NoSuchMoment(Failed):
@@ -59,7 +57,7 @@ def contents_at(files: LogFiles, at_lsn: int | None, at_time: int | None) -> Ite
             yield found
         return
     try:
-        with _contents_at(files, at_lsn, at_time) as found:
+        with files.still(), _contents_at(files, at_lsn, at_time) as found:
             yield found
     except SUSPECT as error:
         raise blamed(files, error) from error
@@ -68,26 +66,20 @@ def contents_at(files: LogFiles, at_lsn: int | None, at_time: int | None) -> Ite
 @contextmanager
 def _contents_at(files: LogFiles, at_lsn: int | None, at_time: int | None) -> Iterator[Contents]:
     bound = Bound(NO_BOUND if at_lsn is None else at_lsn, NO_BOUND if at_time is None else at_time)
-    for _ in range(_ATTEMPTS):
-        base = _base_before(files, bound)
-        with state_of(files, base) as (state, start):
-            if start.lsn > bound.lsn or start.now > bound.ms:
-                continue  # the writer made a newer checkpoint meanwhile
-            folded = start.lsn
-            if start.lsn < bound.lsn and files.snapshot is None:
-                nbytes = last_bytes(files.disk, files.directory, files.uuid, start)
-                with console.progress("replaying", nbytes, size=True) as advance:
-                    directory = files.directory
-                    apply = applier(state)
-                    tail = follow(files.disk, directory, files.uuid, start, apply, bound, advance)
-                start = tail.start
-                if at_lsn is not None and start.lsn < at_lsn and not tail.bound:
-                    raise _refusal(files, f"LSN {at_lsn} is behind the end of the log")
-            elif at_lsn is not None and start.lsn < at_lsn:
-                raise _refusal(files, f"the snapshot holds the state of LSN {start.lsn} only")
-            yield Contents(state, start.lsn, start.now, folded)
-            return
-    raise _refusal(files, "the writer made one checkpoint after the other")
+    with state_of(files, _base_before(files, bound)) as (state, start):
+        folded = start.lsn
+        if start.lsn < bound.lsn and files.snapshot is None:
+            nbytes = last_bytes(files.disk, files.directory, files.uuid, start)
+            with console.progress("replaying", nbytes, size=True) as advance:
+                directory = files.directory
+                apply = applier(state)
+                tail = follow(files.disk, directory, files.uuid, start, apply, bound, advance)
+            start = tail.start
+            if at_lsn is not None and start.lsn < at_lsn and not tail.bound:
+                raise _refusal(files, f"LSN {at_lsn} is behind the end of the log")
+        elif at_lsn is not None and start.lsn < at_lsn:
+            raise _refusal(files, f"the snapshot holds the state of LSN {start.lsn} only")
+        yield Contents(state, start.lsn, start.now, folded)
 
 
 def _base_before(files: LogFiles, bound: Bound) -> Base:

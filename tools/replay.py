@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from tidelog.aof.reading.reader import Replay
+from tidelog.aof.reading.recovery import read_all
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.keys.state import State
+from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
@@ -47,7 +49,7 @@ def contents(files: LogFiles) -> Iterator[Contents]:
 
 @contextmanager
 def _contents(files: LogFiles) -> Iterator[Contents]:
-    if files.has_checkpoint:
+    if files.snapshot is not None:
         core = open_read_only(files.disk, files.root, SYSTEM)
         try:
             opened = core.beneath.opened
@@ -55,8 +57,20 @@ def _contents(files: LogFiles) -> Iterator[Contents]:
             yield Contents(core.state, core.log.next_lsn - 1, core.now, folded_lsn)
         finally:
             close(core)
-    else:
-        yield _replayed(files)
+        return
+    with files.still(), ExitStack() as stack:
+        try:
+            opened = stack.enter_context(files.opened_checkpoint())
+        except FileNotFoundError:
+            yield _replayed(files)
+            return
+        check_owner(opened.environment.path, opened.meta, files.uuid)
+        state, start = opened.state(), opened.meta.start
+        scan, replay = read_all(
+            files.disk, files.directory, files.uuid, applier(state), live=True, start=start
+        )
+        last_lsn = start.lsn if scan is None else scan.lsn - 1
+        yield Contents(state, last_lsn, replay.now, start.lsn)
 
 
 def _replayed(files: LogFiles) -> Contents:

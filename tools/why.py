@@ -127,9 +127,11 @@ def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> F
     Raises Unknown without a base; Damage and CorruptBlock if nothing can be replayed; OSError.
     """
     try:
-        return _story(files, key, wanted, quiet)
+        with files.still():
+            return _story(files, key, wanted, quiet)
     except WasDelayed as delayed:
-        return _story(files, key, delayed.first, quiet)
+        with files.still():
+            return _story(files, key, delayed.first, quiet)
 
 
 def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:

@@ -32,7 +32,7 @@ from tidelog.tools.aof.fields import fields_of
 from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
 from tidelog.tools.aof.wanted import Wanted, id_range, name_filter, needles_of
-from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.text import command_line, examples, json_value, resp, time_text
 from tidelog.tools.times import moment
 
@@ -160,6 +160,8 @@ def command(
     )
     found: list[Damage] = []
     files = look_at(paths)
+    if not follow:
+        hold(files)
     if reverse:
         pairs = newest_first(files, wanted)
     else:

@@ -29,7 +29,6 @@ from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, 
 from tidelog.engine.effects.as_commands import Command, commands, database
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
-from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import console
 from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
@@ -65,17 +64,15 @@ def moment_of(path: Path, at_lsn: int | None, at_time: int | None) -> Iterator[B
 def base_of(path: Path) -> Iterator[Base]:
     """The base of a store. Files opened for it are closed at the end of the block."""
     files = LogFiles(path, snapshots=True, surpluses=True)
-    found = files.survey()[1]
-    if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
-        yield Base(0, None, files.frames(), files.size())
-        return
-    opened = open_copy(files.disk, files.checkpoint.parent)
-    try:
-        lsn = opened.meta.position.lsn
-        behind = ((path, frame) for path, frame in files.frames() if frame.lsn > lsn)
-        yield Base(lsn, opened.state(), behind, files.size())
-    finally:
-        opened.close()
+    with files.still():
+        found = files.survey()[1]
+        if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
+            yield Base(0, None, files.frames(), files.size())
+            return
+        with files.opened_checkpoint() as opened:
+            lsn = opened.meta.position.lsn
+            behind = ((path, frame) for path, frame in files.frames() if frame.lsn > lsn)
+            yield Base(lsn, opened.state(), behind, files.size())
 
 
 @click.command(

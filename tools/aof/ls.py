@@ -25,7 +25,7 @@ from tidelog.disk import recipe
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import console, exits
-from tidelog.tools.logfiles import STORE_PATH, Header, LogFiles, look_at
+from tidelog.tools.logfiles import STORE_PATH, Header, LogFiles, hold, look_at
 from tidelog.tools.text import examples, size_text, time_text
 
 HEAD: Final = ("SEGMENT", "FIRST", "LAST", "RECORDS", "BYTES", "FILE", "CREATED", "LIFE", "STATE")
@@ -81,6 +81,7 @@ class Mark(NamedTuple):
 @click.option("--scan", is_flag=True, help="Read every frame, and count them.")
 def command(paths: tuple[Path, ...], as_json: bool, scan: bool) -> int:
     files = look_at(paths)
+    hold(files)
     promises, found = files.headers()
     rows = listed(files, promises, found, every=scan)
     troubles: list[Damage] = []

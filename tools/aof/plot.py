@@ -16,7 +16,7 @@ from tidelog.tools.aof.stats import Stats
 from tidelog.tools.aof.wanted import Match, Wanted, name_filter
 from tidelog.tools.bases import bases
 from tidelog.tools.installed import installed
-from tidelog.tools.logfiles import STORE_PATH, LogFiles, look_at
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.output import publish, writable
 from tidelog.tools.text import examples, time_text
 from tidelog.tools.times import moment
@@ -79,6 +79,7 @@ def command(
     from tidelog.tools.aof.picture import LIFE, Mark, Picture, drawn
 
     files = look_at(paths)
+    hold(files)
     wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
     found: list[Damage] = []
     series, stats = Series(), Stats(files.life_of)

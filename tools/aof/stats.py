@@ -30,7 +30,7 @@ from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
 from tidelog.tools.aof.wanted import Wanted
-from tidelog.tools.logfiles import STORE_PATH, look_at
+from tidelog.tools.logfiles import STORE_PATH, hold, look_at
 from tidelog.tools.text import argument, examples, json_value, size_text, time_text
 from tidelog.tools.times import moment
 
@@ -253,6 +253,7 @@ def command(
     wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
     found: list[Damage] = []
     files = look_at(paths)
+    hold(files)
     stats = Stats(files.life_of, None if by is None else SPANS[by])
     with console.progress("reading", files.size(), size=True) as advance:
         for path, frame in wanted_frames(

@@ -108,6 +108,10 @@ class Verification:
             files = LogFiles(self.root)
         except DamagedFile as error:
             return self.fail("identity", str(error))
+        with files.still():
+            self.check(files)
+
+    def check(self, files: LogFiles) -> None:
         self.check_durable(files)
         try:
             with console.progress("verifying", files.size(), size=True) as advance:

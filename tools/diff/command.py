@@ -88,7 +88,9 @@ def command(
 
 
 def _logs(a: Place, b: Place, *, as_json: bool) -> bool:
-    found = parting(look_at((a.path,)), look_at((b.path,)))
+    one, two = look_at((a.path,)), look_at((b.path,))
+    with one.still(), two.still():
+        found = parting(one, two)
     if as_json:
         click.echo(json.dumps(as_object(found)))
     else:

@@ -112,6 +112,8 @@ def repair(
             held.callback(lock.close)
             in_place.settle(files)
             files = MendedFiles(path)
+        else:
+            held.enter_context(files.still())
         return _repair(
             files, target, skip_damaged=skip_damaged, in_its_place=in_its_place, as_json=as_json
         )

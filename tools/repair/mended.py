@@ -6,6 +6,8 @@ Nothing on the disk is changed for that (tools/repair/in_place.py does it, if as
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +19,6 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.rows.meta import Meta
-from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools.logfiles import Header, LogFiles
 from tidelog.tools.repair.mend import Mend, mends
 
@@ -74,13 +75,18 @@ class MendedFiles(LogFiles):
     def meta(self) -> Meta | None:
         """The row META of the checkpoint; None if it cannot be read or there is none. Raises OSError."""
         try:
-            opened = open_copy(self.disk, self.checkpoint.parent)
+            with self.opened_checkpoint() as opened:
+                return opened.meta
         except (AofError, FileNotFoundError):
             return None
-        try:
-            return opened.meta
-        finally:
-            opened.close()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """As of LogFiles. Reads everything again, also what the constructor read."""
+        with super().still():
+            self._headers, self.mends = None, []
+            self.__dict__.pop("meta", None)
+            yield
 
     def durable_fault(self) -> DamagedFile | None:
         """The fault of the file DURABLE; None if it is sound, or missing."""
@@ -107,7 +113,7 @@ def uuids(files: MendedFiles) -> Counter[bytes]:
     for path in files.paths():
         try:
             found[read_header(files.disk, path).uuid] += 1
-        except (DamagedFile, NewerFormat):
+        except (DamagedFile, NewerFormat, FileNotFoundError):  # or a writer released it meanwhile
             continue
     if files.meta is not None:
         found[files.meta.uuid] += 1
