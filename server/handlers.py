@@ -47,7 +47,7 @@ _TRANSACTION = "noscript loading stale fast allow_busy"
 _PUTS = "write denyoom noscript no_multi"
 _WORKS = "write noscript no_multi"
 _LOOKS = "readonly noscript no_multi"
-_SCRIPT = "noscript may_replicate no_mandatory_keys"
+_SCRIPT = "noscript stale skip_monitor no_mandatory_keys movablekeys"
 
 # fmt: off
 COMMANDS: Final[Commands[Session]] = Commands((
@@ -115,8 +115,8 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("command|info", -2, _ANY_TIME, introspect.command_info, "connection"),
     Own("command|docs", -2, _ANY_TIME, introspect.command_docs, "connection"),
     Own("command|list", -2, _ANY_TIME, introspect.command_list, "connection"),
-    Own("command|getkeys", -4, _ANY_TIME, introspect.command_getkeys, "connection"),
-    Own("command|getkeysandflags", -4, _ANY_TIME, introspect.command_getkeysandflags, "connection"),
+    Own("command|getkeys", -3, _ANY_TIME, introspect.command_getkeys, "connection"),
+    Own("command|getkeysandflags", -3, _ANY_TIME, introspect.command_getkeysandflags, "connection"),
     Own("command|help", 2, _ANY_TIME, introspect.command_help, "connection"),
 
     Own("keys", 2, "readonly", keys.keys),
@@ -175,8 +175,8 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("script|kill", 2, "noscript allow_busy", scripts.script_kill, "scripting"),
     Own("script|help", 2, _ANY_TIME, scripts.script_help, "scripting"),
 
-    Own("eval", -3, _SCRIPT, scripts.eval_, "scripting", (3, 3, 1)),
-    Own("evalsha", -3, _SCRIPT, scripts.eval_, "scripting", (3, 3, 1)),
+    Own("eval", -3, _SCRIPT, scripts.eval_, "scripting"),
+    Own("evalsha", -3, _SCRIPT, scripts.eval_, "scripting"),
 
     Own("queue|put", -4, _PUTS, putting.put, "stream", (2, 2, 1)),
     Own("queue|putmany", -5, _PUTS, putting.putmany, "stream", (2, 2, 1)),

@@ -250,7 +250,7 @@ class Replicating:
     def refusal(self, command: Command) -> bytes | None:
         """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
         flags = command.flags
-        if may_write(flags):
+        if may_write(command):
             return READONLY
         if self.loading and "loading" not in flags and command.name not in CHANGE_ROLE:
             return errors.LOADING

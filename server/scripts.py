@@ -22,7 +22,6 @@ NO_LUA: Final = (
 )
 _NO_SCRIPT: Final = b"NOSCRIPT No matching script. Please use EVAL."
 _LOCK_ARGUMENTS: Final = b"ERR wrong number of keys or arguments for a script of redis-py's Lock"
-COMMANDS: Final = frozenset((b"eval", b"evalsha"))
 
 # Decides a script: (core, context, key, token, further arguments) -> its reply.
 _Script = Callable[[Core, Context, bytes, bytes, list[bytes]], int]

@@ -37,7 +37,7 @@ from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
 from tidelog.server.jobs import Held as HeldJobs
 from tidelog.server.seen import Seen
-from tidelog.server.table import Way, may_write
+from tidelog.server.table import SCRIPTS, Way, may_write
 from tidelog.server.wire.render import rendered
 from tidelog.server.wire.replies import NO_REPLY, Push
 from tidelog.server.wire.requests import Requests
@@ -71,7 +71,7 @@ XADD: Final = frozenset((b"XADD", b"xadd"))
 
 def changes(command: Command) -> bool:
     """Whether CLIENT PAUSE WRITE delays the command: it writes, is a script, or publishes."""
-    return may_write(command.flags) or command.name in (b"publish", b"spublish")
+    return may_write(command) or command.name in (b"publish", b"spublish")
 
 
 def is_plain_add(args: list[bytes]) -> bool:
@@ -376,7 +376,7 @@ class Session:
         """Whether it writes, or is the EXEC of a transaction that does."""
         if command.name == b"exec":
             return first_write(self.transaction.commands) is not None
-        return may_write(command.flags)
+        return may_write(command)
 
     @property
     def subscribed(self) -> bool:
@@ -459,14 +459,14 @@ class Session:
             if reply is None:
                 if monitored:
                     self.server.show(self, words, ctx.db)
-                if command.name in scripts.COMMANDS:
+                if command.name in SCRIPTS:
                     try:
                         reply = scripts.decide(self.core, ctx, words)
                     except CommandError as error:
                         reply = error
                 elif command.name in lists.LISTS:
                     reply = lists.decide(self.core, ctx, command.name, words, self.sees)
-                elif command.name in ENGINE.commands:
+                elif command.name in ENGINE.commands and command.name != b"ping":
                     reply = self.core.decide(ctx, words)
                 else:
                     later.append((position, words))
@@ -788,7 +788,7 @@ class Session:
         waiter = self.blocked
         if waiter is not None:
             self._kept = None  # it must not be reused for another read
-            self._forbidden = no_permission(denied), denied
+            self._forbidden = no_permission(self.user, denied), denied
             self.core.forbid(waiter, self._forbidden[0])
 
     def expel(self) -> None:

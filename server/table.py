@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Table
@@ -25,9 +25,13 @@ Handler = Callable[[S, list[bytes]], Reply]
 Way = tuple[Command, int, int, Handler[S] | None]
 
 
-def may_write(flags: frozenset[str]) -> bool:
-    """Whether a command with these flags writes, or runs a script that does."""
-    return "write" in flags or "may_replicate" in flags
+# Each runs one of the scripts that are built in (server/scripts.py).
+SCRIPTS: Final = frozenset((b"eval", b"evalsha"))
+
+
+def may_write(command: Command) -> bool:
+    """Whether the command writes, or runs a script that does."""
+    return "write" in command.flags or command.name in SCRIPTS
 
 
 class Own(NamedTuple, Generic[S]):

@@ -8,6 +8,8 @@ neither.
 from __future__ import annotations
 
 from tidelog.engine.api import Command
+from tidelog.engine.integers import read_int64
+from tidelog.server.table import SCRIPTS
 
 READ = 1  # the command returns the key's value, or something computed from it
 WRITE = 2
@@ -40,6 +42,9 @@ def keys(command: Command, args: list[bytes]) -> list[bytes]:
     `args` has the command's arity but may be malformed otherwise. The result is then arbitrary, and the command itself
     reports the error.
     """
+    if command.name in SCRIPTS:
+        count = read_int64(args[2]) or 0
+        return args[3 : 3 + count] if 0 < count <= len(args) - 3 else []
     if "movablekeys" in command.flags:
         return _streams(args)
     first = command.first_key

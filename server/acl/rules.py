@@ -68,10 +68,19 @@ def _apply(user: User, rule: bytes, catalog: Catalog) -> bytes | None:
     word = rule.lower()
     sign = rule[:1]
     if word == b"reset":
-        for each in (b"resetpass", b"resetkeys", b"resetchannels", b"off", b"-@all"):
+        for each in (
+            b"resetpass",
+            b"resetkeys",
+            b"resetchannels",
+            b"off",
+            b"sanitize-payload",
+            b"-@all",
+        ):
             _apply(user, each, catalog)
-    elif word in (b"clearselectors", b"sanitize-payload", b"skip-sanitize-payload"):
-        pass  # Redis writes these rules into its lines of users; here they have no effect
+    elif word == b"clearselectors":
+        pass  # there are none
+    elif word in (b"sanitize-payload", b"skip-sanitize-payload"):
+        user.sanitize = word == b"sanitize-payload"
     elif word in (b"on", b"off"):
         user.enabled = word == b"on"
     elif word in (b"nopass", b"resetpass"):

@@ -30,17 +30,29 @@ class User:
     base, rules   the rules behind `granted`: start with all or none, then apply `+name` and `-name` in order
     keys          pattern -> READ | WRITE, READ or WRITE; any key if `all_keys`
     channels      patterns; any channel if `all_channels`
+    sanitize      shown as sanitize-payload, else as skip-sanitize-payload; every payload is checked either way
     superuser     may do everything: then this is the only check for each command. Maintained by `settle`
     """
 
     __slots__ = (
-        *("name", "enabled", "nopass", "passwords", "base", "rules", "granted", "all_commands"),
+        *(
+            "name",
+            "enabled",
+            "nopass",
+            "sanitize",
+            "passwords",
+            "base",
+            "rules",
+            "granted",
+            "all_commands",
+        ),
         *("keys", "all_keys", "channels", "all_channels", "superuser", "_keys", "_channels"),
     )
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.enabled = self.nopass = False
+        self.sanitize = True
         self.passwords: list[bytes] = []
         self.base = False
         self.rules: list[bytes] = []
@@ -60,7 +72,7 @@ class User:
 
     def copy_from(self, other: User) -> None:
         """Copy everything from `other` except the name."""
-        self.enabled, self.nopass = other.enabled, other.nopass
+        self.enabled, self.nopass, self.sanitize = other.enabled, other.nopass, other.sanitize
         self.passwords = list(other.passwords)
         self.base, self.rules, self.granted = other.base, list(other.rules), other.granted
         self.all_commands = other.all_commands
@@ -134,7 +146,11 @@ class User:
     # --- text form
 
     def flags(self) -> list[bytes]:
-        return [b"on" if self.enabled else b"off", *([b"nopass"] if self.nopass else [])]
+        return [
+            b"on" if self.enabled else b"off",
+            *([b"nopass"] if self.nopass else []),
+            b"sanitize-payload" if self.sanitize else b"skip-sanitize-payload",
+        ]
 
     def shown_keys(self) -> bytes:
         if self.all_keys:

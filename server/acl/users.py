@@ -1,7 +1,7 @@
 """Users: their passwords, and the commands, keys and channels that each may use.
 
 Pure: no connection, no clock, no files. The rules are those of Redis's ACL SETUSER, in rules.py. Parts of Redis's
-that we lack (selectors, rules for single first arguments) are refused. Replies and errors are those of Redis 7.0.
+that we lack (selectors, rules for single first arguments) are refused. Replies and errors are those of Redis 8.2.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Acl", "User"]
 DEFAULT = b"default"
 
 _NOPERM = {
-    COMMAND: b"NOPERM this user has no permissions to run the '%b' command",
-    KEY: b"NOPERM this user has no permissions to access one of the keys used as arguments",
-    CHANNEL: b"NOPERM this user has no permissions to access one of the channels used as arguments",
+    COMMAND: b"NOPERM User %b has no permissions to run the '%b' command",
+    KEY: b"NOPERM No permissions to access a key",
+    CHANNEL: b"NOPERM No permissions to access a channel",
 }
 _NOPERM_QUEUED = {
     COMMAND: b"no permission to execute the command or subcommand",
@@ -30,16 +30,17 @@ _NOPERM_QUEUED = {
     CHANNEL: b"no permission to access one of the channels used as arguments",
 }
 _DRY = {
-    COMMAND: b"This user has no permissions to run the '%b' command",
-    KEY: b"This user has no permissions to access the '%b' key",
-    CHANNEL: b"This user has no permissions to access the '%b' channel",
+    COMMAND: b"User %b has no permissions to run the '%b' command",
+    KEY: b"User %b has no permissions to access the '%b' key",
+    CHANNEL: b"User %b has no permissions to access the '%b' channel",
 }
 
 
-def no_permission(denied: tuple[str, bytes]) -> CommandError:
+def no_permission(user: User, denied: tuple[str, bytes]) -> CommandError:
     """The error for what `User.denies` returned."""
     reason, what = denied
-    return CommandError(_NOPERM[reason] % what if reason == COMMAND else _NOPERM[reason])
+    text = _NOPERM[reason]
+    return CommandError(text % (user.name, what) if reason == COMMAND else text)
 
 
 class Acl:
@@ -118,12 +119,12 @@ class Acl:
                 b"This command is no longer allowed for the following reason: "
                 + _NOPERM_QUEUED[denied[0]]
             )
-        return no_permission(denied)
+        return no_permission(user, denied)
 
     def dry_run(self, user: User, command: Command, args: list[bytes]) -> bytes | None:
         """Return ACL DRYRUN's message for a call that would be refused, or None."""
         denied = user.denies(command, args)
-        return None if denied is None else _DRY[denied[0]] % denied[1]
+        return None if denied is None else _DRY[denied[0]] % (user.name, denied[1])
 
     # --- saving and loading
 

@@ -21,8 +21,8 @@ from tidelog.store.faces.face import REDIS_VERSION
 
 _WRONGPASS = b"WRONGPASS invalid username-password pair or user is disabled."
 _NOT_SIGNED_IN = (
-    b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option "
-    b"can be used to authenticate the client and select the RESP protocol version at the same time"
+    b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> "
+    b"<pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
 )
 _NO_PASSWORD = (
     b"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration "

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from tidelog.engine.api import Context, State, Stream, digest, encoding_name
 from tidelog.engine.errors import NO_SUCH_KEY, CommandError, echo
-from tidelog.engine.glob import matcher
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
@@ -54,8 +53,6 @@ SET-ACTIVE-EXPIRE 1
     What always holds: keys whose time has passed are deleted when nobody accesses them, too.
 SLEEP <seconds>
     Stop the server for <seconds>. Decimals allowed.
-STRINGMATCH-LEN <pattern> <string>
-    Whether a glob matches.
 HELP
     Print this help.""".split(b"\n")
 
@@ -103,10 +100,6 @@ def _set_active_expire(session: Session, args: list[bytes]) -> Reply:
     if int(_leading_float(args[0])) == 0:
         raise CommandError(_ALWAYS_ACTIVE)
     return OK
-
-
-def _stringmatch(session: Session, args: list[bytes]) -> Reply:
-    return int(bool(matcher(args[0])(args[1])))
 
 
 # --- rebuilding memory
@@ -234,6 +227,5 @@ _SUBCOMMANDS: Final[dict[bytes, tuple[int, int, Callable[[Session, list[bytes]],
     b"reload":            (0, _ANY, _reload),
     b"set-active-expire": (1, 1, _set_active_expire),
     b"sleep":             (1, 1, _sleep),
-    b"stringmatch-len":   (2, 2, _stringmatch),
 }
 # fmt: on

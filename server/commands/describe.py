@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.engine.api import Command
+from tidelog.engine.integers import read_int64
 from tidelog.engine.reply import Map, Reply, Status
 from tidelog.server.acl.commands import categories
-from tidelog.server.table import Commands, S
+from tidelog.server.table import SCRIPTS, Commands, S
 from tidelog.server.wire.replies import SetReply
 
 # In Redis's order.
@@ -88,6 +89,7 @@ _TWO_USES: Final = {
     "renamenx": ("RW access delete", "OW insert"),
 }
 _NOTES: Final = {
+    "eval": "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE",
     "xadd": "UPDATE instead of INSERT because of the optional trimming feature",
     "getex": "RW and UPDATE because it changes the TTL",
     "set": "RW and ACCESS due to the optional `GET` argument",
@@ -96,13 +98,17 @@ _NOTES: Final = {
 _KEYWORD: Final = {"xread": 1, "xreadgroup": 4}
 
 
+NUMBERED: Final = -1
+
+
 class Keys(NamedTuple):
     """A run of keys in a command.
 
     first      index of the first key; 0: the keys follow the word STREAMS, searched for from `start`
     last       index of the last key, relative to the first; negative: from the end of the command
     step       distance from one key to the next
-    limit      2 = only the first half of the arguments there are keys, 0 = all
+    limit      2 = only the first half of the arguments there are keys, 0 = all; NUMBERED = the argument at `first` is
+               the number of keys, which follow it
     """
 
     use: tuple[str, ...]
@@ -115,6 +121,11 @@ class Keys(NamedTuple):
     def find(self, args: list[bytes]) -> list[int] | None:
         """Return the indexes of the keys; None if there are none at the expected place."""
         first = self.first
+        if self.limit == NUMBERED:
+            count = read_int64(args[first]) or 0
+            return (
+                list(range(first + 1, first + 1 + count)) if 0 < count < len(args) - first else None
+            )
         if not first:
             words = range(self.start, len(args) - 1)
             first = next((i + 1 for i in words if args[i].lower() == b"streams"), 0)
@@ -134,6 +145,8 @@ def keys(command: Command) -> list[Keys]:
     start = _KEYWORD.get(name)
     if start is not None:
         return [Keys(_words(_USE[name]), 0, start, -1, 1, 2)]
+    if command.name in SCRIPTS:
+        return [Keys(_words(_USE[name]), 2, 0, 0, 1, NUMBERED)]
     if not command.first_key:
         return []
     first, last = command.first_key, command.last_key
@@ -213,7 +226,10 @@ def _spec(name: str, run: Keys) -> Map:
     if name in _NOTES:
         reply += b"notes", _NOTES[name].encode()
     reply += b"flags", _statuses(run.use), b"begin_search", Map(begin)
-    reply += b"find_keys", Map([b"type", b"range", b"spec", Map(found)])
+    kind = b"range"
+    if run.limit == NUMBERED:
+        kind, found = b"keynum", [b"keynumidx", 0, b"firstkey", 1, b"keystep", 1]
+    reply += b"find_keys", Map([b"type", kind, b"spec", Map(found)])
     return reply
 
 

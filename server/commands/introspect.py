@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.engine.api import Table
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.glob import matcher
@@ -11,6 +13,8 @@ from tidelog.server.commands.describe import categories_of, describe, find_keys,
 from tidelog.server.session import Session
 from tidelog.server.table import Commands, S
 from tidelog.server.wire.replies import SetReply
+
+_NO_KEYS: Final = b"ERR The command has no key arguments"
 
 
 def _top(commands: Commands[S]) -> list[bytes]:
@@ -63,18 +67,20 @@ def _keys(args: list[bytes], table: Table) -> list[tuple[bytes, tuple[str, ...]]
     """The keys, and how they are used, of the command that `args` name. Raises CommandError."""
     name = args[0].lower()
     found = None
-    if name in table.containers and len(args) > 1:
+    if name in table.containers and len(args) == 1:
+        raise CommandError(_NO_KEYS)
+    if name in table.containers:
         found = table.commands.get(name + b"|" + args[1].lower())
     elif name in table.commands:
         found = table.commands[name]
     if found is None:
         raise CommandError(b"ERR Invalid command specified")
     if all(run.use == ("not_key",) for run in keys(found)):  # shard channels are declared like keys
-        raise CommandError(b"ERR The command has no key arguments")
+        raise CommandError(_NO_KEYS)
     if len(args) != found.arity and (found.arity >= 0 or len(args) < -found.arity):
         raise CommandError(b"ERR Invalid number of arguments specified for command")
     result = find_keys(found, args)
-    if not result:
+    if not result and "no_mandatory_keys" not in found.flags:
         raise CommandError(b"ERR Invalid arguments specified for command")
     return result
 

@@ -7,8 +7,8 @@ with which message and at which byte, is as in Redis (7.0, networking.c; spec 16
     a NUL byte hides the end of its line: the parser waits for more until the line is too long
     a count of 0 or less is an empty request, and so is an empty line: neither yields a command
 
-Two differences from Redis: the result never depends on how the bytes were split into reads, so a line that is too long
-is refused even if it arrives whole; and we limit the number of arguments to `arguments_max` (Redis: 2,147,483,647).
+One difference from Redis: the result never depends on how the bytes were split into reads, so a line that is too long
+is refused even if it arrives whole.
 
 A consumer sends the same read again and again, alone or after an acknowledgement. After `expect`, when the input ends
 with the bytes of that read, only the bytes before them are parsed, and the stored argument list is returned.
@@ -88,7 +88,7 @@ class Limits:
     plain_bytes_max    no command that `_plain` or `alike` finds in so many bytes can exceed the other limits
     """
 
-    arguments_max: int = 1 << 20
+    arguments_max: int = (1 << 31) - 1
     bulk_bytes_max: int = 512 << 20
     query_bytes_max: int = 1 << 30
     plain_bytes_max: int = field(init=False)

@@ -1,4 +1,4 @@
-"""A real redis-server 7.0 for comparisons byte for byte: raw bytes there, raw bytes back."""
+"""A real redis-server, 7.0 or 8.2, for comparisons byte for byte: raw bytes there, raw bytes back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
+from tests.oracle.server import SEVEN, Clock, OracleMissing, RedisServer, Release, directory
 from tests.oracle.wire import encode
 
 SENTINEL = b"$28\r\nthat was all there is to say\r\n"
@@ -16,13 +16,13 @@ _ASK = encode([b"ECHO", b"that was all there is to say"])
 
 
 @contextmanager
-def real_redis() -> Iterator[tuple[RedisServer, Clock]]:
+def real_redis(release: Release = SEVEN) -> Iterator[tuple[RedisServer, Clock]]:
     """A running server and its clock; the test fails if the machine has none."""
     place = directory()
     try:
         clock = Clock(place)
         try:
-            server = RedisServer(place, clock, "raw")
+            server = RedisServer(place, clock, "raw", release)
         except OracleMissing as missing:
             pytest.fail(str(missing), pytrace=False)
         try:
@@ -34,9 +34,12 @@ def real_redis() -> Iterator[tuple[RedisServer, Clock]]:
 
 
 class Raw:
-    """A raw connection to it."""
+    """A raw connection to it, or to the server at a port."""
 
-    def __init__(self, server: RedisServer) -> None:
+    def __init__(self, server: RedisServer | int) -> None:
+        if isinstance(server, int):
+            self._link = socket.create_connection(("127.0.0.1", server), 60)
+            return
         self._link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._link.settimeout(60)
         self._link.connect(str(server.socket))

@@ -410,7 +410,7 @@ def test_a_numbered_command_needs_the_rights_of_the_command(bench: Bench) -> Non
     ann: Any = bench.running.client(username="ann", password="pw")
     assert ann.execute_command("TIDELOG", "ONCE", "lane", 1, "INCR", "a") == 1
     for words in (("INCR", "b"), ("SET", "a", "x")):
-        with pytest.raises(redis.ResponseError, match="no permissions"):
+        with pytest.raises(redis.ResponseError, match="(?i)no permissions"):
             ann.execute_command("TIDELOG", "ONCE", "lane", 2, *words)
 
 
@@ -490,9 +490,9 @@ def test_a_user_needs_the_key_of_each_queue(bench: Bench) -> None:
     ann: Any = bench.running.client(username="ann", password="pw")
     ann.execute_command("QUEUE", "PUT", "q", "v")
     ((id, _, _),) = ann.execute_command("QUEUE", "TAKE", "q", "w")
-    with pytest.raises(redis.ResponseError, match="no permissions to access one of the keys"):
+    with pytest.raises(redis.ResponseError, match="No permissions to access a key"):
         ann.execute_command("QUEUE", "PUT", "r", "v")
-    with pytest.raises(redis.ResponseError, match="no permissions to access one of the keys"):
+    with pytest.raises(redis.ResponseError, match="No permissions to access a key"):
         ann.execute_command("QUEUE", "DONEAND", "q", "w", id, 1, 1, 2, "r", "v")
     assert ann.execute_command("QUEUE", "DONE", "q", "w", id, 1) == 1
 

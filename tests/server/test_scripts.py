@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.oracle.wire import encode
-from tests.server.conftest import Running
+from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import Raw, real_redis
 from tests.server.wire import calls
@@ -156,3 +156,15 @@ def test_a_lock_of_redis_py_in_a_pipeline(server: Running, transaction: bool) ->
         lock.release()
         pipe.exists("lock")
         assert pipe.execute() == [True, 1, 1, True, 1, 0]
+
+
+def test_a_script_counts_as_a_write(start: Start) -> None:
+    """CLIENT PAUSE WRITE delays it, and a follower refuses it."""
+    running = start()
+    client, other = dial(running.port), dial(running.port)
+    assert calls(client, "SET lock me", "CLIENT PAUSE 60000 WRITE") == [("+", b"OK")] * 2
+    other.begin(b"EVALSHA", RELEASE.encode(), b"1", b"lock", b"me")
+    assert calls(client, "EXISTS lock", "CLIENT UNPAUSE") == [1, ("+", b"OK")]
+    assert other.receive() == 1
+    [reply, refused] = calls(client, "REPLICAOF 127.0.0.1 1", f"EVALSHA {RELEASE} 1 lock me")
+    assert reply == ("+", b"OK") and refused[1].startswith(b"READONLY")

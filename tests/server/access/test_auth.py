@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from tests import inside
-from tests.oracle.server import RedisServer
+from tests.oracle.server import EIGHT, RedisServer
 from tests.oracle.wire import Connection, Form
 from tests.server.conftest import Running, Start
 from tests.server.real_redis import as_of_8, real_redis
@@ -30,7 +30,7 @@ CLOSED = "closed"
 @pytest.fixture
 def redis7() -> Iterator[RedisServer]:
     """A new one for each test: they change the default user."""
-    with real_redis() as (server, _):
+    with real_redis(EIGHT) as (server, _):
         yield server
 
 
@@ -77,11 +77,9 @@ def told(text: str, reply: Form) -> Form:
     if text.upper().startswith("HELLO") and isinstance(reply, list):
         at = reply.index(b"version")
         assert isinstance(reply[reply.index(b"id") + 1], int)
-        return reply[:at] + reply[at + 2 : 6] + reply[8:]
+        return reply[:at] + reply[at + 2 : 6] + reply[8:-1]  # without the modules of that server
     if text.upper().startswith("ACL CAT ") and isinstance(reply, list):
         reply.sort()
-    if text.upper().startswith("ACL GETUSER") and isinstance(reply, list):
-        reply[1] = [flag for flag in reply[1] if not flag.endswith(b"sanitize-payload")]
     return reply
 
 
@@ -561,7 +559,7 @@ def test_a_changed_user_is_asked_again_at_once(server: Running, dial: Dial) -> N
     assert calls(bob, "AUTH bob x", "XADD s 1-1 a 1") == [("+", b"OK"), b"1-1"]
     calls(admin, "ACL SETUSER bob -xadd")
     assert calls(bob, "XADD s * a 1") == [
-        ("-", b"NOPERM this user has no permissions to run the 'xadd' command")
+        ("-", b"NOPERM User bob has no permissions to run the 'xadd' command")
     ]
     calls(admin, "ACL SETUSER bob +xadd")
     assert calls(bob, "XADD s 1-2 a 1") == [b"1-2"]

@@ -140,7 +140,7 @@ def test_no_command_reaches_a_lane(start: Start) -> None:
     assert running.db.keys(ROOT + b"*") == [ROOT + b"x"]
     keyed = {name for name, found in COMMANDS.table.commands.items() if found.first_key}
     keyed -= {name for name in keyed if "pubsub" in COMMANDS.table.commands[name].flags}
-    also = b"xread xreadgroup debug queue|schedule tidelog|once".split()
+    also = b"xread xreadgroup eval evalsha debug queue|schedule tidelog|once".split()
     assert refused == (keyed | set(also)) - _LEFT_OUT
 
 

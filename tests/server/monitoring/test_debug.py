@@ -256,18 +256,11 @@ def test_object(client: Client) -> None:
     assert b"serializedlength:4 " in s[1]
 
 
-def test_stringmatch(client: Client) -> None:
-    commands = ("a* abc", "b* abc", "[a-c]?c abc", "** x")
-    assert calls(client, *(f"DEBUG STRINGMATCH-LEN {each}" for each in commands)) == [1, 0, 1, 1]
-
-
 def test_help_names_what_there_is(client: Client) -> None:
     (lines,) = calls(client, "DEBUG HELP")
     assert all(kind == "+" for kind, _ in lines)
     text = b"\n".join(line for _, line in lines)
-    for (
-        name
-    ) in b"SLEEP RELOAD LOADAOF DIGEST DIGEST-VALUE OBJECT STRINGMATCH-LEN AOF-FLUSH-SLEEP".split():
+    for name in b"SLEEP RELOAD LOADAOF DIGEST DIGEST-VALUE OBJECT AOF-FLUSH-SLEEP".split():
         assert name in text
 
 

@@ -215,7 +215,7 @@ def test_errors(data: bytes, text: bytes) -> None:
 # fmt: off
 @pytest.mark.parametrize("data", [
     b"*1\r\n\0x\r\n", b"*1\0\r\n$4\r\nPING\r\n", b"PI\0NG\r\nPING\r\n", b"\0\r\n" + PING,
-    b"*" + b"1" * (LINE - 1), b"*1\r\n" + b"$" * LINE, b"a" * LINE, b"*1048576\r\n", b"*1\r\n$536870912\r\n",
+    b"*" + b"1" * (LINE - 1), b"*1\r\n" + b"$" * LINE, b"a" * LINE, b"*2147483647\r\n", b"*1\r\n$536870912\r\n",
 ])
 # fmt: on
 def test_not_complete(data: bytes) -> None:
@@ -224,8 +224,11 @@ def test_not_complete(data: bytes) -> None:
     assert requests.pending == len(data)
 
 
-def test_a_bound_of_ours() -> None:
-    assert refused(b"*1048577\r\n") == b"ERR Protocol error: invalid multibulk length"
+def test_more_than_a_million_arguments() -> None:
+    count = (1 << 20) + 1
+    [command] = feed(b"*%d\r\n" % count + b"$1\r\na\r\n" * count)
+    assert len(command) == count
+    assert refused(b"*2147483648\r\n") == b"ERR Protocol error: invalid multibulk length"
 
 
 # --- limits

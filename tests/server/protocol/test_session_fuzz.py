@@ -261,7 +261,7 @@ OPTIONS: Final = (
 )
 BLOCKING: Final = frozenset((b"XREAD", b"XREADGROUP", b"WAIT", b"WAITAOF"))
 GARBAGE: Final = (
-    b"*x\r\n", b"*1\r\n$x\r\n", b"*2\r\n:1\r\n", b'SET "a\r\n', b"*1\r\n$-1\r\n", b"*1048577\r\n",
+    b"*x\r\n", b"*1\r\n$x\r\n", b"*2\r\n:1\r\n", b'SET "a\r\n', b"*1\r\n$-1\r\n", b"*2147483648\r\n",
     b"*1\r\n$536870913\r\n", b"\r\n", b"*0\r\n", b"*-1\r\n", b"   \r\n", b"\n", b"PING\n", b"\x00\r\n",
 )  # fmt: skip
 
