@@ -58,6 +58,9 @@ RETRY_S: Final = 1.0  # pause after a failed checkpoint; doubled after each furt
 RETRY_S_MAX: Final = 60.0
 PRESS_S: Final = 0.01  # pause between checks of memory while a checkpoint is being written
 SAMPLE: Final = 1000  # at most this many changed streams are looked at to count pending entries
+FLUSHED_KEYS: Final = (
+    10_000  # a flush of so many keys leaves memory that the system should have again
+)
 LOGGED_BYTES: Final = 8  # bytes of a pending entry in the log; in memory it takes PENDING_BYTES
 
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
@@ -132,6 +135,7 @@ class Checkpoints:
         self._beneath = 0  # number of the checkpoint on which the present state is based
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
+        self._trims = False  # the checkpoint that frees the names of flushed keys is still to come
         self._not_before = self._press_at = self._room_at = 0.0
         if self._possible and disk.exists(self._directory / identity.DATA):
             self._attach()
@@ -304,6 +308,11 @@ class Checkpoints:
 
     def _look(self, core: Core) -> None:
         self._make_room(core)
+        if core.state.changes.flushed >= FLUSHED_KEYS:
+            with core.lock:
+                core.state.changes.flushed = 0
+            self._trims = True
+            give_back()
         now = time.monotonic()
         if now < self._not_before:
             return
@@ -355,6 +364,9 @@ class Checkpoints:
                 give_back()  # first return to the system the memory that the checkpoint freed
                 core.press(None)
                 relief.set()
+            elif self._trims:
+                self._trims = False
+                give_back()
 
     def _fold(self, core: Core) -> int:
         started = time.monotonic()

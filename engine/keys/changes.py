@@ -45,9 +45,19 @@ class Changes:
     ended           numbers of deleted streams whose rows a checkpoint may hold
     tables_ended    flushed tables: (number, the keys whose KEY rows were stale)
     frozen          the checkpoint in flight, or None
+    flushed         keys that flushes took out of memory, since the store has given memory back to the system
     """
 
-    __slots__ = ("cold", "generation", "committed", "streams", "ended", "tables_ended", "frozen")
+    __slots__ = (
+        "cold",
+        "generation",
+        "committed",
+        "streams",
+        "ended",
+        "tables_ended",
+        "frozen",
+        "flushed",
+    )
 
     def __init__(self, cold: ColdStore | None = None) -> None:
         self.cold = cold
@@ -57,6 +67,7 @@ class Changes:
         self.ended: list[int] = []
         self.tables_ended: list[tuple[int, Collection[bytes]]] = []
         self.frozen: FrozenStreams | None = None
+        self.flushed = 0
 
     def touch(self, stream: Stream) -> None:
         """Record that a stream is about to change for the first time in this generation (its mark differs)."""

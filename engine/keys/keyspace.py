@@ -350,6 +350,7 @@ class Keyspace(dict[bytes, Value]):
     def end(self) -> None:
         """Delete all keys. The object must not be used afterwards."""
         changes = self.table.changes
+        changes.flushed += _residents(self)
         for value in super().values():
             if value.__class__ is Stream:
                 changes.end(value)

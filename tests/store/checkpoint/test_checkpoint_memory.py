@@ -104,6 +104,34 @@ def test_its_pages_are_given_back_before_writers_go_on(
     assert waited == [True]
 
 
+@pytest.mark.parametrize("words", ["flushall", "flushdb"])
+def test_a_flush_of_many_keys_gives_memory_back(
+    db: tidelog.Store, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """At the next look, and once more when a checkpoint has freed the names of the keys."""
+    given: list[None] = []
+    monkeypatch.setattr(checkpoints, "FLUSHED_KEYS", 3)
+    monkeypatch.setattr(checkpoints, "give_back", lambda: given.append(None))
+    looking: Any = inside.checkpoints(db)
+
+    def flush(count: int) -> int:
+        given.clear()
+        inside.core(db).state.changes.flushed = 0
+        for number in range(count):
+            db.set(f"k{number}", "v")
+        getattr(db, words)()
+        for _ in range(2):
+            looking._look(inside.core(db))
+        return len(given)
+
+    assert flush(2) == 0
+    assert flush(3) == 1
+    for _ in range(2):
+        db.set("k", "v")
+        db.checkpoint()
+        assert len(given) == 2
+
+
 def test_a_look_passes_empty_databases_over_and_counts_its_work_alone(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
