@@ -64,13 +64,16 @@ class Logins:
                 failures.popleft()
             if len(failures) >= FAILURES_MAX:
                 raise TooMany
+            # Count the attempt before it is known whether it fails: others may be checked at the same time.
+            failures.append(now)
         secret = hashed(password.encode())
         user = self._acl.authenticate(name.encode(), password.encode())
         with self._lock:
             if user is None or secret not in user.passwords:
-                failures.append(now)
                 return None
-            failures.clear()
+            # Only this attempt was none: an address that signs in as one user has still failed as another.
+            if now in failures:
+                failures.remove(now)
             token, login = (
                 secrets.token_urlsafe(32),
                 Login(user, secrets.token_urlsafe(32), secret, now),

@@ -7,6 +7,7 @@ and a health check detects a hanging loop. server/console/ answers everything un
 
 from __future__ import annotations
 
+import enum
 import json
 import logging
 import socket
@@ -29,7 +30,9 @@ from tidelog.server.monitoring.collector import Collector
 from tidelog.store.errors import CannotOpen, TidelogError
 from tidelog.store.faces.face import nothing
 
-REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
+SEATS: Final = 8  # connections at a time
+SEAT_S: Final = 1.0  # how long a connection may take to give way
+BACKLOG: Final = 128  # connections that the system accepts before we do
 REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
 # time limit for the answer of the store, and then the same for the event loop
 HEALTH_S: Final = 2.0
@@ -145,14 +148,30 @@ class Metrics:
         return None
 
 
+class _Phase(enum.Enum):
+    """What a connection waits for: its client's request, our answer, its client to read it, or its end."""
+
+    ASKING = enum.auto()
+    WORKING = enum.auto()
+    READING = enum.auto()
+    LEAVING = enum.auto()
+
+
 class _Http(ThreadingHTTPServer):
-    """Accepts in one thread and handles each request in its own, up to REQUESTS_MAX at a time."""
+    """Accepts in one thread and handles each connection in its own, up to SEATS at a time.
+
+    If all seats are taken, the connection that has waited longest for its client gives way to a new one: first one
+    whose request has not come, then one whose answer was not read. So clients that do nothing cannot keep a probe away.
+    """
 
     daemon_threads = True
+    request_queue_size = BACKLOG
 
     def __init__(self, link: socket.socket, metrics: Metrics) -> None:
         self.metrics = metrics
-        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._free = threading.BoundedSemaphore(SEATS)
+        self._lock = threading.Lock()
+        self._phases: dict[socket.socket, _Phase] = {}  # of the connections, the oldest first
         self._stopping = False
         socketserver.BaseServer.__init__(self, link.getsockname(), _Handler)  # creates no socket
         # Do what HTTPServer does here, but without its reverse DNS lookup.
@@ -180,16 +199,50 @@ class _Http(ThreadingHTTPServer):
         self.socket.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
+        if not self._free.acquire(blocking=False):
+            if not (self._give_way() and self._free.acquire(timeout=SEAT_S)):
+                self.shutdown_request(request)
+                return
+        self.enter(request, _Phase.ASKING)
+        try:
             super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        except BaseException:  # the system gives no thread
+            self._leave(request)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._leave(request)
+
+    def enter(self, link: socket.socket, phase: _Phase) -> None:
+        """A connection enters a phase. One that gives way stays LEAVING."""
+        with self._lock:
+            if self._phases.get(link) is not _Phase.LEAVING:
+                self._phases[link] = phase
+
+    def _leave(self, link: socket.socket) -> None:
+        with self._lock:
+            self._phases.pop(link, None)
+        self._free.release()
+
+    def _give_way(self) -> bool:
+        """End the connection that has waited longest for its client. Return whether one is about to leave."""
+        with self._lock:
+            found = None
+            for phase in (_Phase.ASKING, _Phase.READING, _Phase.LEAVING):
+                found = next((link for link, at in self._phases.items() if at is phase), None)
+                if found is not None:
+                    break
+            if found is None:
+                return False
+            self._phases[found] = _Phase.LEAVING
+            try:
+                found.shutdown(socket.SHUT_RDWR)  # wakes its thread
+            except OSError:
+                pass  # the client is gone already
+            return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _logger.debug("a request for metrics failed", exc_info=True)
@@ -204,6 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
 
     def do_GET(self) -> None:
+        self.server.enter(self.connection, _Phase.WORKING)
         path = self.path.partition("?")[0]
         metrics = self.server.metrics
         if path == console.ROOT or path.startswith(f"{console.ROOT}/"):
@@ -232,7 +286,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif len(length) > 9 or int(length) > console.BODY_MAX:
             self._answer(413, b"the body is too long\n", "text/plain")
         else:
-            self._console(self.rfile.read(int(length)))
+            body = self.rfile.read(int(length))
+            self.server.enter(self.connection, _Phase.WORKING)
+            self._console(body)
 
     def _console(self, body: bytes) -> None:
         host, port = self.client_address[:2]
@@ -251,6 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
         content_type: str,
         headers: Iterable[tuple[str, str]] = (),
     ) -> None:
+        self.server.enter(self.connection, _Phase.READING)
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.server.conftest import Start
 from tests.server.console.browsing import PASSWORD, Site, failing
 
+from tidelog.server.acl.user import User
 from tidelog.server.console import logins
 from tidelog.server.console.console import Console, Request, Response
 
@@ -197,6 +200,45 @@ def test_wrong_passwords(site: Site, clock: Hands, caplog: pytest.LogCaptureFixt
     assert site.sign_in().status == 429
     clock.now += logins.FAILURES_S + 1
     assert site.sign_in().status == 200
+
+
+def test_attempts_count_before_the_password_is_checked(site: Site) -> None:
+    """So that many at once are not all let through."""
+    site.user("on", f">{PASSWORD}", "~*", "+@all")
+    acl = site.running.server.acl
+    inside, go_on = threading.Semaphore(0), threading.Event()
+
+    class Slow:
+        users = acl.users
+
+        def authenticate(self, name: bytes, password: bytes) -> User | None:
+            assert password != PASSWORD.encode(), "it is one attempt too many"
+            inside.release()
+            assert go_on.wait(60)
+            return acl.authenticate(name, password)
+
+    found = logins.Logins(Slow(), lambda: 1.0)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(logins.FAILURES_MAX) as pool:
+        wrong = [
+            pool.submit(found.sign_in, "anna", "wrong", "peer") for _ in range(logins.FAILURES_MAX)
+        ]
+        try:
+            for _ in wrong:
+                assert inside.acquire(timeout=60)
+            with pytest.raises(logins.TooMany):
+                found.sign_in("anna", PASSWORD, "peer")
+        finally:
+            go_on.set()
+        assert [each.result() for each in wrong] == [None] * logins.FAILURES_MAX
+
+
+def test_a_login_as_one_user_forgets_no_failure_as_another(site: Site) -> None:
+    site.user("on", f">{PASSWORD}", "~*", "+@all")
+    for _ in range(logins.FAILURES_MAX - 1):
+        assert site.sign_in("admin", "wrong").status == 401
+        assert site.sign_in().status == 200
+    assert site.sign_in("admin", "wrong").status == 401
+    assert site.sign_in("admin", "wrong").status == 429
 
 
 def test_one_address_does_not_lock_out_others(site: Site, clock: Hands) -> None:
