@@ -108,7 +108,7 @@ def test_never_into_a_directory_that_holds_something(run: Run, made: Made) -> No
     assert contents(made.root) == before
 
 
-def test_damage_that_the_checkpoint_holds_loses_nothing(
+def test_damage_that_the_checkpoint_holds_loses_history_only(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part before the damage would be less than the store has: the copy is made over the checkpoint."""
@@ -125,7 +125,8 @@ def test_damage_that_the_checkpoint_holds_loses_nothing(
 
     done = run("aof", "repair", "db", "--to", "copy")
     assert (done.code, done.err) == (0, "")
-    assert "Can be kept: LSN 1 to 7, " in done.out and "Nothing is lost." in done.out
+    assert "Can be kept: LSN 1 to 7, " in done.out and "No state is lost." in done.out
+    assert "History is lost: LSN 1 to 7 leave the log, the state has them." in done.out
     assert run("verify", "copy").code == 0
     with tidelog.open("copy") as db:
         assert db.xlen("orders") == 6

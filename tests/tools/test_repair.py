@@ -371,3 +371,37 @@ def test_the_folder_of_the_log_without_a_store_file(run: Run, tmp_path: Path) ->
     assert (done.code, "Nothing is lost." in done.out) == (0, True)
     with tidelog.open(tmp_path / "db") as db:
         assert db.xlen("s") == 1
+
+
+def test_history_and_state_are_two_losses(run: Run, tmp_path: Path) -> None:
+    """Damage before the checkpoint takes no state. The records that leave the log with it are named."""
+    root = tmp_path / "orders-data"
+    with tidelog.open(root, segment_bytes=4096, checkpoint_bytes=0, save=()) as db:
+        for n in range(100):
+            db.xadd("orders", {"n": n, "pad": "x" * 100})
+        db.checkpoint()
+        db.xadd("orders", {"n": 100})
+        state = db.digest()
+    first, second, *_ = sorted(root.glob("aof/*.aof"))
+    assert int(first.stem) == 1
+    data = bytearray(first.read_bytes())
+    data[1000] ^= 1
+    first.write_bytes(data)
+    done = run("repair", root)
+    assert done.code == exits.DAMAGED
+    behind = int(second.stem)
+    lines = done.out.splitlines()
+    assert "No state is lost." in lines
+    assert f"History is lost: LSN 1 to {behind - 1} leave the log, the state has them." in lines
+    told = json.loads(run("repair", root, "--json").out)
+    assert (told["state_lost"], told["history_lost"]) == (False, [1, behind - 1])
+    assert (told["kept"]["digest"], told["kept"]["log_from_lsn"]) == (state, behind)
+    assert run("repair", root, "--in-place").code == 0
+    assert int(min(root.glob("aof/*.aof")).stem) == behind
+
+
+def test_a_cut_loses_state_and_no_history(run: Run, holed: Made) -> None:
+    told = json.loads(run("repair", holed.root, "--json").out)
+    assert (told["state_lost"], told["history_lost"]) == (True, None)
+    told = json.loads(run("repair", holed.root, "--skip-damaged", "--json").out)
+    assert (told["state_lost"], told["history_lost"]) == (True, [1, 4])

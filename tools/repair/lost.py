@@ -35,13 +35,14 @@ class Missing(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The records behind the last LSN that is kept.
+    """The records behind the last LSN that is kept, and the history that is lost.
 
     gaps       (first, last) LSN of records that cannot be read
     first, last, since, until   LSNs and times (unix ms) of the intact records; 0: there are none
     intact     number of intact records
     by_key     (key, kind of record) -> number of intact records
     missing    entries that were added in the gap, at least, as counters and lengths behind it prove
+    history    (first, last) LSN of records that leave the log although the state has them; None: none do
     """
 
     gaps: list[tuple[int, int]]
@@ -52,6 +53,7 @@ class Lost(NamedTuple):
     intact: int
     by_key: Counter[tuple[bytes, str]]
     missing: list[Missing]
+    history: tuple[int, int] | None = None
 
 
 def lost_behind(records: Iterable[Record], lsn: int, state: State) -> Lost:

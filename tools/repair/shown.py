@@ -28,7 +28,15 @@ def what_is_lost(files: MendedFiles, found: Plan) -> Lost:
     """The records behind the last LSN before the damage."""
     with state_of(files, found.base) as (state, start):
         follow(files, start, state, found.lsn)
-        return lost_behind(records_behind(files, found.lsn), found.lsn, state)
+        lost = lost_behind(records_behind(files, found.lsn), found.lsn, state)
+    first = min((header.first_lsn for header in files.headers()[1]), default=found.first_lsn)
+    last = min(found.first_lsn - 1, found.lsn)
+    return lost._replace(history=(first, last) if first <= last else None)
+
+
+def loses_state(found: Plan, lost: Lost) -> bool:
+    """Whether the repaired store has another state than the damaged one had."""
+    return bool(lost.intact or lost.gaps or found.reach.damage is not None)
 
 
 def facts(seen: Seen, found: Plan, lost: Lost) -> dict[str, Any]:
@@ -54,6 +62,8 @@ def facts(seen: Seen, found: Plan, lost: Lost) -> dict[str, Any]:
                 for (key, name), count in lost.by_key.most_common()
             ],
         },
+        "state_lost": loses_state(found, lost),
+        "history_lost": None if lost.history is None else list(lost.history),
         "missing_entries": [row._asdict() | {"key": json_value(row.key)} for row in lost.missing],
     }
     if found.salvaged is not None:
@@ -84,11 +94,14 @@ def show(root: Path, seen: Seen, found: Plan, lost: Lost) -> None:
         click.echo(f"The log of the repaired store: LSN {found.first_lsn} to {found.lsn}.")
     else:
         click.echo("The log of the repaired store: empty; its checkpoint holds everything.")
-    if not lost.intact and not lost.gaps and found.reach.damage is None:
-        click.echo("Nothing is lost.")
+    if not loses_state(found, lost):
+        click.echo("Nothing is lost." if lost.history is None else "No state is lost.")
+    if lost.history is not None:
+        leave, it = ("leaves", "it") if lost.history[0] == lost.history[1] else ("leave", "them")
+        told = f"LSN {_lsns(*lost.history)} {leave} the log, the state has {it}"
+        click.echo(f"History is lost: {told}.")
     for first, last in lost.gaps:
-        lsns = f"{first}" if first == last else f"{first} to {last}"
-        click.echo(f"Cannot be read: LSN {lsns}.")
+        click.echo(f"Cannot be read: LSN {_lsns(first, last)}.")
     for row in lost.missing:
         counters = f"entries-added {row.added:,}, then {row.then:,}"
         entries = "1 entry" if row.entries == 1 else f"{row.entries:,} entries"
@@ -99,6 +112,10 @@ def show(root: Path, seen: Seen, found: Plan, lost: Lost) -> None:
     if found.salvaged is not None:
         show_salvaged(found.salvaged)
     click.echo(f"digest of the repaired store: {found.digest}")
+
+
+def _lsns(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def show_intact(root: Path, found: Plan, lost: Lost) -> None:
