@@ -106,8 +106,11 @@ class Connection(asyncio.Protocol):
     slow_since    when the unread replies first exceeded the client's soft limit, or None
     adding    the client has sent XADDs that run at the end of this turn
     late      unparsed bytes that arrived after the turn's time was used up (`Turns.later`)
+    operates  the client may get a seat beyond maxclients (reserve.py)
     greedy    the client sent more at once than its share, or its commands took longer than a turn: others go first
     """
+
+    operates = True
 
     def __init__(self, server: ConnectionHost, kind: str) -> None:
         self.server = server

@@ -21,6 +21,7 @@ from tidelog.disk import unix_socket
 from tidelog.server.addresses import Address, Addresses
 from tidelog.server.connection import Connection, ConnectionHost, address_name
 from tidelog.server.monitoring.logs import VERBOSE
+from tidelog.server.reserve import SEATS
 
 if TYPE_CHECKING:
     from tidelog.server.monitoring.metrics import Metrics
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 SHARED_MODE: Final = 0o600
 _STRANGER: Final = b"-DENIED this socket is for processes of the user who serves the store\r\n"
 HANDSHAKE_S: Final = 10.0  # then the connection is closed
-# handshakes allowed above `maxclients`, because even a refusal is sent over TLS
+# handshakes allowed above `maxclients` and the reserve, because even a refusal is sent over TLS
 HANDSHAKES_SPARE: Final = 4
 
 _logger = logging.getLogger("tidelog.server")
@@ -148,7 +149,7 @@ class Handshakes:
     ) -> None:
         """Start the handshake with a new peer, or close the socket if there are too many."""
         server = self._server
-        if len(server.sessions) + len(self) >= server.clients_max + HANDSHAKES_SPARE:
+        if len(server.sessions) + len(self) >= server.clients_max + SEATS + HANDSHAKES_SPARE:
             link.close()
             server.stats.connections_received += 1
             server.stats.rejected_connections += 1
@@ -178,6 +179,8 @@ class _Shared(Connection):
     """A connection to the socket in the store's directory. A process of the same user could open the store's files, so
     it needs no password.
     """
+
+    operates = False
 
     def __init__(self, server: ConnectionHost, path: str) -> None:
         super().__init__(server, "unix")

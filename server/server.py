@@ -36,6 +36,7 @@ from tidelog.server.monitoring.monitor import monitor_addr, monitor_line
 from tidelog.server.monitoring.stats import Stats
 from tidelog.server.pubsub import PubSub
 from tidelog.server.replicating import Replicating
+from tidelog.server.reserve import Reserve
 from tidelog.server.saving import Saving
 from tidelog.server.session import Session, changes
 from tidelog.server.turns import Turns
@@ -46,7 +47,7 @@ from tidelog.store.options import make_options
 
 HTTP_WARNING_S: Final = 60.0  # least time between two log lines about HTTP clients, as in Redis
 LOOK_S: Final = 1.0  # pause between two checks of all sessions; a check of thousands takes a while
-FILES_RESERVED: Final = 32  # file descriptors not used for clients
+FILES_RESERVED: Final = 32  # file descriptors not used for clients, except for those in the reserve
 
 STORE_OPTIONS: Final = (
     "save",
@@ -95,6 +96,7 @@ class Server:
         self.monitors: dict[int, Session] = {}
         self.started = time.time()
         self.run_id = secrets.token_hex(20)
+        self.reserve = Reserve(self)
         self.listeners = Listeners(self)
         self.replicating = Replicating(self)
         self.turns = Turns(self)
@@ -168,7 +170,8 @@ class Server:
         handshakes = self.listeners.handshakes
         handshakes.end(connection)
         refusal = None
-        if len(self.sessions) + len(handshakes) >= self.clients_max:
+        full = self.full
+        if full and not connection.operates:
             refusal = errors.MAX_CLIENTS
         elif (
             connection.kind != "unix"
@@ -183,11 +186,21 @@ class Server:
             _logger.log(VERBOSE, "refused %s: %s", connection.addr, why)
             return refusal
         self.sessions[session.id] = session
-        _logger.log(VERBOSE, "client %d connected from %s", session.id, connection.addr)
+        if full:
+            self.reserve.seat(session)
+        else:
+            _logger.log(VERBOSE, "client %d connected from %s", session.id, connection.addr)
         return None
+
+    @property
+    def full(self) -> bool:
+        """Whether maxclients are connected, without those in the reserve."""
+        clients = len(self.sessions) - len(self.reserve) + len(self.listeners.handshakes)
+        return bool(clients >= self.clients_max)
 
     def left(self, connection: Connection) -> None:
         """A connection is gone."""
+        self.reserve.leave(connection.session)
         session = self.sessions.pop(connection.session.id, None)
         self._times.busy_at = self.loop.time()
         if session is not None:

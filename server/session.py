@@ -140,6 +140,13 @@ class Outlet(Protocol):
         """Close at once. Nothing more is read or sent."""
 
 
+class Seats(Protocol):
+    """The seats beyond maxclients (reserve.py), as their sessions see them."""
+
+    def admits(self, session: Session, command: Command) -> bool:
+        """Whether the session may run the command. If not, it was told so, and is being closed."""
+
+
 class Session:
     """One client. See the module docstring.
 
@@ -184,6 +191,7 @@ class Session:
         self.ending = False
         self.plain = False
         self.guarded = False
+        self.reserve: Seats | None = None  # if it is beyond maxclients
         self.follower: object = None  # the link, if the connection is a follower's
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self.seen = Seen(server.core)  # for TIDELOG TOKEN
@@ -201,6 +209,7 @@ class Session:
             self.authenticated
             and self.user.superuser
             and not self.guarded
+            and self.reserve is None
             and not self.transaction.active
             and not (self.protocol == 2 and (self.channels or self.patterns or self.shard_channels))
             and self.reply_mode == "on"
@@ -328,6 +337,8 @@ class Session:
                 self._note_refusal(command, args)
                 self._reject(command, refusal)
                 return True
+        if self.reserve is not None and not self.reserve.admits(self, command):
+            return True
         if self.guarded:
             refusal = reserved.refusal(command, args)
             if refusal is not None:

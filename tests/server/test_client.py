@@ -22,6 +22,7 @@ from tests.server.real_redis import real_redis
 from tests.server.wire import Client, calls
 from tests.until import until
 
+from tidelog.server import reserve
 from tidelog.server.monitoring.logs import VERBOSE
 from tidelog.testing import Clock
 
@@ -475,7 +476,10 @@ def test_more_clients_than_there_may_be_files(
 # --- the log
 
 
-def test_who_comes_and_goes_is_in_the_log(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_comes_and_goes_is_in_the_log(
+    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reserve, "TRIAL_S", 0.01)
     with caplog.at_level(VERBOSE, "tidelog.server"):
         running = start(maxclients=1)
         client = dial(running.port)

@@ -13,6 +13,8 @@ from tests.server.conftest import Running, Start
 from tests.server.wire import calls, connect
 from tests.until import until
 
+from tidelog.server import reserve
+
 
 @pytest.fixture
 def others(server: Running) -> Iterator[None]:
@@ -185,8 +187,9 @@ def test_passwords(start: Start) -> None:
     client.close()
 
 
-def test_many_connections(start: Start) -> None:
+def test_many_connections(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those beyond maxclients are told so and closed; when some leave, others may come."""
+    monkeypatch.setattr(reserve, "TRIAL_S", 0.01)
     running = start(maxclients=50)
     clients = [connect(running.port) for _ in range(60)]
     for client in clients[:50]:
