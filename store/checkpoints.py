@@ -555,9 +555,15 @@ class Checkpoints:
         # keeps the log after `held` until the snapshot is published and listed
         self._making.append(held)
         try:
+            core = self._core()
+            # the store's own clock, by which its keys expire
+            now_ms = None if core is None else core.time_ns() // 1_000_000
+            del core
             environment = open_environment(self._disk, self._directory)
             try:
-                made = portable.create(self._disk, environment, directory, waits=self._waits)
+                made = portable.create(
+                    self._disk, environment, directory, created_ms=now_ms, waits=self._waits
+                )
             finally:
                 environment.close()
             if not passing:
