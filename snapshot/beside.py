@@ -58,10 +58,11 @@ def create_beside(
     layout.check(disk, root)
     disk, root = beneath(disk, root)
     directory = root / SNAPSHOTS
+    now_ms = time.time_ns() // 1_000_000 if created_ms is None else created_ms
     if _nothing_behind(disk, root, uuid):
         environment = open_environment(disk, root / CHECKPOINT, read_only=True)
         try:
-            return create(disk, environment, directory, created_ms=created_ms, progress=progress)
+            return create(disk, environment, directory, created_ms=now_ms, progress=progress)
         finally:
             environment.close()
     with held(disk, directory):
@@ -83,8 +84,8 @@ def create_beside(
             disk,
             directory,
             copy,
-            lambda work: read_all(disk, work, progress),
-            time.time_ns() // 1_000_000 if created_ms is None else created_ms,
+            lambda work: read_all(disk, work, now_ms, progress),
+            now_ms,
             progress,
         )
 

@@ -27,6 +27,8 @@
       "check": "..."                    BLAKE2b of all of the above, so that damage is told from wrong facts
     }
 
+counts    without keys that had expired by the later of `now_ms` and `created_ms`, which the data still has; earlier
+          versions counted them
 blake2b   32 bytes, as 64 hex digits; `check` has 16 and is taken over the object without it, as `_canonical`
           writes it
 largest   every stream, or the 10,000 with the most entries; without those whose key exceeds 1,024 bytes. A key
@@ -128,6 +130,11 @@ class Manifest(NamedTuple):
     def lsn(self) -> int:
         """P, the last LSN in the snapshot."""
         return self.position.lsn
+
+    @property
+    def moment_ms(self) -> int:
+        """The snapshot's own time, Unix ms: a key that had expired by then is not counted, and is in no table."""
+        return max(self.now_ms, self.created_ms)
 
     @property
     def start(self) -> Start:

@@ -225,6 +225,7 @@ def create(
     Raises SnapshotsLocked, CheckpointError, SnapshotDamaged, OSError.
     """
     disk, directory = beneath(disk, directory)
+    now_ms = time.time_ns() // 1_000_000 if created_ms is None else created_ms
     with held(disk, directory, waits):
         if not environment.is_in_place():
             raise CheckpointError(
@@ -250,8 +251,8 @@ def create(
             disk,
             directory,
             copy,
-            lambda folder: read_all(disk, folder, progress),
-            time.time_ns() // 1_000_000 if created_ms is None else created_ms,
+            lambda folder: read_all(disk, folder, now_ms, progress),
+            now_ms,
             progress,
             passing=passing,
         )
@@ -323,10 +324,10 @@ def _shut(end: socket.socket) -> None:
     end.close()
 
 
-def read_all(disk: Disk, folder: Path, progress: Progress) -> Content:
+def read_all(disk: Disk, folder: Path, created_ms: int, progress: Progress) -> Content:
     """Walk a copy in a child process, then count its contents. Raises SnapshotDamaged if it is not sound."""
     walk_or_raise(disk, folder, progress)
-    return content_of(disk, folder)
+    return content_of(disk, folder, created_ms)
 
 
 def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:

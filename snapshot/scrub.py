@@ -53,7 +53,7 @@ from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.streams.block import rows_of
-from tidelog.snapshot.content import content_of, count, differences
+from tidelog.snapshot.content import miscounted
 from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged, SnapshotGone
 from tidelog.snapshot.lease import hold
 from tidelog.snapshot.manifest import HASH_BYTES, NAME, Manifest, disagreement
@@ -351,8 +351,7 @@ def verify_place(place: Place, progress: Progress = silent) -> list[Finding]:
         if changed:
             for _ in opened.rows.rows(b""):
                 pass
-        counted = differences(manifest.counts, count(opened.state()))
-        texts += [f"{place.name}: {text}" for text in counted]
+        texts += [f"{place.name}: {text}" for text in miscounted(manifest, opened.state())]
     except (SnapshotDamaged, CorruptBlock) as error:
         texts.append(str(error))
     return [Finding("snapshot", path, text) for text in texts]
@@ -377,13 +376,12 @@ def _verify_snapshot(
     if inside:
         return findings
     try:
-        found = content_of(real, folder)
+        opened = open_copy(real, folder)
+        try:
+            fault = disagreement(manifest, opened.meta)
+            texts = [fault] if fault else miscounted(manifest, opened.state())
+        finally:
+            opened.close()
     except (DamagedFile, CheckpointError, CorruptBlock) as error:
         return [*findings, Finding("snapshot", data, str(error))]
-    opened = open_copy(real, folder)
-    try:
-        fault = disagreement(manifest, opened.meta)
-    finally:
-        opened.close()
-    texts = [fault] if fault else differences(manifest.counts, found.counts)
     return findings + [Finding("snapshot", path, f"{path}: {text}") for text in texts]

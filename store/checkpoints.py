@@ -591,10 +591,17 @@ class Checkpoints:
         # keeps the log after `held` until the snapshot is published and listed
         self._making.append(held)
         try:
+            core = self._core()
+            # the store's own clock, by which its keys expire
+            now_ms = None if core is None else core.time_ns() // 1_000_000
+            del core
             environment = open_environment(self._disk, self._directory)
             try:
                 made = portable.create(
-                    self._disk, environment, directory, passing=passing, waits=self._waits
+                    *(self._disk, environment, directory),
+                    created_ms=now_ms,
+                    passing=passing,
+                    waits=self._waits,
                 )
             finally:
                 environment.close()

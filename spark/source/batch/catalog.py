@@ -31,6 +31,7 @@ class Key(NamedTuple):
 def keys(
     cold: ColdStore,
     meta: Meta,
+    moment_ms: int,
     *,
     dbs: Collection[int] | None = None,
     names: Collection[bytes] | None = None,
@@ -40,6 +41,7 @@ def keys(
 ) -> Iterator[Key]:
     """Yield the keys that had not expired when the snapshot was taken, by database; the order of names is arbitrary.
 
+    moment_ms   the snapshot's own time
     dbs      only these databases          names    only these keys, each looked up
     matches  only names for which it is true
     rows     only KEY rows from this row key up to but without the other; not with `names`
@@ -54,7 +56,7 @@ def keys(
         else:
             found = _all(cold, table, *rows, count if expected is None else expected)
         for key, (expire_at, kind, held) in found:
-            if expire_at != NO_EXPIRY and expire_at < meta.now:
+            if expire_at != NO_EXPIRY and expire_at < moment_ms:
                 continue
             if matches is None or matches(key):
                 is_stream = kind == KIND_STREAM

@@ -105,6 +105,7 @@ class Selection(NamedTuple):
         return keys(
             sealed.rows,
             sealed.meta,
+            sealed.manifest.moment_ms,
             dbs=self.dbs if part is None else frozenset((part.db,)),
             names=self.names,
             matches=matcher(self.pattern) if self.pattern is not None else None,

@@ -52,7 +52,7 @@ def batches(
         return pa.RecordBatch.from_arrays(arrays, list(columns))
 
     for key in keys:
-        for row in _ROWS[table](sealed.rows, sealed.meta.now, key):
+        for row in _ROWS[table](sealed.rows, sealed.manifest.moment_ms, key):
             held.append(row)
             if len(held) >= rows:
                 yield batch()
