@@ -87,14 +87,14 @@ def test_a_source_changes_while_it_is_read(
         codes.add(done.code)
         if done.code == exits.OK:
             assert run("verify", target).code == exits.OK
-            same = run("digest", target).out == whole
-            assert same or act is not vanishes, done
-            assert not same or act is not grows, done
+            if act in (vanishes, grows):  # what comes later is not read
+                assert run("digest", target).out == whole, done
+                assert "ends in the middle" not in done.out
         else:
             assert (done.code, done.err.count("\n")) == (exits.DAMAGED, 1), done
             assert str(path) in done.err
             assert os.listdir(target) == ["LOCK"]
-    if act in (vanishes, grows):  # a dump with commands behind it is an append-only file
+    if act in (vanishes, grows):
         assert codes == {exits.OK}
     elif source == "a dump":
         assert codes == {exits.DAMAGED}

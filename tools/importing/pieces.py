@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,10 @@ POLL_S: Final = 0.02
 
 
 class Pieces:
-    """The bytes of an open file. `size` is None for a pipe."""
+    """The bytes that an open file has when it is opened. `size` is their number, None for a pipe.
+
+    Bytes that come later may be a part of a command. So they are not read.
+    """
 
     def __init__(
         self, file: BinaryIO, size: int | None, advance: console.Advance, head: bytes = b""
@@ -29,25 +33,29 @@ class Pieces:
         self._file = file
         self._advance = advance
         self._head = head
+        self._left = sys.maxsize if size is None else size
 
     def pull(self) -> bytes:
         """The next piece, b"" at the end."""
         if self._head:
             head, self._head = self._head, b""
             return head
-        piece = self._file.read(PIECE_BYTES)
-        self._advance(len(piece))
-        return piece
+        return self._read(PIECE_BYTES)
 
     def peek(self, nbytes: int) -> bytes:
         """The first bytes, as many as asked for if there are; `pull` returns them all the same."""
         while len(self._head) < nbytes:
-            piece = self._file.read(nbytes - len(self._head))
+            piece = self._read(nbytes - len(self._head))
             if not piece:
                 break
-            self._advance(len(piece))
             self._head += piece
         return self._head[:nbytes]
+
+    def _read(self, nbytes: int) -> bytes:
+        piece = self._file.read(min(nbytes, self._left))
+        self._left -= len(piece)
+        self._advance(len(piece))
+        return piece
 
 
 @contextmanager
