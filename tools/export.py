@@ -96,6 +96,11 @@ def filters(command: Any) -> Any:
     "--partition-by", default="", metavar="COLUMNS", help="Folders by stream, date or stream,date."
 )
 @click.option(
+    "--replace-newer",
+    is_flag=True,
+    help="For delta: and iceberg:, replace a table that holds a newer snapshot of the store.",
+)
+@click.option(
     "--master",
     default="local[*]",
     show_default=True,
@@ -110,6 +115,7 @@ def command(
     since: str | None,
     form: str,
     partition_by: str,
+    replace_newer: bool,
     master: str,
     as_json: bool,
     **options: str | None,
@@ -129,6 +135,7 @@ def command(
     kind, _, place = to.partition(":")
     if kind in LAKES and not place.startswith("//"):
         installed("tidelog export", LAKES[kind], extra=kind)
+        told["replace_newer"] = replace_newer
         made = lakes.export(path, kind, place, **told, progress=console.progress)
         facts: dict[str, Any] = made._asdict()
         text = f"{made.path}: {made.rows:,} rows, committed as version {made.version}"

@@ -9,6 +9,7 @@ The layout is that of Hadoop tables, which Spark, DuckDB and pyiceberg read by t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.exports.target import LOCK, Overtaken, sole
+from tidelog.spark.exports.target import EXPORT, LOCK, Overtaken, sole
 from tidelog.spark.source.options import OPTION
 
 HINT: Final = "metadata/version-hint.text"
@@ -60,6 +61,7 @@ class Iceberg:
             change = table.transaction()
             if _rows(table):  # pyiceberg warns of a delete that finds nothing
                 change.delete(AlwaysTrue())
+            _reshape(change, schema, str(self._root))
             change.set_properties(dict(told))
         else:
             recipe.make_directory(RealDisk(), self._root)
@@ -78,6 +80,30 @@ class Iceberg:
             change.append(pa.Table.from_batches(held, schema))
         change.commit_transaction()
         return int(self._catalog.found)
+
+
+def _reshape(change: Any, schema: pa.Schema, place: str) -> None:
+    """Give the table the columns of a schema: one that is left would have nulls in all rows."""
+    there = change.table_metadata.schema().as_arrow()
+    for name in schema.names:
+        if name in there.names and _plain(there.field(name).type) != _plain(
+            schema.field(name).type
+        ):
+            raise TidelogSparkError(
+                EXPORT,
+                f"{place}: the column {name} has another type in the table than it would have now; give another place",
+            )
+    if set(there.names) != set(schema.names):
+        with change.update_schema(allow_incompatible_changes=True) as update:
+            update.union_by_name(schema)
+            for name in there.names:
+                if name not in schema.names:
+                    update.delete_column(name)
+
+
+def _plain(kind: pa.DataType) -> str:
+    """A type without what Iceberg does not tell apart: the sizes of offsets, and the names within lists."""
+    return re.sub(r"large_|element: |item: | not null|-?field_id[^,>]*", "", str(kind))
 
 
 def _rows(table: Table) -> int:

@@ -6,14 +6,16 @@ holds. A table that an earlier export of the same store made gets a new version;
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from tidelog.snapshot.manifest import Manifest
+from tidelog.snapshot.remote import reason_of
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.export import Advance, Progress, silent
 from tidelog.spark.exports.files import ENTRIES, in_order
@@ -28,6 +30,14 @@ ATTEMPTS: Final = 5  # an export whose commit comes second looks at the table ag
 UUID: Final = "tidelog.uuid"
 LSN: Final = "tidelog.lsn"
 TABLE: Final = "tidelog.table"
+OPTIONS: Final = "tidelog.options"
+TOUCHED: Final = (
+    "touched"  # somebody else has changed the rows since the newest commit of an export
+)
+# Operations of a Delta table that leave its rows as they are.
+KEEPING: Final = frozenset(
+    ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "ADD FEATURE", "FSCK")
+)
 
 
 class Committed(NamedTuple):
@@ -52,7 +62,7 @@ class Lake(Protocol):
     """One table of a lake."""
 
     def told(self) -> tuple[int, Mapping[str, str]] | None:
-        """The version of the existing table and what its commit says; None if there is no table."""
+        """The version of the existing table and what the newest commit of an export says; None if there is no table."""
         ...
 
     def commit(
@@ -60,7 +70,8 @@ class Lake(Protocol):
     ) -> int:
         """Replace the content that `told` found, or create the table, in one commit. Returns the version.
 
-        Raises Overtaken if the table is no longer as `told` found it.
+        The table gets the columns of `schema`, and no others. Raises Overtaken if the table is no longer as `told`
+        found it.
         """
         ...
 
@@ -75,11 +86,12 @@ def export(
     options: Mapping[str, str] = {},
     format: str = "parquet",
     partition_by: Sequence[str] = (),
+    replace_newer: bool = False,
     progress: Progress = silent,
 ) -> Committed:
     """Export one table of a snapshot as a table of a lake. Arguments as of `export.export`.
 
-    Raises TidelogSparkError.
+    `replace_newer`: whether the table may hold a newer snapshot of the store. Raises TidelogSparkError.
     """
     if len(tables) != 1 or since is not None or partition_by or format != "parquet":
         raise TidelogSparkError(
@@ -92,35 +104,81 @@ def export(
     planned = read(parsed, (path,), columns_in_order(parsed))
     with snapshots.opened(path) as sealed, telling(place):
         for _ in range(ATTEMPTS):
-            with suppress(Overtaken):
-                return _exported(_lake(kind, place), place, sealed.manifest, planned, progress)
+            with suppress(Overtaken), _own_errors(kind, place):
+                lake, facts = _lake(kind, place), _facts(sealed.manifest, tables[0], told)
+                there = _there(lake, place, sealed.manifest, facts, replace_newer)
+                return there or _exported(lake, place, sealed.manifest, facts, planned, progress)
     raise TidelogSparkError(
         EXPORT, f"{place}: others committed first, {ATTEMPTS} times. Run the same command again"
     )
 
 
-def _exported(
-    lake: Lake, place: str, manifest: Manifest, planned: Read, progress: Progress
-) -> Committed:
-    """Commit the rows to the table as it is now. Raises Overtaken, TidelogSparkError."""
-    table = planned.options.table
-    facts = {UUID: manifest.uuid.hex(), LSN: str(manifest.lsn), TABLE: table}
+@contextmanager
+def _own_errors(kind: str, place: str) -> Iterator[None]:
+    """Tell errors of the library in one line."""
+    try:
+        yield
+    except (TidelogSparkError, Overtaken, OSError, pa.ArrowException):
+        raise
+    except Exception as error:
+        raise TidelogSparkError(
+            EXPORT,
+            f"{place}: the {kind} table cannot be read or written ({reason_of(place, error)}). Repair it, or give "
+            "another place",
+        ) from error
+
+
+def _facts(manifest: Manifest, table: str, options: Mapping[str, str]) -> dict[str, str]:
+    told = json.dumps(dict(options), sort_keys=True)
+    return {UUID: manifest.uuid.hex(), LSN: str(manifest.lsn), TABLE: table, OPTIONS: told}
+
+
+def _there(
+    lake: Lake, place: str, manifest: Manifest, facts: Mapping[str, str], replace_newer: bool
+) -> Committed | None:
+    """The commit of this very content, if it is the table's. Raises TidelogSparkError if it must not be replaced."""
     there = lake.told()
-    if there is not None:
-        version, known = there
-        if any(known.get(name) != facts[name] for name in (UUID, TABLE)):
-            raise TidelogSparkError(
-                EXPORT,
-                f"{place} holds a table that was not made by exports of table {table} of this store; "
-                "give another place",
-            )
-        if known.get(LSN) == facts[LSN]:
-            return Committed(place, version, _Counted.of(known), manifest.lsn, existed=True)
+    if there is None:
+        return None
+    version, known = there
+    table = facts[TABLE]
+    if any(known.get(name) != facts[name] for name in (UUID, TABLE)):
+        raise TidelogSparkError(
+            EXPORT,
+            f"{place} holds a table that was not made by exports of table {table} of this store; give another place",
+        )
+    lsn = int(known[LSN])
+    if lsn > manifest.lsn and not replace_newer:
+        raise TidelogSparkError(
+            EXPORT,
+            f"{place} holds LSN {lsn} of the store, and the snapshot is older: LSN {manifest.lsn}. To replace the "
+            "newer content, give --replace-newer",
+        )
+    same = lsn == manifest.lsn and known.get(OPTIONS, "{}") == facts[OPTIONS]
+    if not same or known.get(TOUCHED):
+        return None
+    return Committed(place, version, _Counted.of(known), lsn, existed=True)
+
+
+def _exported(
+    lake: Lake,
+    place: str,
+    manifest: Manifest,
+    facts: Mapping[str, str],
+    planned: Read,
+    progress: Progress,
+) -> Committed:
+    """Commit the rows to the table as `told` found it. Raises Overtaken, TidelogSparkError."""
     parts = planned.parts()
     with progress("exporting", len(parts)) as advance:
         batches = _Counted(planned, parts, advance)
         schema = pa.schema(list(planned.columns.items()))
-        version = lake.commit(schema, iter(batches), facts)
+        try:
+            version = lake.commit(schema, iter(batches), facts)
+        except Exception:
+            if batches.failure is not None:  # a library would tell it as an error of its own
+                raise batches.failure from None
+            raise
     return Committed(place, version, batches.rows, manifest.lsn)
 
 
@@ -131,6 +189,7 @@ class _Counted:
         self._planned, self._parts, self._advance = planned, parts, advance
         self._schema = pa.schema(list(planned.columns.items()))
         self.rows = 0
+        self.failure: TidelogSparkError | None = None
 
     @staticmethod
     def of(known: Mapping[str, str]) -> int:
@@ -138,6 +197,13 @@ class _Counted:
         return int(known.get("rows", 0))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._all()
+        except TidelogSparkError as error:
+            self.failure = error
+            raise
+
+    def _all(self) -> Iterator[pa.RecordBatch]:
         for part in self._parts:
             batches = self._planned.batches(part)
             if isinstance(part, Part) and len(part.pieces) > 1:
@@ -170,8 +236,15 @@ class _Delta:
         if not deltalake.DeltaTable.is_deltatable(self._place):
             return None
         table = self._table = deltalake.DeltaTable(self._place)
-        history = table.history(1)
-        known = {name: str(value) for name, value in history[0].items()} if history else {}
+        known: dict[str, str] = {}
+        touched = ""
+        for commit in table.history():  # the newest first
+            if UUID in commit:
+                known = {name: str(value) for name, value in commit.items()}
+                break
+            if commit.get("operation") not in KEEPING:
+                touched = "yes"
+        known[TOUCHED] = touched
         known["rows"] = str(table.count() if known.get(UUID) else 0)
         return table.version(), known
 
@@ -186,6 +259,7 @@ class _Delta:
                 self._place if new else self._table,
                 pa.RecordBatchReader.from_batches(schema, batches),
                 mode="error" if new else "overwrite",
+                schema_mode=None if new else "overwrite",
                 # With a retry, deltalake would take what another commit added for rows that do not concern this one.
                 commit_properties=deltalake.CommitProperties(
                     custom_metadata=dict(told), max_commit_retries=0

@@ -1,7 +1,7 @@
 """Run: the tasks of an export, in processes of this machine or in Spark's workers.
 
-A task returns its files, or the error that it met. Only text and numbers cross the border: in Spark, no row passes
-through the JVM.
+A task returns its files, or the error that it met; in Spark, it raises one that may heal. Only text and numbers cross
+the border: in Spark, no row passes through the JVM.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.spark.errors import TidelogSparkError, reason
+from tidelog.spark.errors import TidelogSparkError, from_spark, reason
 from tidelog.spark.exports.seal import ExportFile
+from tidelog.spark.exports.target import IO
 from tidelog.spark.exports.task import Task, run
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def _end_with_parent() -> None:
 
 
 def in_spark(spark: SparkSession) -> Runner:
-    """Runs tasks in the workers of a Spark session. Spark tries a task again if its worker was lost."""
+    """Runs tasks in the workers of a Spark session. Spark tries a task again if its worker was lost, or if it met
+    an error of reading or writing."""
 
     def run_all(tasks: Sequence[Task], advance: Advance) -> list[list[ExportFile]]:
         if not tasks:
@@ -95,14 +97,22 @@ def in_spark(spark: SparkSession) -> Runner:
 
 
 def _told(task: Task) -> list[ExportFile] | TidelogSparkError:
-    """Run a task and return its error: an exception would arrive wrapped in the traceback of Spark's worker."""
+    """Run a task and return its error: an exception would arrive wrapped in the traceback of Spark's worker.
+
+    An error of reading or writing is raised, so that Spark tries the task again: it may heal.
+    """
     try:
         return run(task)
     except TidelogSparkError as error:
+        if error.code == IO:
+            raise
         return error
 
 
 def _failed(error: Exception) -> TidelogSparkError:
+    told = from_spark(str(error))
+    if told.code == IO:
+        return told
     return TidelogSparkError(
         _TASK_FAILED,
         f"Spark could not run the export ({reason(str(error))}). Run the same command again: it goes on with the files "

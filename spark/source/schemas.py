@@ -1,7 +1,8 @@
 """The tables and their columns, as Arrow types, and the same as Spark's DDL.
 
 Names and values of a store are bytes, so their columns are binary; IDs are strings. Times are UTC timestamps in
-microseconds, null where there is none.
+microseconds, null where there is none and beyond Spark's range, the year 9999; beside a time that a user chose is a
+column with its milliseconds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ LONG: Final = pa.int64()
 INT: Final = pa.int32()
 FLAG: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", tz="UTC")
+TIME_MS_MIN: Final = -62_135_596_800_000  # the beginning of the year 1
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999; Python has no later datetime for Spark's collect()
 
 
 def pairs_of(text: pa.DataType) -> pa.DataType:
@@ -64,6 +67,7 @@ TABLES: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "iids_tracked": LONG,
         "iids_added": LONG,
         "iids_duplicates": LONG,
+        "expires_at_ms": LONG,
     },
     "groups": {
         "db": INT,
@@ -101,6 +105,7 @@ TABLES: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "type": TEXT,
         "expires_at": TIME,
         "bytes": LONG,
+        "expires_at_ms": LONG,
     },
 }
 

@@ -117,9 +117,13 @@ class Life:
             size = self.run(b"STRLEN", key)
             tables["keys"].append(
                 {"db": db, "key": key, "type": "string", "expires_at": expires, "bytes": size}
+                | {"expires_at_ms": expires}
             )
             return
-        tables["keys"].append({"db": db, "key": key, "type": "stream", "expires_at": expires})
+        tables["keys"].append(
+            {"db": db, "key": key, "type": "stream", "expires_at": expires}
+            | {"expires_at_ms": expires}
+        )
         live = []
         for entry_id, row in self.core.command(db, [b"XRANGE", key, b"-", b"+"])[0]:
             flat = list(row)
@@ -145,6 +149,7 @@ class Life:
                 "nodes": info["radix-tree-keys"],
                 "groups": info["groups"],
                 "expires_at": expires,
+                "expires_at_ms": expires,
                 "pids_tracked": info["pids-tracked"],
                 "iids_tracked": info["iids-tracked"],
                 "iids_added": info["iids-added"],

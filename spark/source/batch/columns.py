@@ -26,7 +26,6 @@ from tidelog.spark.source import schemas
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 8 << 20
 BIGINT_MAX: Final = (1 << 63) - 1
-TS_MS_MAX: Final = BIGINT_MAX // 1000
 
 Shape = tuple[bytes, ...]  # the field names of an entry
 Array = Any  # of NumPy or Arrow
@@ -373,7 +372,7 @@ def _signed(numbers: Array, most: int) -> Array:
 
 
 def times(ms: Array) -> Array:
-    signed = _signed(ms, TS_MS_MAX)
+    signed = _signed(ms, schemas.TIME_MS_MAX)
     return pc.multiply(signed, 1000).view(schemas.TIME)
 
 

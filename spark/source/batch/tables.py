@@ -25,7 +25,6 @@ from tidelog.spark.source import schemas
 from tidelog.spark.source.batch.catalog import Key
 
 Row = tuple[Any, ...]
-_TS_MS_MAX: Final = (1 << 63) // 1000 - 1
 
 
 def batches(
@@ -61,20 +60,21 @@ def batches(
 
 
 def _key_rows(cold: ColdStore, now: int, key: Key) -> Iterator[Row]:
-    expires = None if key.expire_at == NO_EXPIRY else _time(key.expire_at)
+    expires_ms = _expires_ms(key)
+    expires = None if expires_ms is None else _time(expires_ms)
     if key.string is not None:
-        yield key.db, key.key, "string", expires, len(key.string)
+        yield key.db, key.key, "string", expires, len(key.string), expires_ms
     elif key.number is not None:
         stored = stored_stream(cold, key.number)
         size = sum(node.length for node in stored_nodes(cold, stored, data=False))
-        yield key.db, key.key, "stream", expires, size
+        yield key.db, key.key, "stream", expires, size, expires_ms
 
 
 def _stream_rows(cold: ColdStore, now: int, key: Key) -> Iterator[Row]:
     if key.number is None:
         return
     stream = load_stream(cold, key.number)
-    first, idmp = stream.first_id(), stream.idmp
+    first, idmp, expires_ms = stream.first_id(), stream.idmp, _expires_ms(key)
     dedup: Row = (None, None, 0, 0, 0, 0)
     if idmp is not None:
         dedup = (idmp.duration, idmp.maxsize, *idmp.tracked(now), idmp.added, idmp.duplicates)
@@ -90,8 +90,9 @@ def _stream_rows(cold: ColdStore, now: int, key: Key) -> Iterator[Row]:
         stream.entries_added,
         stream.nodes(),
         len(stream.groups),
-        None if key.expire_at == NO_EXPIRY else _time(key.expire_at),
+        None if expires_ms is None else _time(expires_ms),
         *dedup,
+        expires_ms,
     )
 
 
@@ -150,13 +151,17 @@ def _groups(cold: ColdStore, key: Key) -> Iterator[tuple[Stream, Group]]:
         yield stream, stream.groups[name]
 
 
+def _expires_ms(key: Key) -> int | None:
+    return None if key.expire_at == NO_EXPIRY else key.expire_at
+
+
 def _id(entry_id: int) -> str:
     return text(entry_id).decode()
 
 
 def _time(ms: int) -> int | None:
     """A time in microseconds; None for none, and beyond the range of timestamps."""
-    return ms * 1000 if 0 <= ms <= _TS_MS_MAX else None
+    return ms * 1000 if 0 <= ms <= schemas.TIME_MS_MAX else None
 
 
 _ROWS: Final[Mapping[str, Callable[[ColdStore, int, Key], Iterator[Row]]]] = {

@@ -243,12 +243,10 @@ def _of_block(batch: pa.RecordBatch) -> dict[str, Array]:
 
 
 def _times(each: Sequence[int | None]) -> Array:
-    """Unix ms as timestamps; null for times that a timestamp cannot hold."""
-    micros = [None if ms is None or not -_MS_MAX <= ms <= _MS_MAX else ms * 1000 for ms in each]
+    """Unix ms as timestamps; null for times that Spark does not have."""
+    known = range(schemas.TIME_MS_MIN, schemas.TIME_MS_MAX + 1)
+    micros = [None if ms is None or ms not in known else ms * 1000 for ms in each]
     return pa.array(micros, schemas.LONG).view(schemas.TIME)
-
-
-_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 # --- the rows of each record

@@ -119,9 +119,7 @@ def check(told: Told, to: Path, form: str) -> None:
             rows.append((int(row["db"]), key, row["id"], fields))
         assert in_order(rows) == wanted
         times = {row["id"]: row["ts"] for row in found}
-        assert times["253402300800000-0"] == "10000-01-01T00:00:00.000000Z"
-        assert times["9223372036854775-0"] == "294247-01-10T04:00:54.775000Z"
-        assert not times["9223372036854776-0"] and not times["18446744073709551615-1"]
+        assert all(not times[entry_id.decode()] for entry_id in FAR)  # beyond the year 9999
         return
     assert in_order([shown(row) for row in found]) == wanted
     beyond = [row for row in found if row["id"] == "18446744073709551615-1"]
