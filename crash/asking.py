@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from tidelog.crash.errors import BenchError
+from tidelog.crash.errors import Mismatch
 from tidelog.crash.model import Model, number, place
 from tidelog.crash.oracle import unit_text
 from tidelog.crash.served import Jumping, Still
@@ -76,7 +76,7 @@ class Asking:
     def _done(self, unit: Unit, *, fsynced: bool = False) -> None:
         """A call returned that was this unit."""
         if self.unknown is not None and unit != self.unknown:
-            raise BenchError(
+            raise Mismatch(
                 f"without any crash, {unit_text(unit)}, and not {unit_text(self.unknown)}"
             )
         self.unknown = None
@@ -103,8 +103,8 @@ class Asking:
         self._done(units([*call()]))
 
     def _wrong(self, words: str) -> None:
-        """Say that the store was wrong without any crash. Raises BenchError."""
-        raise BenchError(f"without any crash, {words}")
+        """Say that the store was wrong without any crash. Raises Mismatch."""
+        raise Mismatch(f"without any crash, {words}")
 
     # --- keys, entries and groups
 

@@ -21,3 +21,7 @@ class WrongId(Exception):
 
 class BenchError(CrashError):
     """The bench itself, or a workload without any crash, does not do what it must. Nothing was proven."""
+
+
+class Mismatch(BenchError):
+    """A store is wrong without any crash: a finding, although no crash proves anything then."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.crash.commits import commits_noted
-from tidelog.crash.errors import BenchError
+from tidelog.crash.errors import BenchError, Mismatch
 from tidelog.crash.lives import Step
 from tidelog.crash.model import contents_after
 from tidelog.crash.oracle import difference
@@ -135,7 +135,7 @@ def record(
             confirm(True)
             found, expected = contents_of(db), contents_of(life.db)
             if found != expected:
-                raise BenchError(f"without any crash, in a follower {difference(found, expected)}")
+                raise Mismatch(f"without any crash, in a follower {difference(found, expected)}")
     finally:
         life.promise = lambda *counts: None
     units: list[Unit] = list(life.units)

@@ -169,6 +169,11 @@ class _File:
             self.sizes = self.sizes[len(sizes) :]
             if not sizes:
                 size = len(self.medium)
+        if end >= 0:
+            # The bytes are durable, and so is a size with which they can be read: no older, smaller one comes back.
+            self.sizes = [
+                (time, at) for time, at in self.sizes if time >= begun or (at >= end and at != size)
+            ]
         if size < len(self.medium):
             for sector in [each for each in self.there if each * SECTOR >= size]:
                 self.cut[sector] = self.at(sector)

@@ -500,23 +500,23 @@ int mkostemp64(char *name, int flags) { return mkostemps(name, 0, flags); }
 int mkstemps(char *name, int suffix) { return mkostemps(name, suffix, 0); }
 int mkstemps64(char *name, int suffix) { return mkostemps(name, suffix, 0); }
 
-/* Where a write at the descriptor's own position begins. [locked] */
-static off_t position(int fd) {
+/* Where a write at the descriptor's own position begins. `flags` are those of pwritev2. [locked] */
+static off_t position(int fd, int flags) {
     struct stat now;
-    if (!(fcntl(fd, F_GETFL) & O_APPEND)) return lseek(fd, 0, SEEK_CUR);
+    if (!(fcntl(fd, F_GETFL) & O_APPEND || flags & RWF_APPEND)) return lseek(fd, 0, SEEK_CUR);
     if (fstat(fd, &now)) die("fstat");
     return now.st_size;
 }
 
-/* `at` is that of the call; -1 for the descriptor's position. */
-#define WRITES(fd, at, call, synchronous)                                                                                         \
+/* `at` is that of the call; -1 for the descriptor's position. `flags` are those of pwritev2. */
+#define WRITES(fd, at, call, flags)                                                                                         \
     ready();                                                                                                          \
     if (!ours_writable(fd)) return call;                                                                              \
     enter();                                                                                                          \
     off_t place = at;                                                                                                 \
-    if (place < 0 || fcntl(fd, F_GETFL) & O_APPEND) place = position(fd);                                             \
+    if (place < 0 || fcntl(fd, F_GETFL) & O_APPEND || (flags) & RWF_APPEND) place = position(fd, flags);               \
     ssize_t done = call;                                                                                              \
-    if (done > 0) note_write(fd, place, (size_t)done, synchronous);                                                   \
+    if (done > 0) note_write(fd, place, (size_t)done, (flags) & (RWF_DSYNC | RWF_SYNC));                              \
     leave();                                                                                                          \
     return done;
 
@@ -529,7 +529,7 @@ ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
     WRITES(fd, at, real_pwritev(fd, parts, count, at), 0)
 }
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
-    WRITES(fd, at, real_pwritev2(fd, parts, count, at, flags), flags & (RWF_DSYNC | RWF_SYNC))
+    WRITES(fd, at, real_pwritev2(fd, parts, count, at, flags), flags)
 }
 ssize_t sendfile(int out, int in, off_t *from, size_t length) {
     WRITES(out, -1, real_sendfile(out, in, from, length), 0)

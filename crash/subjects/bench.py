@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.crash.errors import BenchError
+from tidelog.crash.errors import BenchError, Mismatch
 from tidelog.crash.explore import Counts, Finding
 from tidelog.crash.oracle import Fault, Kind
 from tidelog.crash.ordered import ordered
@@ -90,7 +90,7 @@ def crash(
     library   the compiled recorder
     began     called when the life is recorded and its crashes begin
 
-    Raises CannotRun, BenchError.
+    Raises CannotRun, BenchError; Mismatch if its check fails without any crash.
     """
     life = recorded(task, scratch, library, seed)
     judge = judge_of(task, life.trace, scratch)
@@ -150,7 +150,7 @@ def _without_crash(trace: Trace, judge: Judge) -> None:
     cut = cut_at(trace, len(trace.operations))
     fault = judge.judge(cut.image(cut.whole), cut.promised)
     if fault is not None:
-        raise BenchError(
+        raise Mismatch(
             f"the subject fails without any crash, so its crashes would prove nothing: {fault.words}"
         )
 
@@ -252,6 +252,11 @@ def task_of(trace: Trace, check: str) -> Task:
     if about.get("subject") not in SUBJECTS:
         raise BenchError(f"this tidelog knows no subject {about.get('subject')!r}")
     return Task(str(about["subject"]))
+
+
+def counts_in(finding: Finding, model: str) -> bool:
+    """Whether a model counts a finding: ORDERED counts no state that only STRICT allows."""
+    return model == STRICT or f", {STRICT}: " not in finding.words.partition(": ")[0] + ": "
 
 
 def smaller(finding: Finding, scratch: Path, check: str, stopping: Callable[[], bool]) -> Finding:

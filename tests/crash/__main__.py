@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +33,8 @@ from tidelog.testing.scratch import scratch
 from tidelog.tools import exits
 from tidelog.tools.crash.blocks import RECORDED, cut_blocks
 from tidelog.tools.crash.cutting import REAL, Timed
-from tidelog.tools.crash.session import keep_finding, show
+from tidelog.tools.crash.models import STRICT
+from tidelog.tools.crash.session import Session, keep_finding
 from tidelog.tools.crash.shutdowns import cut_power, file_system
 
 DESCRIPTION: Final = (
@@ -120,7 +120,7 @@ def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]
     """Run these layers of one share. Returns the exit code."""
     these = "" if layers == ALONE else f" ({', '.join(layers)})"
     print(f"share {share} of {SHARES}{these}, {jobs} processes", flush=True)
-    started = time.monotonic()
+    session = Session(f"{seed}/{share}", FINDINGS, False, STRICT)
     reports: dict[str, Report] = {}
     total = Report()
     with scratch(print) as place:
@@ -133,7 +133,8 @@ def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
     tried = counted(layers)
-    show(total, tried, f"{seed}/{share}", time.monotonic() - started, kept, as_json=False)
+    session.report = total
+    session.show(tried, kept)
     if total.findings:
         return 1
     counts = counts_of(reports, tried)

@@ -51,6 +51,52 @@ def test_the_program_of_the_guide_is_found_kept_and_replayed_only_with_its_check
     assert shown.out.splitlines()[-1].startswith("now: wrong: the check ended with 1")
 
 
+# It syncs its file, and not the directory that names it: ext4 and xfs make the name durable all the same.
+NAMELESS = """
+import os, sys
+log = os.open(sys.argv[1] + "/orders", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+for number in range(3):
+    os.write(log, b"order %d" % number + bytes([10]))
+    print("order", number, flush=True)
+"""
+
+
+def test_what_counts_is_what_the_model_counts(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "shop.py").write_text(NAMELESS)
+    (tmp_path / "check.py").write_text(of_guide("check.py"))
+    words = (
+        *("crash", "--subject", f"{sys.executable} -S {tmp_path / 'shop.py'} {{dir}}"),
+        *("--check", f"{sys.executable} -S {tmp_path / 'check.py'} {{dir}} {{told}}"),
+        *("--seed", "1", "--minutes", "0", "--keep", tmp_path / "made/before/kept"),
+    )
+    done = run(*words, "--json")
+    said = json.loads(done.out)
+    beyond = {each["fault"]: each["beyond"] for each in said["subjects"]}
+    assert beyond["ordered"] == beyond["kill"] == 0 < beyond["strict"]
+    assert done.code == exits.OK
+    assert said["not_counted"] == said["findings"] != []
+    done = run(*words, "--model", "strict")
+    assert done.code == exits.FAILED
+    assert "a note only" not in done.out
+
+
+def test_a_mismatch_without_a_crash_is_a_finding(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "shop.py").write_text(of_guide("shop.py"))
+    subject = f"{sys.executable} -S {tmp_path / 'shop.py'} {{dir}}"
+    words = ("--seed", "1", "--minutes", "0", "--keep", tmp_path / "kept")
+    done = run("crash", "--subject", subject, "--check", "false {dir}", *words)
+    assert done.code == exits.FAILED
+    assert "wrong: program: the subject fails without any crash" in done.out
+
+
+def test_the_place_of_findings_is_tried_before_the_run(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "file").touch()
+    for keep in (tmp_path / "file", tmp_path / "file/kept"):
+        done = run("crash", "--layers", "log", "--minutes", "0", "--keep", keep)
+        assert done.code == exits.SYSTEM
+        assert f"--keep {keep}" in done.err and "name another directory" in done.err
+
+
 def test_without_a_compiler_nothing_is_run_and_the_reason_is_said(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from tidelog.tools import exits
 from tidelog.tools.crash import others
 from tidelog.tools.crash.bite import bite
 from tidelog.tools.crash.cutting import REAL, cut_machine
-from tidelog.tools.crash.models import ORDERED, model_option
+from tidelog.tools.crash.models import ORDERED, STRICT, model_option
 from tidelog.tools.crash.others import GIVEN, tasks_of
 from tidelog.tools.crash.place import words_of
 from tidelog.tools.crash.session import (
@@ -154,7 +154,7 @@ def command(
     seed: str | None,
     jobs: int | None,
     keep: Path,
-    model: str,
+    model: str | None,
     directory: Path | None,
     mutants: bool,
     subjects: tuple[Task, ...],
@@ -168,13 +168,11 @@ def command(
         return bite(as_json)
     if directory is not None and not layers & set(FILES):
         raise click.UsageError(f"--dir is for the layers {', '.join(FILES)}")
-    if subjects and model == ORDERED:
-        raise click.UsageError("--model is for tidelog: the table of --subject has both models")
     if subjects:
-        return others.run(subjects, check, minutes, seed, keep, as_json)
+        return others.run(subjects, check, minutes, seed, keep, as_json, model or ORDERED)
     if check:
         raise click.UsageError("--check is for --subject")
-    session = Session(seed, keep, as_json, model)
+    session = Session(seed, keep, as_json, model or STRICT)
     jobs = jobs or len(os.sched_getaffinity(0))
     if directory is not None:
         _check_room(directory, jobs)

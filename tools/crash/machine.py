@@ -10,6 +10,7 @@ import click
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools import exits
 from tidelog.tools.crash.cutting import REAL, cut_machine
+from tidelog.tools.crash.models import STRICT
 from tidelog.tools.crash.session import (
     Session,
     json_option,
@@ -34,7 +35,7 @@ from tidelog.tools.text import examples
 @keep_option
 @json_option
 def command(minutes: float, seed: str | None, keep: Path, as_json: bool) -> int:
-    session = Session(seed, keep, as_json)
+    session = Session(seed, keep, as_json, STRICT)
     kernel = os.uname()
     session.say(
         f"layers {', '.join(REAL)}, of {kernel.sysname} {kernel.release}, seed {session.seed}"

@@ -1,6 +1,7 @@
 """Models: can a finding happen on a file system that keeps more order than POSIX asks for?
 
-A finding counts whatever the answer is. It tells whether the usual file systems, ext4 and xfs, can show it.
+STRICT counts every finding. With ORDERED one that ext4 and xfs cannot show is a note. The layers of
+tidelog itself are STRICT by default, other stores and programs of users ORDERED.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ STATES: Final = 64  # other states of the same moment
 
 model_option = click.option(
     "--model",
-    default=STRICT,
-    show_default=True,
     type=click.Choice((STRICT, ORDERED)),
-    help=f"With {ORDERED}, say of each finding whether a file system with a journal, as ext4 and xfs, can show it. "
-    "It counts in any case.",
+    help=f"What counts: with {STRICT} every state that POSIX allows, with {ORDERED} those of a file system with a "
+    f"journal, as ext4 and xfs; other findings are notes. Without it, {STRICT} for tidelog, {ORDERED} for --subject.",
 )
+NOT_FOUND: Final = "not found"
 
 
 def on_ordered(finding: Finding, room: Path) -> str:
@@ -62,4 +62,4 @@ def on_ordered(finding: Finding, room: Path) -> str:
         if fault is not None:
             where = "the nearest state" if state == nearest else "another state of this moment"
             return f"possible, in {where}: {fault.kind.value}: {fault.words}"
-    return f"not found: all of {len(states)} states that it may leave at this moment are right"
+    return f"{NOT_FOUND}: all of {len(states)} states that it may leave at this moment are right"

@@ -8,16 +8,18 @@ from typing import Final
 
 import click
 
+from tidelog.crash import report as reports
+from tidelog.crash.errors import Mismatch
 from tidelog.crash.explore import Finding
 from tidelog.crash.preload.library import RECORD, NoCompiler, build
-from tidelog.crash.subjects.bench import PROGRAM, Result, Task, crash, smaller
+from tidelog.crash.subjects.bench import PROGRAM, Result, Task, counts_in, crash, smaller
 from tidelog.crash.subjects.judges import DIR
 from tidelog.crash.subjects.registry import GROUPS, SUBJECTS
 from tidelog.crash.subjects.subject import FAULTS, CannotRun
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
-from tidelog.tools.crash.session import SHRINK_SECONDS, Session, Shown, show_table
+from tidelog.tools.crash.session import SHRINK_SECONDS, Session, Shown
 
 ALL: Final = "all"
 NUMBERS: Final = ("tried", "distinct", "lost", "refused", "wrong", "died")
@@ -49,8 +51,8 @@ def tasks_of(
 class Others(Session):
     """A run over subjects."""
 
-    def __init__(self, seed: str | None, keep: Path, check: str, as_json: bool) -> None:
-        super().__init__(seed, keep, as_json)
+    def __init__(self, seed: str | None, keep: Path, check: str, as_json: bool, model: str) -> None:
+        super().__init__(seed, keep, as_json, model)
         self.results: list[Result] = []
         self.not_run: dict[str, str] = {}
         self._check = check
@@ -58,6 +60,9 @@ class Others(Session):
     def smaller(self, finding: Finding, room: Path) -> Finding:
         end = time.monotonic() + SHRINK_SECONDS
         return smaller(finding, room, self._check, lambda: time.monotonic() >= end)
+
+    def counts(self, path: Path, place: Path) -> bool:
+        return counts_in(reports.load(RealDisk(), path), self._model)
 
     def _result(self) -> Shown:
         rows = []
@@ -92,7 +97,7 @@ class Others(Session):
             self._say_once("", [(line, r.task.name) for r in self.results for line in r.said])
         for name, reason in self.not_run.items():
             self.say(f"{name}: not run: {reason}")
-        show_table(self._result(), self.seed, self.seconds, kept, self.as_json)
+        self.show_table(self._result(), kept)
 
 
 def run(
@@ -102,12 +107,13 @@ def run(
     seed: str | None,
     keep: Path,
     as_json: bool,
+    model: str,
 ) -> int:
     """Crash each of the subjects for its share of the time."""
     if any(task.command for task in tasks) != bool(check):
         raise click.UsageError("a command as --subject needs a --check, and only a command has one")
     tasks = tuple(task._replace(check=check) if task.command else task for task in tasks)
-    session = Others(seed, keep, check, as_json)
+    session = Others(seed, keep, check, as_json, model)
     session.say(f"subjects {', '.join(task.name for task in tasks)}, seed {session.seed}")
     share = minutes * 60 / len(tasks)
     disk = RealDisk()
@@ -132,6 +138,8 @@ def run(
                 )
                 session.results.append(result)
                 session.report.findings += result.findings
+            except Mismatch as error:
+                session.wrong.append(f"{task.name}: {error}")
             except CannotRun as error:
                 session.not_run[task.name] = str(error)
             finally:

@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
 
 from tidelog.crash import report as reports
-from tidelog.crash.errors import CrashError
+from tidelog.crash.errors import CrashError, Mismatch
 from tidelog.crash.explore import Finding, Report
 from tidelog.crash.notes import notes
 from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
+from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 from tidelog.store.errors import TidelogError
 from tidelog.testing.scratch import scratch
 from tidelog.tools import console, exits
 from tidelog.tools.crash.blocks import RECORDED
-from tidelog.tools.crash.models import ORDERED, STRICT, on_ordered
+from tidelog.tools.crash.models import NOT_FOUND, STRICT, on_ordered
 from tidelog.tools.queue.stats import a_number
 
 SHRINK_SECONDS: Final = 30.0
@@ -71,11 +71,13 @@ class Session:
 
     seed     drawn, if the user gave none
     report   the counts and findings so far. The command keeps it up to date
-    code     the exit code, when `running` has ended: SYSTEM if nothing could be run
+    code     the exit code, when `running` has ended: FAILED if a finding counts, SYSTEM if nothing could be run
     ordered  of each kept finding, whether an ordered file system can show it, with the model ORDERED
+    notes    the kept findings that the model does not count
+    wrong    what stores did wrong without any crash
     """
 
-    def __init__(self, seed: str | None, keep: Path, as_json: bool, model: str = STRICT) -> None:
+    def __init__(self, seed: str | None, keep: Path, as_json: bool, model: str) -> None:
         be_quiet()
         self.seed = secrets.token_hex(4) if seed is None else seed
         self.report = Report()
@@ -84,6 +86,8 @@ class Session:
         self.as_json = as_json
         self._model = model
         self.ordered: dict[Path, str] = {}
+        self.notes: list[Path] = []
+        self.wrong: list[str] = []
         self._started = time.monotonic()
 
     @property
@@ -103,6 +107,7 @@ class Session:
         """
         kept: list[Path] = []
         interrupted = False
+        _make_parents(self._keep)
         with scratch(self.say) as place:
             try:
                 yield place
@@ -110,13 +115,11 @@ class Session:
                     keep_finding(each, self._keep, place, self.smaller)
                     for each in self.report.findings
                 ]
-                if self._model == ORDERED:
-                    self.ordered = {
-                        path: on_ordered(reports.load(RealDisk(), path), place / "ordered")
-                        for path in kept
-                    }
+                self.notes = [path for path in kept if not self.counts(path, place)]
             except KeyboardInterrupt:
                 interrupted = True
+            except Mismatch as error:
+                self.wrong.append(str(error))
             except CrashError as error:
                 raise click.ClickException(f"{error} (seed {self.seed})") from error
             except (OSError, TidelogError) as error:
@@ -125,10 +128,18 @@ class Session:
         if interrupted:
             click.echo("interrupted", err=True)
             self.code = exits.INTERRUPTED
-        elif self.report.findings:
+        elif self.wrong or len(self.report.findings) > len(self.notes):
             self.code = exits.FAILED
         elif self.report.not_run and set(layers) <= set(self.report.not_run):
             self.code = exits.SYSTEM
+
+    def counts(self, path: Path, place: Path) -> bool:
+        """Whether the model counts a kept finding. `place`: a directory to try it again."""
+        if self._model == STRICT:
+            return True
+        words = on_ordered(reports.load(RealDisk(), path), place / "ordered")
+        self.ordered[path] = words
+        return not words.startswith(NOT_FOUND)
 
     def smaller(self, finding: Finding, room: Path) -> Finding:
         """A smaller finding of the same kind. `room` is an existing empty directory."""
@@ -136,7 +147,41 @@ class Session:
 
     def show(self, layers: tuple[str, ...], kept: list[Path]) -> None:
         """Print the result: one JSON object, or the table and the kept findings in words."""
-        show(self.report, layers, self.seed, self.seconds, kept, self.as_json, self.ordered)
+        shown = shown_layers(self.report, layers, self.as_json)
+        self.show_table(shown, kept)
+        if not self.as_json:
+            for line in notes(self.report):
+                click.echo(line)
+
+    def show_table(self, shown: Shown, kept: list[Path]) -> None:
+        """Print a table, the findings in words, and which of them are notes."""
+        head, rows, data = shown
+        if self.as_json:
+            found: dict[str, Any] = {
+                "seed": self.seed,
+                "seconds": round(self.seconds, 1),
+                "versions": versions(),
+                **data,
+                "findings": [str(path) for path in kept],
+                "not_counted": [str(path) for path in self.notes],
+                "wrong_without_crash": self.wrong,
+            }
+            if self.ordered:
+                found["ordered"] = {str(path): words for path, words in self.ordered.items()}
+            click.echo(json.dumps(found))
+            return
+        console.table(head, rows, right=" ".join(head[1:]))
+        click.echo(f"{self.seconds:.0f} s, seed {self.seed}")
+        for text in self.wrong:
+            click.echo(f"wrong: {text}")
+        for path in kept:
+            for line in reports.describe(reports.load(RealDisk(), path)):
+                click.echo(line)
+            if path in self.ordered:
+                click.echo(f"on an ordered file system: {self.ordered[path]}")
+            if path in self.notes:
+                click.echo(f"a note only: the model {self._model} does not count it")
+            click.echo(f"try it again: tidelog crash replay {path}")
 
 
 def _shrunk(finding: Finding, room: Path) -> Finding:
@@ -168,16 +213,8 @@ def keep_finding(
     return directory
 
 
-def show(
-    report: Report,
-    layers: tuple[str, ...],
-    seed: str,
-    seconds: float,
-    kept: list[Path],
-    as_json: bool,
-    ordered: Mapping[Path, str] = MappingProxyType({}),
-) -> None:
-    """Print the table of the layers, and the findings in words."""
+def shown_layers(report: Report, layers: tuple[str, ...], as_json: bool) -> Shown:
+    """The table of the layers."""
     found = {
         layer: {
             **vars(report.of(layer)),
@@ -189,40 +226,20 @@ def show(
     data: dict[str, Any] = {"layers": found}
     if as_json:
         data["notes"] = notes(report)
-    shown = reports.HEAD, reports.rows(report, layers), data
-    show_table(shown, seed, seconds, kept, as_json, ordered)
-    if not as_json:
-        for line in notes(report):
-            click.echo(line)
+    return reports.HEAD, reports.rows(report, layers), data
 
 
-def show_table(
-    shown: Shown,
-    seed: str,
-    seconds: float,
-    kept: list[Path],
-    as_json: bool,
-    ordered: Mapping[Path, str] = MappingProxyType({}),
-) -> None:
-    """Print a table, and the findings in words. `ordered` says of some whether an ordered file system shows them."""
-    head, rows, data = shown
-    if as_json:
-        found: dict[str, Any] = {
-            "seed": seed,
-            "seconds": round(seconds, 1),
-            "versions": versions(),
-            **data,
-            "findings": [str(path) for path in kept],
-        }
-        if ordered:
-            found["ordered"] = {str(path): words for path, words in ordered.items()}
-        click.echo(json.dumps(found))
-        return
-    console.table(head, rows, right=" ".join(head[1:]))
-    click.echo(f"{seconds:.0f} s, seed {seed}")
-    for path in kept:
-        for line in reports.describe(reports.load(RealDisk(), path)):
-            click.echo(line)
-        if path in ordered:
-            click.echo(f"on an ordered file system: {ordered[path]}")
-        click.echo(f"try it again: tidelog crash replay {path}")
+def _make_parents(keep: Path) -> None:
+    """Make the directories above that of the findings now, and not after the run. Raises CannotRun."""
+    disk = RealDisk()
+    try:
+        for parent in reversed(keep.parents):
+            if not disk.exists(parent):
+                disk.mkdir(parent)
+        files = [path for path in (keep, keep.parent) if disk.kind(path) is Kind.FILE]
+        if files or not disk.writable(keep.parent):
+            raise CannotRun(
+                f"--keep {keep}: findings cannot be written there; name another directory"
+            )
+    except OSError as error:
+        raise CannotRun(f"--keep {keep}: {error.strerror}; name another directory") from error

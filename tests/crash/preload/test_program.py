@@ -110,6 +110,55 @@ def test_the_trace_ends_with_the_files_that_are_there(tmp_path: Path, recorder: 
     assert cut.count == 1
 
 
+SYNCHRONOUS = """
+import os, sys
+os.chdir(sys.argv[1])
+flags = {"dsync": os.O_DSYNC, "sync": os.O_SYNC, "none": 0}
+at = lambda fd: os.fstat(fd).st_size
+calls = {
+    "write": lambda fd, data: os.write(fd, data),
+    "pwrite": lambda fd, data: os.pwrite(fd, data, at(fd)),
+    "writev": lambda fd, data: os.writev(fd, [data]),
+    "pwritev": lambda fd, data: os.pwritev(fd, [data], at(fd)),
+    "pwritev2": lambda fd, data: os.pwritev(fd, [data], at(fd), os.RWF_HIPRI),
+    "sendfile": lambda fd, data: os.sendfile(fd, source, 0, len(data)),
+    "copy_file_range": lambda fd, data: os.copy_file_range(source, fd, len(data), 0),
+}
+calls_alone = {
+    "RWF_DSYNC": lambda fd, data: os.pwritev(fd, [data], at(fd), os.RWF_DSYNC),
+    "RWF_SYNC": lambda fd, data: os.pwritev(fd, [data], at(fd), os.RWF_SYNC),
+    "RWF_APPEND": lambda fd, data: os.pwritev(fd, [data], 0, os.RWF_DSYNC | getattr(os, "RWF_APPEND", 0x10)),
+    "fsync": lambda fd, data: (os.write(fd, data), os.fsync(fd)),
+    "fdatasync": lambda fd, data: (os.write(fd, data), os.fdatasync(fd)),
+    "sync": lambda fd, data: (os.write(fd, data), os.sync()),
+}
+source = os.open("source", os.O_RDWR | os.O_CREAT)
+os.write(source, b"12345")
+os.fsync(source)
+files = [
+    *((f"{flag}-{call}", flags[flag], calls[call]) for flag in ("dsync", "sync") for call in calls),
+    *((call, 0, calls_alone[call]) for call in calls_alone),
+]
+for name, flag, call in files:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | flag)
+    for turn in range(3):
+        call(fd, b"12345")
+    os.close(fd)
+os.fsync(os.open(".", os.O_RDONLY))
+print("done")
+"""
+
+
+def test_every_synchronous_write_makes_its_bytes_and_its_size_durable(recorder: Recorder) -> None:
+    life = recorder(SYNCHRONOUS)
+    cut = cut_at(life.trace, len(life.trace.operations))
+    assert life.unseen == []
+    assert cut.count == 1, [choice for choice in cut.choices]
+    image = cut.image(cut.least)
+    assert len(image) == 1 + 2 * 7 + 6
+    assert {name for name, data in image.items() if data != b"12345" * 3} == {"source"}
+
+
 def test_a_promise_is_noted_after_what_it_promises_and_before_all_that_follows(
     recorder: Recorder,
 ) -> None:
