@@ -64,6 +64,9 @@ class WasDelayed(Exception):
         self.first = first
 
 
+RENEWED: Final = "renewed"  # the kind of the event of renewals that follow each other
+
+
 class Event(NamedTuple):
     """Something that happened to the entry.
 
@@ -117,6 +120,7 @@ class Watch:
         self.id = entry_id
         self.lives: list[Life] = []
         self.notes: list[Event] = []  # by the helper streams of the queue
+        self._renewals = 0  # of the newest event, if it is one of renewals
         self.lsn = 0
         self.now = 0
         self._here: dict[Place, Life] = {}
@@ -559,6 +563,8 @@ class Watch:
         to = f"to {argument(consumer)} of {in_group(effect)}, delivery {count}"
         if before is None:
             self._note(life, "delivered", f"delivered {to}")
+        elif owner == consumer and before[2] == count and active != -1:
+            self._renewed(life, f"{argument(consumer)} of {in_group(effect)}")
         elif owner == consumer:
             again = "read again" if active == -1 else "delivered again"
             self._note(life, "delivered" if active == -1 else "claimed", f"{again} {to}")
@@ -566,6 +572,18 @@ class Watch:
             self._note(life, "claimed", f"claimed from {argument(owner)} {to}")
         else:
             self._note(life, "delivered", f"delivered after its release {to}")
+
+    def _renewed(self, life: Life, holder: str) -> None:
+        """Note a claim by the holder itself. One after the other they are one event, at the place of the first."""
+        begun = f"lease renewed by {holder}"
+        last = life.events[-1] if life.events else None
+        if last is None or last.kind != RENEWED or not last.text.startswith(begun):
+            self._renewals = 1
+            self._note(life, RENEWED, begun)
+            return
+        self._renewals += 1
+        text = f"{begun}, {self._renewals:,} times, last at {time_text(self.now)}"
+        life.events[-1] = last._replace(text=text)
 
     def _acked(self, effect: Effect) -> None:
         life, group = self._at(effect)

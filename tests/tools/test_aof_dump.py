@@ -19,6 +19,7 @@ from tidelog.tools import cli, exits
 from tidelog.tools.aof import backwards
 from tidelog.tools.aof.fields import NAMES
 from tidelog.tools.aof.record_check import FIELDS
+from tidelog.tools.aof.wanted import LOGGED_AS
 
 
 def lsns(text: str) -> list[int]:
@@ -294,3 +295,30 @@ def test_reverse_with_an_end_that_lies(
     done = run("aof", "dump", made.root, "--reverse")
     assert (done.code, done.err.count("\n")) == (exits.DAMAGED, 1), done
     assert max(asked) < 8 << 20
+
+CALLS = """SETEX a 100 v|PSETEX a 100000 v|SETNX b v|GETSET b w|GETDEL b|SET a v|GETEX a EX 100|MSET m 1 n 2|MSETNX y 1
+INCR c|INCRBY c 2|DECR c|DECRBY c 2|EXPIRE a 100|PEXPIRE a 100000|EXPIREAT a 9999999999|RENAMENX c d|UNLINK a
+XADD s 1-1 a b|XADD s 1-2 a b|XGROUP CREATE s g 0|XREADGROUP GROUP g w STREAMS s >|XAUTOCLAIM s g w2 0 0
+XACKDEL s g IDS 1 1-1|XDELEX s IDS 1 1-2"""
+
+
+def test_a_command_that_is_logged_as_its_effects_is_said_to_be(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    seen = set()
+    with tidelog.open(root) as db:
+        for call in CALLS.replace("\n", "|").split("|"):
+            words = call.split()
+            before = db.info()["next_lsn"]
+            db.execute_command(*words)
+            done = run("aof", "dump", root, "--from-lsn", before, "--json")
+            made = {c[0] for line in done.out.splitlines() for c in json.loads(line)["commands"]}
+            instead = LOGGED_AS.get(words[0].encode())
+            if instead is None:
+                assert words[0] in made
+                continue
+            seen.add(words[0].encode())
+            assert made and all(name in instead for name in made), (call, made)
+            done = run("aof", "dump", root, "--command", words[0], "--from-lsn", before)
+            assert (done.code, done.out) == (exits.OK, "")
+            assert f"{words[0]} is logged as its effects: {instead}" in done.err
+    assert seen == LOGGED_AS.keys()

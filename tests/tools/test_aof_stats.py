@@ -139,3 +139,23 @@ def test_the_sketch_is_off_by_no_more_than_it_says(batch: int) -> None:
     here = {row.name for row in sketch.top(200)}
     floor = max(row.error for row in sketch.top(200))
     assert all(count <= floor for name, count in true.items() if name not in here)
+
+
+def test_a_leap_of_the_clock_shows(run: Run, tmp_path: Path) -> None:
+    made = Made(tmp_path / "shop")
+    made.roll(T0)
+    made.unit(T0, (e.EPOCH, 1, 0xA1))
+    then = T0 + 30 * 86_400_000
+    for now in (T0 + 5, *[then] * 600):
+        made.unit(now, (e.SET, 0, b"k", b"v", -1))
+    made.write()
+    lines = [line for line in run("aof", "stats", made.root).out.splitlines() if "clock" in line]
+    assert len(lines) == 2
+    assert lines[0].startswith("clock        30.0 days passed before LSN 3, from 2023-11-14")
+    assert (
+        "stood still" in lines[1] and "600 frames, LSN 3 to 602: the clock was set back" in lines[1]
+    )
+    told = json.loads(run("aof", "stats", made.root, "--json").out)
+    assert told["longest_pause"] == {"lsn": 3, "from_ms": T0 + 5, "to_ms": then}
+    stood = {"first_lsn": 3, "last_lsn": 602, "time_ms": then, "frames": 600}
+    assert told["longest_standstill"] == stood

@@ -607,3 +607,20 @@ def test_two_thousand_messages_against_the_ledger(tmp_path: Path) -> None:
         total += count
         number += 1
     assert commands == set(RARE)
+
+
+def test_renewals_of_a_lease_are_one_line(run: Run, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "db") as db:
+        db.xgroup_create("s", "g", id="0", mkstream=True)
+        entry = added(db, {"n": "1"})
+        db.xreadgroup("g", "anna", {"s": ">"})
+        for _ in range(452):
+            db.xclaim("s", "g", "anna", 0, [entry], justid=True)
+        db.xclaim("s", "g", "ben", 0, [entry])
+        db.xclaim("s", "g", "ben", 0, [entry], justid=True)
+    assert kinds(run, tmp_path / "db", "s", entry) == [
+        *("added", "delivered", "renewed", "claimed", "renewed")
+    ]
+    out = run("why", tmp_path / "db", "s", entry).out
+    assert "lease renewed by anna of group g, 452 times, last at 20" in out
+    assert out.splitlines()[-1].endswith("lease renewed by ben of group g")

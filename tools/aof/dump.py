@@ -31,7 +31,7 @@ from tidelog.tools.aof.backwards import frames_backwards
 from tidelog.tools.aof.fields import fields_of
 from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
-from tidelog.tools.aof.wanted import Wanted, id_range, name_filter, needles_of
+from tidelog.tools.aof.wanted import Wanted, id_range, logged_as, name_filter, needles_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.text import command_line, examples, json_value, resp, time_text
 from tidelog.tools.times import moment
@@ -158,6 +158,8 @@ def command(
         whole_units=whole_units,
         needles=needles_of(wanted_ids),
     )
+    for told in logged_as(wanted.names):
+        click.echo(f"tidelog: {told}", err=True)
     found: list[Damage] = []
     files = look_at(paths)
     if not follow:

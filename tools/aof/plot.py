@@ -108,6 +108,8 @@ def command(
         f"{output}: {stats.records:,} records from {time_text(stats.since)} to {time_text(stats.until)}, "
         f"{count:,} points of {span_text(series.width)} each, {len(of_groups)} groups"
     )
+    for line in stats.clock.lines():
+        click.echo(f"clock: {line}")
     return exits.DAMAGED if found else exits.OK
 
 

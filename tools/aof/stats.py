@@ -57,9 +57,56 @@ _name = itemgetter(1, 2)
 
 COLUMNS: Final = ("RECORDS", "ENTRIES", "BYTES", "RECORDS/S")
 
+LEAP_MS: Final = 86_400_000
+STOOD_FRAMES: Final = 500
+
 T = TypeVar("T", bound=Hashable)
 Key = tuple[int, bytes]
 GroupName = tuple[int, bytes, bytes]
+
+
+class Clock:
+    """The times of frames: a leap of the wall clock forward, and the frames for which the time then stands still.
+
+    A store's time never goes back. So when the clock is set back after a leap, all frames until it has caught up have
+    the time of the leap.
+
+    pause   (LSN, time before it, its time) of the frame before which most time passed
+    stood   (first LSN, last LSN, time) of most frames that have one time
+    """
+
+    def __init__(self) -> None:
+        self.pause = self.stood = (0, 0, 0)
+        self.stood_frames = 0
+        self._now = self._since = self._count = 0
+
+    def take(self, frame: Frame) -> None:
+        if frame.now != self._now:
+            if self._count and frame.now - self._now > self.pause[2] - self.pause[1]:
+                self.pause = frame.lsn, self._now, frame.now
+            self._now, self._since, self._count = frame.now, frame.lsn, 0
+        self._count += 1
+        if self._count > self.stood_frames:
+            self.stood_frames = self._count
+            self.stood = self._since, frame.lsn + frame.count - 1, frame.now
+
+    def lines(self) -> list[str]:
+        """What is strange about the times, in words."""
+        lines = []
+        lsn, before, then = self.pause
+        if then - before >= LEAP_MS:
+            days = (then - before) / 86_400_000
+            lines.append(
+                f"{days:,.1f} days passed before LSN {lsn}, from {time_text(before)} to {time_text(then)}: nothing was "
+                "written, or the clock leapt"
+            )
+        if self.stood_frames >= STOOD_FRAMES:
+            first, last, at = self.stood
+            lines.append(
+                f"stood still at {time_text(at)} for {self.stood_frames:,} frames, LSN {first} to {last}: the clock "
+                "was set back, or was ahead before"
+            )
+        return lines
 
 
 class Stats:
@@ -89,6 +136,7 @@ class Stats:
         self.largest: list[tuple[int, int, int]] = []
         # beginning of a span -> [records, entries, bytes]
         self.spans: dict[int, list[int]] = {}
+        self.clock = Clock()
         self._path: Path | None = None  # of the last frame
         self._incarnation = 0
         self._least = 0  # bytes of the smallest of the largest records
@@ -115,6 +163,7 @@ class Stats:
         if not self.frames:
             self.first_lsn, self.since = frame.lsn, frame.now
         self.frames += 1
+        self.clock.take(frame)
         self.nbytes += nbytes
         self.records += len(effects)
         self.last_lsn, self.until = frame.lsn + frame.count - 1, frame.now
@@ -321,6 +370,13 @@ def as_object(stats: Stats) -> dict[str, Any]:
             str(1 << power if power else 0): count for power, count in sorted(stats.exposed.items())
         },
         "exposed_max": stats.exposed_max,
+        "longest_pause": {
+            "lsn": stats.clock.pause[0], "from_ms": stats.clock.pause[1], "to_ms": stats.clock.pause[2],
+        },
+        "longest_standstill": {
+            "first_lsn": stats.clock.stood[0], "last_lsn": stats.clock.stood[1], "time_ms": stats.clock.stood[2],
+            "frames": stats.clock.stood_frames,
+        },
         "spans": [
             {"from_ms": begin, "records": row[0], "entries": row[1], "bytes": row[2]}
             for begin, row in sorted(stats.spans.items())
@@ -366,6 +422,8 @@ def show(stats: Stats) -> None:
         f"per frame    {stats.records / stats.frames:.1f} records, {stats.units / stats.frames:.1f} units"
     )
     click.echo(f"not synced   at most {stats.exposed_max:,} records when a frame was written")
+    for line in stats.clock.lines():
+        click.echo(f"clock        {line}")
     section("COMMAND", seconds, [
         (NAMES[opcode], count, stats.command_entries[opcode], stats.command_bytes[opcode])
         for opcode, count in stats.commands.most_common()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 import msgpack
@@ -144,6 +144,43 @@ def is_one_of(effect: Effect, names: tuple[tuple[bytes, ...], ...]) -> bool:
         for command in commands(effect)
         for name in names
     )
+
+
+# Commands that are logged as their effects -> these.
+LOGGED_AS: Final = {
+    b"XREADGROUP": "XCLAIM, XGROUP SETID and XGROUP CREATECONSUMER",
+    b"XAUTOCLAIM": "XCLAIM and XACK",
+    b"XACKDEL": "XACK and XDEL",
+    b"XDELEX": "XDEL",
+    b"SETEX": "SET",
+    b"PSETEX": "SET",
+    b"SETNX": "SET",
+    b"GETSET": "SET",
+    b"GETDEL": "DEL",
+    b"GETEX": "PEXPIREAT and PERSIST",
+    b"MSET": "SET",
+    b"MSETNX": "SET",
+    b"INCR": "SET",
+    b"INCRBY": "SET",
+    b"DECR": "SET",
+    b"DECRBY": "SET",
+    b"EXPIRE": "PEXPIREAT, or DEL",
+    b"PEXPIRE": "PEXPIREAT, or DEL",
+    b"EXPIREAT": "PEXPIREAT, or DEL",
+    b"UNLINK": "DEL",
+    b"RENAMENX": "RENAME",
+}
+
+
+def logged_as(names: tuple[tuple[bytes, ...], ...]) -> list[str]:
+    """For each name that no record has: the records that the log has instead, in words."""
+    found = []
+    for name in names:
+        instead = LOGGED_AS.get(name[0])
+        if instead is not None:
+            shown = b" ".join(name).decode(errors="backslashreplace")
+            found.append(f"{shown} is logged as its effects: {instead}. Give these to --command")
+    return found
 
 
 def id_range(
