@@ -42,6 +42,7 @@ from tidelog.replication.handshake import (
     Behind,
     Continue,
     Follow,
+    Refuse,
     Rejoin,
     Reply,
     Resync,
@@ -423,6 +424,11 @@ def _why_not(reply: Reply) -> str:
             )
         case Continue() | Rejoin() | Resync() | Unpromoted():
             raise AssertionError("these are no refusals")
+        case Refuse() if reply.reason.startswith("ERR unknown command"):
+            return (
+                "the server there is no tidelog, since it does not know TIDELOG FOLLOW. To take the data of a Redis "
+                "and go on with its writes, run `tidelog import --follow`"
+            )
     return f"the leader refuses: {reply.reason}"
 
 
