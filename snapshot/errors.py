@@ -18,7 +18,12 @@ ADVICE = (
 
 
 class CheckpointError(AofError):
-    """A checkpoint cannot be opened, read or written at present. The message says why, and what to do."""
+    """A checkpoint cannot be opened, read or written at present. The message says why, and what to do.
+
+    full   it cannot be written because no space is left
+    """
+
+    full = False
 
 
 class DamagedCheckpoint(DamagedFile):

@@ -152,8 +152,12 @@ def exit_code(error: Exception) -> int | None:
 
 def line_of(error: Exception) -> str:
     """The text of an expected error, on one line."""
+    from tidelog.disk.real import OUT_OF_SPACE
+
     if isinstance(error, OSError) and error.strerror:
         # An OSError about an input always has a file name. One about the output may have none.
+        if error.errno in OUT_OF_SPACE:
+            return f"no space left on {error.filename or 'the device of the output'}; free some and run again"
         return f"{error.filename or 'while writing the output'}: {error.strerror}"
     return " ".join(str(error).split())
 

@@ -482,11 +482,13 @@ class Environment:
         """Turn an error of LMDB into one with advice. `nbytes`: a lower bound of what was to be written."""
         code = getattr(error, "code", 0)
         # LMDB reports a short write as EIO, so a full disk looks like an I/O error. Compare with the free space.
-        if code in OUT_OF_SPACE or (
+        full = code in OUT_OF_SPACE or (
             code == errno.EIO and self._disk.free(self.path) < 2 * nbytes + MARGIN_BYTES
-        ):
+        )
+        if full:
             advice = (
-                "The disk or the quota is full: free some space. Until then all of the log is kept"
+                f"No space left on {self.path.parent}, the disk or the quota is full: free some and run again. Until "
+                "then all of the log is kept"
             )
         elif isinstance(error, lmdb.MapFullError):
             advice = f"The file would become larger than {MAP_BYTES >> 40} TiB, the maximum"
@@ -494,7 +496,9 @@ class Environment:
             advice = "An earlier failure left it unusable: close the store and open it again"
         else:
             advice = "All of the log is kept"
-        return CheckpointError(f"{self.path}: {what} ({error}). {advice}")
+        found = CheckpointError(f"{self.path}: {what} ({error}). {advice}")
+        found.full = full
+        return found
 
     def _open(self) -> lmdb.Environment:
         if self._lmdb is None:

@@ -164,7 +164,7 @@ def test_cut_at_every_byte(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("data", "said"), [
     (b"", "byte 0: the file is empty"),
     (b"hello", "byte 0: neither a dump file nor an append-only file begins with b'hello'"),
-    (log("SET a 1") + b"junk\r\n", "byte 27: * and a number should stand here, not b'junk'"),
+    (log("SET a 1") + b"junk\r\n", "byte 27: a command begins with *, not with b'junk"),
     (b"*1\r\n:4\r\n", "byte 4: $ and a number should stand here, not b':4'"),
     (b"*1\r\n$4\r\nPINGxx", "byte 4: an argument of 4 bytes does not end where it should"),
     (b"*0\r\n", "byte 0: a command has 0 arguments"),
@@ -273,8 +273,13 @@ def test_filters(run: Run, tmp_path: Path) -> None:
 
 def test_dry_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.aof").write_bytes(log(*ORDERS))
-    assert imported(run, tmp_path / "t", tmp_path / "a.aof", "--dry-run")["commands"] == 7
+    told = imported(run, tmp_path / "t", tmp_path / "a.aof", "--dry-run")
+    assert told["commands"] == 7
     assert not (tmp_path / "t").exists()
+    # It counts what the commands leave, as the import does.
+    for fact in ("streams", "entries", "groups", "pending", "strings", "expires"):
+        assert told[fact] == imported(run, tmp_path / fact, tmp_path / "a.aof")[fact]
+    assert told["streams"] > 0
 
 
 def test_entries_read_is_counted_as_the_server_that_delivered(run: Run, tmp_path: Path) -> None:
@@ -291,3 +296,15 @@ def test_entries_read_is_counted_as_the_server_that_delivered(run: Run, tmp_path
     imported(run, tmp_path / "t", tmp_path / "a.aof")
     group = keys(tmp_path / "t")[b"s"].groups[b"g"]
     assert (group.last_id >> 64, group.entries_read) == (3, 2)
+
+
+@pytest.mark.parametrize("tail", [bytes(100), bytes(3), b"garbage\r\n", b"garbage"])
+def test_a_damaged_tail_is_judged_as_redis_does(run: Run, tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "a.aof"
+    path.write_bytes(log(*ORDERS) + tail)
+    done = run("import", tmp_path / "t", path)
+    assert done.code == exits.DAMAGED
+    assert "redis-check-aof" in done.err and "--truncate-tail" in done.err
+    done = run("import", tmp_path / "t", path, "--truncate-tail", "--json")
+    assert (done.code, json.loads(done.out)["commands"]) == (0, 7)
+    assert f"up to byte {len(log(*ORDERS))}" in json.loads(done.out)["notes"][0]

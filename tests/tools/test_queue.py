@@ -465,7 +465,9 @@ def test_an_output_that_takes_nothing(root: Path, line: tuple[str, ...]) -> None
     with open("/dev/full", "wb") as full:
         done = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, env=env, text=True)
     assert done.returncode == exits.SYSTEM
-    assert done.stderr == "tidelog: while writing the output: No space left on device\n"
+    assert done.stderr == (
+        "tidelog: no space left on the device of the output; free some and run again\n"
+    )
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *call]
     closed = subprocess.run(shell, stderr=subprocess.PIPE, env=env, text=True)
     assert (closed.returncode, closed.stderr) == (0, "")

@@ -91,7 +91,7 @@ class Clock:
             self.stood = self._since, frame.lsn + frame.count - 1, frame.now
 
     def lines(self) -> list[str]:
-        """What is strange about the times, in words."""
+        """The strange times, in words."""
         lines = []
         lsn, before, then = self.pause
         if then - before >= LEAP_MS:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import click
@@ -100,6 +101,11 @@ def options(command: Any) -> Any:
     is_flag=True,
     help="Take the server's further commands too, and end when everything is taken.",
 )
+@click.option(
+    "--truncate-tail",
+    is_flag=True,
+    help="Leave out what follows the last whole command of an append-only file if it is damaged, as zeros at its end.",
+)
 def command(
     target: Path,
     source: str,
@@ -110,6 +116,7 @@ def command(
     by: str,
     follow: bool,
     until_caught_up: bool,
+    truncate_tail: bool,
 ) -> None:
     wanted = filter_of(dbs, globs)
     if not is_url(source):
@@ -117,7 +124,8 @@ def command(
             raise click.UsageError(
                 "--follow and --until-caught-up need a server: redis://host:port"
             )
-        run(target, source, from_path(Path(source), wanted), dry_run, as_json)
+        take_path = from_path(Path(source), wanted, truncate_tail=truncate_tail)
+        run(target, source, take_path, dry_run, as_json)
         return
     if by == DUMP and (follow or until_caught_up):
         raise click.UsageError("--follow and --until-caught-up need --by psync")
@@ -150,15 +158,15 @@ def from_file(path: Path, wanted: Filter) -> Take:
     return take
 
 
-def from_path(path: Path, wanted: Filter) -> Take:
+def from_path(path: Path, wanted: Filter, *, truncate_tail: bool = False) -> Take:
     """Take a dump file, an append-only file, or the directory of one."""
 
     def take(keys: Keys) -> None:
         now_ms = time.time_ns() // 1_000_000
         if path.is_dir():
-            take_directory(path, keys, wanted, now_ms)
+            take_directory(path, keys, wanted, now_ms, truncate_tail=truncate_tail)
         else:
-            take_file(path, keys, wanted, now_ms)
+            take_file(path, keys, wanted, now_ms, truncate_tail=truncate_tail)
 
     return take
 
@@ -171,27 +179,34 @@ def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> 
     report = Report()
     now_ms = time.time_ns() // 1_000_000
     facts: dict[str, Any] = {"path": str(target), "source": source, "dry_run": dry_run}
+    uuid = secrets.token_bytes(16)
+
+    def fill(folder: Path) -> tuple[Start, int, bool]:
+        with Filling(disk, folder, uuid, now_ms) as filling:
+            keys = Keys(filling, report)
+            take(keys)
+            keys.flush()
+            if report.commands:
+                report.count(filling.state)
+            return filling.start, 0, False
+
     if dry_run:
         take(Keys(None, report))
+        if report.commands:
+            # Only a state tells what commands leave behind: they are replayed in a directory that goes again.
+            report = Report()
+            with TemporaryDirectory() as folder:
+                fill(Path(folder))
     else:
-        uuid = secrets.token_bytes(16)
-
-        def fill(folder: Path) -> tuple[Start, int, bool]:
-            with Filling(disk, folder, uuid, now_ms) as filling:
-                keys = Keys(filling, report)
-                take(keys)
-                keys.flush()
-                if report.commands:
-                    report.count(filling.state)
-                return filling.start, 0, False
-
         maker = Maker("import", "Import into it again", source, tidy=True)
         try:
             made = make(disk, maker, uuid, target, fill, now_ms)
         except CheckpointError as error:
+            if error.full:
+                raise NotWritten(f"no space left on {target}; free some and run again") from error
             raise NotWritten(
-                f"{target}: the data could not be written ({error.__cause__ or error}). Free some space or choose "
-                "another directory, and run the same command again"
+                f"{target}: the data could not be written ({error.__cause__ or error}). Choose another "
+                "directory, or run the same command again"
             ) from error
         facts |= {"uuid": uuid.hex(), "lsn": made.lsn}
     if as_json:

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.engine.rdb.errors import RdbCut, RdbError
+from tidelog.engine.rdb.errors import RdbCut, RdbDamaged, RdbError
 from tidelog.engine.rdb.file import MAGIC
 from tidelog.engine.rdb.source import Source
 from tidelog.tools.importing.errors import NoSource, SourceDamaged, of_rdb
@@ -26,6 +26,8 @@ MANIFEST_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 1024
 DIRECTORY: Final = "appendonlydir"
 TEMPORARY: Final = "temp-"  # the name of a manifest begins with it until Redis renames it
+CHECK_AOF: Final = "Redis refuses it too: look at it with redis-check-aof, or take another copy"
+TRUNCATE: Final = "; --truncate-tail takes what is before"
 _TYPES: Final = ("b", "i", "h")
 
 
@@ -37,22 +39,35 @@ class Listed(NamedTuple):
     kind: str
 
 
-def take_file(path: Path, keys: Keys, wanted: Filter, now_ms: int) -> None:
+def take_file(
+    path: Path, keys: Keys, wanted: Filter, now_ms: int, *, truncate_tail: bool = False
+) -> None:
     """Take a dump file or a single append-only file. Raises Failed, OSError."""
-    _take(path, keys, wanted, Replaying(keys, wanted, now_ms), last=True, alone=True)
+    replaying = Replaying(keys, wanted, now_ms)
+    _take(path, keys, wanted, replaying, last=True, alone=True, truncate_tail=truncate_tail)
 
 
-def take_directory(path: Path, keys: Keys, wanted: Filter, now_ms: int) -> None:
+def take_directory(
+    path: Path, keys: Keys, wanted: Filter, now_ms: int, *, truncate_tail: bool = False
+) -> None:
     """Take the log in a directory with a manifest, or in its directory appendonlydir. Raises Failed, OSError."""
     files = files_of(path)
     replaying = Replaying(keys, wanted, now_ms)
     for number, each in enumerate(files, 1):
         replaying.new_file()
-        _take(each, keys, wanted, replaying, last=number == len(files))
+        last = number == len(files)
+        _take(each, keys, wanted, replaying, last=last, truncate_tail=truncate_tail and last)
 
 
 def _take(
-    path: Path, keys: Keys, wanted: Filter, replaying: Replaying, *, last: bool, alone: bool = False
+    path: Path,
+    keys: Keys,
+    wanted: Filter,
+    replaying: Replaying,
+    *,
+    last: bool,
+    alone: bool = False,
+    truncate_tail: bool = False,
 ) -> None:
     with pieces_of(path) as pieces:
         begins_with_image = pieces.peek(len(MAGIC)) == MAGIC
@@ -67,7 +82,11 @@ def _take(
                 )
             elif alone and not pieces.peek(1):
                 source.damaged("the file is empty")
-            _replay(path, source, keys, replaying, last)
+            try:
+                _replay(path, source, keys, replaying, last, truncate_tail=truncate_tail)
+            except RdbDamaged as error:
+                advice = CHECK_AOF + (TRUNCATE if last else "")
+                raise SourceDamaged(f"{path}, {error}. {advice}") from error
         except RdbError as error:
             raise of_rdb(str(path), error) from error
 
@@ -80,7 +99,15 @@ def _begins_with_a_command(source: Source) -> None:
             source.damaged("there is more data behind the end of the dump, and it is no command")
 
 
-def _replay(path: Path, source: Source, keys: Keys, replaying: Replaying, last: bool) -> None:
+def _replay(
+    path: Path,
+    source: Source,
+    keys: Keys,
+    replaying: Replaying,
+    last: bool,
+    *,
+    truncate_tail: bool,
+) -> None:
     whole = source.offset
     cut = False
     try:
@@ -91,6 +118,15 @@ def _replay(path: Path, source: Source, keys: Keys, replaying: Replaying, last: 
         if not last:
             raise
         cut = True
+    except RdbDamaged as error:
+        # Redis refuses such a file, zeros at its end included.
+        if not truncate_tail:
+            raise
+        replaying.drop_open()
+        keys.report.notes_more.append(
+            f"{path} was taken up to byte {whole}, as --truncate-tail says; what follows was left out: {error}"
+        )
+        return
     if replaying.open_at is not None:
         if not last:
             source.damaged("a transaction has no EXEC, and further files follow", replaying.open_at)

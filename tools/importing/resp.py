@@ -20,6 +20,11 @@ def commands(source: Source) -> Iterator[tuple[int, list[bytes]]]:
     """(offset, arguments) of each command; of a line that begins with `#`, the whole line. Raises RdbError."""
     while not source.at_end():
         start = source.offset
+        buffer, at = source.window()
+        if (
+            buffer[at] not in b"*#"
+        ):  # also if no end of a line follows: zeros are no command that was cut
+            source.damaged(f"a command begins with *, not with {buffer[at : at + 5]!r}", start)
         line = _line(source)
         if line[:1] == b"#":
             yield start, [line]
