@@ -49,5 +49,8 @@ def made(path: Path) -> None:
         first = parcels.get("eve", block=0)
         assert first is not None
         first.ack()
+        second = parcels.get("eve", block=0)
+        assert second is not None
+        second.fail("lost")
         assert parcels.get("eve", block=0) is not None
         db.snapshot()

@@ -11,6 +11,7 @@ from tests.spark.jobs.queued import made
 
 from tidelog.spark.jobs import lag, latency, poison
 from tidelog.tools.report.log_events import written
+from tidelog.tools.report.plain_log import log_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,7 @@ def test_a_snapshot(spark: SparkSession, store: Path) -> None:
 
 
 def test_a_log(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    events = spark.read.parquet(str(written(store, tmp_path / "events.parquet")))
+    events = spark.read.parquet(str(written(log_of(store), tmp_path / "events.parquet")))
     found = latency.delivery_latency(events)
     assert {group for _, group in groups(found)} == {b"workers", b"packers", b"g\xfe"}
     assert all((row["latency_ms_max"] or 0) >= 0 for row in found.collect())
