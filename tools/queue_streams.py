@@ -14,8 +14,9 @@ from typing import Final
 from tidelog.engine import ids
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.store.queue import rows
-from tidelog.store.queue.options import SCHEDULES, SUFFIXES
+from tidelog.store.queue.options import SUFFIXES
 from tidelog.store.queue.work.later import FIRST_SEQ, GROUP, SHIFT_MS
+from tidelog.store.queue.work.later import has_due_times as has_due_times
 from tidelog.tools.text import argument, span, time_text
 
 HOLDS, FAILURES, DEAD, LATER = (suffix.encode() for suffix in SUFFIXES)
@@ -76,11 +77,6 @@ def delayed_origin(row: Sequence[bytes]) -> int | None:
     """The ID as a delayed job, if a job ever was one."""
     first = ids.parse_or_none(origin_of(row) or b"")
     return first if first is not None and may_be_delayed(first) else None
-
-
-def has_due_times(key: bytes, group: bytes) -> bool:
-    """Whether the delivery times of a group say when jobs or ticks are due (work/later.py)."""
-    return group == DUE and (key == SCHEDULES or key.endswith(LATER))
 
 
 def due_ms(time: int) -> int:

@@ -10,6 +10,8 @@ Output, one row for each group and snapshot:
     read            bigint: entries delivered since the snapshot before
     added           bigint: entries added since then: `read` and `lag_change` together
 
+The groups `due` of delayed jobs and of schedules are left out: their pending entries wait for no acknowledgement.
+
 `read` and `added` are estimates after deletions, trims or an XGROUP SETID, as `lag` and `entries_read` are in Redis.
 """
 
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+
+from tidelog.spark.jobs.measures import has_due_times
 
 
 def lag_over_snapshots(groups: DataFrame) -> DataFrame:
@@ -28,7 +32,7 @@ def lag_over_snapshots(groups: DataFrame) -> DataFrame:
     before = Window.partitionBy("db", "stream", "group").orderBy("snapshot_lsn")
     change = F.col("lag") - F.lag("lag").over(before)
     read = F.col("entries_read") - F.lag("entries_read").over(before)
-    return groups.select(
+    return groups.where(~has_due_times()).select(
         *("db", "stream", "group", "snapshot", "snapshot_lsn", "lag", "pending"),
         (F.col("lag") + F.col("pending")).alias("behind"),
         change.alias("lag_change"),

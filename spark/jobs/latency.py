@@ -12,6 +12,9 @@ analyses, by db, stream (binary), group (binary) and consumer (binary, null: giv
                                   acknowledged     deliveries that an acknowledgement ended
                                   handled_ms_p50 ... _max    from the delivery to its acknowledgement
 
+Delayed jobs and schedules are pending in groups `due` of their own, whose delivery times say when they are due
+(store/queue/work/later.py). Those are no deliveries, and are left out everywhere.
+
 All counts are bigint; `_ms` columns are bigint milliseconds, null if there is nothing to measure.
 """
 
@@ -22,7 +25,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tidelog.spark.jobs.measures import added_at, ms_between, quantiles
+from tidelog.spark.jobs.measures import added_at, has_due_times, ms_between, quantiles
 
 BY: Final = ("db", "stream", "group", "consumer")
 DELIVERED: Final = ("delivered", "claimed", "reread")
@@ -36,11 +39,15 @@ def pending_latency(pending: DataFrame) -> DataFrame:
     """
     waited = ms_between(added_at(F.col("id")), F.col("delivered_at"))
     once = F.when(F.col("delivery_count") == 1, waited)
-    return pending.groupBy(*BY).agg(
-        F.count("*").alias("pending"),
-        F.count_if(F.col("delivery_count") > 1).alias("redelivered"),
-        F.max("delivery_count").alias("deliveries_max"),
-        *quantiles(once, "latency_ms"),
+    return (
+        pending.where(~has_due_times())
+        .groupBy(*BY)
+        .agg(
+            F.count("*").alias("pending"),
+            F.count_if(F.col("delivery_count") > 1).alias("redelivered"),
+            F.max("delivery_count").alias("deliveries_max"),
+            *quantiles(once, "latency_ms"),
+        )
     )
 
 
@@ -65,7 +72,8 @@ def deliveries(events: DataFrame) -> DataFrame:
     message = Window.partitionBy("db", "stream", "group", "id").orderBy("lsn")
     event, count = F.col("event"), F.col("delivery_count")
     is_delivery = event.isin(*DELIVERED)
-    seen = events.where(event.isin("added", "acknowledged", "released", *DELIVERED)).select(
+    kinds = event.isin("added", "acknowledged", "released", *DELIVERED)
+    seen = events.where(kinds & ~has_due_times()).select(
         *(*BY, "id", "lsn", "ts", "event", "delivery_count", "delivered_at"),
         F.last(F.when(event == "added", F.col("ts")), ignorenulls=True)
         .over(so_far)

@@ -1,4 +1,4 @@
-"""Measures that the analyses share: IDs as numbers, times between, quantiles, and the fields of an entry."""
+"""Measures that the analyses share: IDs as numbers, times between, quantiles, due times, and the fields of an entry."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from tidelog.store.queue.options import SCHEDULES
+from tidelog.store.queue.work.later import GROUP, SUFFIX
 
 MS_MAX: Final = (1 << 63) // 1000 - 1  # the greatest unix ms that a timestamp of Spark holds
 # With more distinct values than this, a quantile is an approximation: its rank is off by at most 1 / ACCURACY of the
@@ -42,6 +45,16 @@ def quantiles(value: Column, name: str) -> list[Column]:
         for label, at in QUANTILES.items()
     ]
     return [*found, F.max(value).alias(f"{name}_max")]
+
+
+def has_due_times() -> Column:
+    """Whether the group of a row has due times, and no deliveries: `has_due_times` of store/queue/work/later.py.
+
+    False, never null, in rows without a group.
+    """
+    stream = F.col("stream")
+    index = (stream == F.lit(SCHEDULES)) | stream.endswith(F.lit(SUFFIX))
+    return F.coalesce((F.col("group") == F.lit(GROUP)) & index, F.lit(False))
 
 
 def field(name: bytes) -> Column:

@@ -4,6 +4,8 @@ poison(pending)            db, stream, group, id, consumer (binary, null: given 
                            added_at, delivered_at (timestamp), exists (false: the entry was deleted meanwhile)
 poison_by_group(pending)   db, stream, group, messages, deleted, delivery_count_max (bigint),
                            oldest_id (string), oldest_added_at (timestamp)
+
+Schedules are pending too, and their delivery counts are those of their ticks: they are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidelog.spark.jobs.measures import added_at, order
+from tidelog.spark.jobs.measures import added_at, has_due_times, order
 
 # as many as a queue allows by default before it makes a job a dead job
 DELIVERIES: Final = 5
@@ -26,8 +28,10 @@ def poison(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFrame:
         pending: The table `pending`.
         deliveries: The least delivery count.
     """
-    found = pending.where(F.col("delivery_count") >= deliveries)
-    return found.orderBy(F.desc("delivery_count"), order(F.col("id"))).select(
+    found = _too_often(pending, deliveries)
+    return found.orderBy(
+        *(F.desc("delivery_count"), order(F.col("id")), "db", "stream", "group")
+    ).select(
         *("db", "stream", "group", "id", "consumer", "delivery_count"),
         added_at(F.col("id")).alias("added_at"),
         "delivered_at",
@@ -42,7 +46,7 @@ def poison_by_group(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFra
         pending: The table `pending`.
         deliveries: The least delivery count.
     """
-    found = pending.where(F.col("delivery_count") >= deliveries)
+    found = _too_often(pending, deliveries)
     counted = found.groupBy("db", "stream", "group").agg(
         F.count("*").alias("messages"),
         F.count_if(~F.col("exists")).alias("deleted"),
@@ -51,3 +55,7 @@ def poison_by_group(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFra
     )
     told = counted.withColumn("oldest_added_at", added_at(F.col("oldest_id")))
     return told.orderBy(F.desc("messages"), "db", "stream", "group")
+
+
+def _too_often(pending: DataFrame, deliveries: int) -> DataFrame:
+    return pending.where((F.col("delivery_count") >= deliveries) & ~has_due_times())

@@ -154,3 +154,17 @@ def test_a_group_that_is_made_anew(run: Run, tmp_path: Path) -> None:
         Sample(1, 0),
         Sample(None, None),
     ]
+
+
+def test_delayed_jobs_and_schedules_are_not_drawn_as_pending(run: Run, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "db") as db:
+        mails = db.queue("mails")
+        for number in range(9):
+            mails.put(number, delay=3600, priority=number % 3)
+        db.schedule("beat", every=60, queue="mails")
+        mails.put("now")
+        assert mails.get("w", block=0) is not None
+    out = tmp_path / "x.svg"
+    done = run("aof", "plot", tmp_path / "db", "-o", out)
+    assert done.out.endswith(", 1 groups\n"), done
+    assert "mails workers" in out.read_text() and " due<" not in out.read_text()

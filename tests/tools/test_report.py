@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.jobs.queued import TICKS, made
 from tests.tools.conftest import Run
 from tests.tools.report_page import Page
 
@@ -14,6 +18,7 @@ from tidelog.tools import exits, installed
 from tidelog.tools.report import command as report
 from tidelog.tools.report.log_events import written
 from tidelog.tools.report.page import page
+from tidelog.tools.report.plain_log import log_of
 from tidelog.tools.report.section import Chart, Section, Series
 
 
@@ -105,6 +110,79 @@ def test_a_package_that_is_missing(run: Run, store: Path, monkeypatch: pytest.Mo
     )
 
 
+# --- small stores, without Spark
+
+
+@pytest.fixture(scope="module")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("queued") / "store"
+    made(path)
+    return path
+
+
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of Spark is installed."""
+    monkeypatch.setattr(report, "spark_session", no_session)
+    missing = ("pyspark", "pyarrow")
+    monkeypatch.setattr(installed, "find_spec", lambda name: None if name in missing else name)
+
+
+@pytest.mark.parametrize("log", [(), ("--log",)])
+def test_a_small_store_needs_no_spark(
+    run: Run, queued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: tuple[str, ...]
+) -> None:
+    without_spark(monkeypatch)
+    done = run("report", queued, "-o", tmp_path / "a.html", *log, "--poison", TICKS - 1)
+    assert (done.code, done.err) == (0, "")
+    found = Page((tmp_path / "a.html").read_text())
+    latency = found.tables["Delivery latency"]
+    first = latency[0].index("p50 (ms)")
+    # delayed jobs and schedules are no deliveries
+    assert not any("due" in row[0] or row[first].startswith("-") for row in latency[1:])
+    assert not any("due" in row[0] for row in found.tables["Lag of groups"])
+    assert "Poison messages" not in found.tables
+    states = {row[0]: row[1] for row in found.tables["Queue mails"][1:]}
+    assert states["scheduled"] == "3" and states["dead"] == "2", states
+    assert [row[:2] for row in found.tables["Queue only-later"][1:]] == [["scheduled", "1"]]
+
+
+def test_spark_runs_for_a_larger_store_and_when_it_is_asked_for(
+    run: Run, queued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_spark(monkeypatch)
+    out = tmp_path / "a.html"
+    needs = "tidelog: tidelog report in Spark needs pyspark and pyarrow; install with: pip install 'tidelog[report]'\n"
+    assert run("report", queued, "-o", out, "--master", "local[2]") == (exits.REFUSED, "", needs)
+    assert run("report", queued, "-o", out, "--events", queued) == (exits.REFUSED, "", needs)
+    monkeypatch.setattr(report, "ITEMS_MAX", 5)
+    assert run("report", queued, "-o", out) == (exits.REFUSED, "", needs)
+    monkeypatch.setattr(report, "ITEMS_MAX", 500)
+    monkeypatch.setattr(report, "LOG_BYTES_MAX", 5)
+    assert run("report", queued, "-o", out, "--log") == (exits.REFUSED, "", needs)
+    assert run("report", queued, "-o", out).code == 0
+
+
+def test_the_modules_of_spark_are_not_loaded(queued: Path, tmp_path: Path) -> None:
+    args = ["report", str(queued), "-o", str(tmp_path / "a.html"), "--log"]
+    asked = f"import sys; from tidelog.tools import cli; assert cli.run({args!r}) == 0; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert not {"pyspark", "pyarrow"} & set(done.stdout.split())
+
+
+def test_damage_without_spark(run: Run, queued: Path, tmp_path: Path) -> None:
+    snapshot = max((queued / "snapshots").glob("0*"))
+    copy = tmp_path / snapshot.name
+    shutil.copytree(snapshot, copy)
+    data = bytearray((copy / "data.mdb").read_bytes())
+    data[data.rindex(b"no such address")] ^= 1
+    (copy / "data.mdb").chmod(0o600)
+    (copy / "data.mdb").write_bytes(data)
+    done = run("report", copy, "-o", tmp_path / "a.html")
+    assert (done.code, done.out) == (exits.DAMAGED, "")
+    assert done.err.startswith("tidelog: [TIDELOG_DAMAGED] ") and str(copy) in done.err
+    assert done.err.count("\n") == 1 and not (tmp_path / "a.html").exists()
+
+
 def test_events_of_a_log_whose_beginning_was_released(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "orders", retain_bytes=0) as db:
         db.xadd("orders", {"item": "early"})
@@ -114,7 +192,7 @@ def test_events_of_a_log_whose_beginning_was_released(tmp_path: Path) -> None:
         db.checkpoint()
         (_, rows), *_ = db.xreadgroup("g", "c", {"orders": ">"})
         db.xack("orders", "g", rows[0][0])
-    found = pq.read_table(written(tmp_path / "orders", tmp_path / "events")).to_pylist()
+    found = pq.read_table(written(log_of(tmp_path / "orders"), tmp_path / "events")).to_pylist()
     assert [row["event"] for row in found][-3:] == ["delivered", "delivered", "acknowledged"]
     assert (found[-3]["group"], found[-3]["consumer"], found[-3]["delivery_count"]) == (
         b"g",

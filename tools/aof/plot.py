@@ -18,6 +18,7 @@ from tidelog.tools.bases import bases
 from tidelog.tools.installed import installed
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.output import publish, writable
+from tidelog.tools.queue_streams import has_due_times
 from tidelog.tools.text import examples, time_text
 from tidelog.tools.times import moment
 
@@ -114,12 +115,16 @@ def command(
 
 
 def chosen(stats: Stats, key: Match | None, group: Match | None) -> list[GroupName]:
-    """The groups with the most records among those that the filters let through."""
+    """The groups with the most records among those that the filters let through.
+
+    Without the groups `due`, whose pending entries are delayed jobs and schedules: nobody works on them.
+    """
     ranked = [row.name for row in stats.groups.top(_CANDIDATES)]
     return [
         name
         for name in ranked
         if (key is None or key(name[1])) and (group is None or group(name[2]))
+        if not has_due_times(*name[1:])
     ][:GROUPS_SHOWN]
 
 

@@ -1,6 +1,6 @@
 """Write docs/guides/report-*.svg: charts of a real report, on a store that this program makes under a clock of its own.
 
-It needs the extra `report` and Java. Run after a change of the charts:
+It needs the extra `plot`. Run after a change of the charts:
 
     python tools/dev/make_report_pictures.py
 """

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from tidelog.snapshot.manifest import Manifest
+from tidelog.snapshot.place import place_of
+from tidelog.snapshot.sealed import read_manifest
+from tidelog.spark import pin
 from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source.batch.snapshots import opened, resolve, telling
 from tidelog.store.errors import DataError
 from tidelog.store.queue.options import make_options
 from tidelog.tools import console, names
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
+from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.output import publish, writable
+from tidelog.tools.report.plain_log import deliveries, log_of
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
 
-PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
+SPARK: Final = ("pyspark", "pyarrow")
+# Up to so many entries and pending entries of the snapshot, and streams and groups of all snapshots, are read in this
+# process: 2 to 4 microseconds each, 10 for the job of a queue. That is less than the 5 seconds and more in which Spark
+# starts and runs its queries over an empty store, and needs at most some hundred MB. So does a log of this length.
+ITEMS_MAX: Final = 500_000
+LOG_BYTES_MAX: Final = 32 << 20
+
+if TYPE_CHECKING:
+    from tidelog.tools.report.content import Analyses
 
 
 @click.command(
@@ -55,7 +72,7 @@ PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
     "--log",
     "with_log",
     is_flag=True,
-    help="Read the events from the store's log, as far back as it goes. Only with a master on this machine.",
+    help="Read the events from the store's log, as far back as it goes. Not with a Spark master elsewhere.",
 )
 @click.option(
     "--queue",
@@ -78,9 +95,8 @@ PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
 )
 @click.option(
     "--master",
-    default="local[*]",
-    show_default=True,
-    help="Master of Spark. local[*]: one task for each core of this machine.",
+    help="Run the analyses in Spark at this master. Default: in this process, and a large store or --events in Spark "
+    "at local[*], with one task for each core of this machine.",
 )
 def command(
     path: str,
@@ -92,52 +108,41 @@ def command(
     queues: tuple[str, ...],
     poison: int,
     top: int,
-    master: str,
+    master: str | None,
 ) -> None:
-    installed("tidelog report", *PACKAGES, extra="report")
+    installed("tidelog report", "matplotlib", extra="report")
     writable(output, force)
     path = named(path)
-    # here: these load pyspark and pyarrow
-    from tidelog.snapshot.place import place_of
-    from tidelog.snapshot.sealed import read_manifest
-    from tidelog.spark import pin
-    from tidelog.spark.source.batch.snapshots import resolve, telling
-    from tidelog.tools.report.content import Source, plan
-    from tidelog.tools.report.log_events import written
+    # here: these load matplotlib
+    from tidelog.tools.report.content import plan
     from tidelog.tools.report.page import page
 
     if with_log and events is not None:
         raise click.UsageError("give either --log or --events, not both")
-    if with_log and not master.startswith("local"):
+    if with_log and master is not None and not master.startswith("local"):
         raise click.UsageError(
             "--log works only with a Spark master on this machine; with a remote one, export the events, and pass "
             "the exported files with --events"
         )
     if events is not None:
         _find(events)
+    if events is not None or master is not None:
+        _spark_installed()
     asked = [_queue(name) for name in queues] or None
     if snapshot == "all":
         raise click.BadParameter("a report shows one snapshot; give latest, now or an LSN")
-    with pin(path, snapshot) as pinned, TemporaryDirectory() as scratch:
-        if with_log:
-            events = str(written(Path(path), Path(scratch, "events.parquet")))
-        several = [*resolve((path,), "all")] if pinned != path else [path]
-        if pinned not in several:
-            several = [pinned]
-        manifests = {}
-        for each in several:
-            with telling(each):
-                place = place_of(each)
-                try:
-                    manifests[each] = read_manifest(place)
-                finally:
-                    place.close()
+    with pin(path, snapshot) as pinned:
+        manifests = _manifests(path, pinned)
         shown = manifests[pinned]
-        moments = [(each, manifest.now_ms) for each, manifest in manifests.items()]
-        with spark_session(master) as spark:
-            log = None if events is None else spark.read.parquet(events)
-            source = Source(spark, moments, pinned, shown.now_ms, log)
-            steps = plan(source, queues=asked, deliveries=poison, top=top)
+        log = log_of(Path(path)) if with_log else None
+        if master is None:
+            master = _master(shown, [*manifests.values()], events, log)
+        with (
+            _in_process(manifests, pinned, log)
+            if master is None
+            else _in_spark(master, manifests, pinned, events, log)
+        ) as analyses:
+            steps = plan(analyses, queues=asked, deliveries=poison, top=top)
             sections = []
             with console.progress("report", len(steps)) as advance:
                 for step in steps:
@@ -150,12 +155,79 @@ def command(
         "last write": time_text(shown.now_ms),
         "contents": f"{counts.entries:,} entries in {counts.streams:,} streams, {counts.groups:,} groups, "
         f"{counts.pending:,} pending, {size_text(shown.data_bytes)}",
-        "log": "its events are included" if events is not None else "not read",
+        "log": "its events are included" if with_log or events is not None else "not read",
         "report made": time_text(time.time_ns() // 1_000_000),
     }
     html = page(f"Report on {path}", facts, sections)
     publish(output, html.encode(errors="backslashreplace"))
     click.echo(f"{output}: {len(sections)} sections of the snapshot at LSN {shown.lsn}")
+
+
+def _manifests(path: str, pinned: str) -> dict[str, Manifest]:
+    """The manifests of the store's snapshots by their paths, or of the one that `path` is."""
+    several = [*resolve((path,), "all")] if pinned != path else [path]
+    if pinned not in several:
+        several = [pinned]
+    found = {}
+    for each in several:
+        with telling(each):
+            place = place_of(each)
+            try:
+                found[each] = read_manifest(place)
+            finally:
+                place.close()
+    return found
+
+
+def _master(
+    shown: Manifest, every: Sequence[Manifest], events: str | None, log: LogFiles | None
+) -> str | None:
+    """Where Spark runs if nothing was said; None: the store is small, so Spark is not worth its start."""
+    counts = shown.counts.entries + shown.counts.pending
+    counts += sum(each.counts.streams + each.counts.groups for each in every)
+    small = counts <= ITEMS_MAX and (log is None or log.size() <= LOG_BYTES_MAX)
+    return None if small and events is None else "local[*]"
+
+
+@contextmanager
+def _in_process(
+    manifests: Mapping[str, Manifest], pinned: str, log: LogFiles | None
+) -> Iterator[Analyses]:
+    # here: a report in Spark does not load it
+    from tidelog.tools.report.plain import Plain
+
+    found = None if log is None else deliveries(log)
+    with opened(pinned) as sealed:
+        yield Plain(_moments(manifests), pinned, manifests[pinned].now_ms, sealed, found)
+
+
+@contextmanager
+def _in_spark(
+    master: str,
+    manifests: Mapping[str, Manifest],
+    pinned: str,
+    events: str | None,
+    log: LogFiles | None,
+) -> Iterator[Analyses]:
+    _spark_installed()
+    # here: these load pyspark and pyarrow
+    from tidelog.tools.report.log_events import written
+    from tidelog.tools.report.over_spark import OverSpark
+
+    with TemporaryDirectory() as scratch:
+        if log is not None:
+            events = str(written(log, Path(scratch, "events.parquet")))
+        with spark_session(master) as spark:
+            table = None if events is None else spark.read.parquet(events)
+            yield OverSpark(spark, _moments(manifests), pinned, manifests[pinned].now_ms, table)
+
+
+def _spark_installed() -> None:
+    installed("tidelog report in Spark", *SPARK, extra="report")
+
+
+def _moments(manifests: Mapping[str, Manifest]) -> list[tuple[str, int]]:
+    return [(each, manifest.now_ms) for each, manifest in manifests.items()]
 
 
 def _queue(given: str) -> tuple[str, str]:

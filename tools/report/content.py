@@ -1,58 +1,64 @@
-"""The content of a report: runs the analyses of spark/jobs and makes sections of their results."""
+"""The content of a report: sections of what the analyses give, in Spark (over_spark.py) or here (plain.py)."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Protocol
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-
-from tidelog.spark.jobs import hot, lag, latency, poison, queue
-from tidelog.spark.jobs.measures import quantiles
-from tidelog.store.queue.options import SUFFIXES
+from tidelog.store.queue.options import RESERVED, SUFFIXES
+from tidelog.tools.queue_streams import LATER, queue_of
+from tidelog.tools.report.rows import Queue, Row, Rows
 from tidelog.tools.report.section import Cell, Chart, Section, Series
 from tidelog.tools.text import argument, time_text
 
 QUEUES_MAX: Final = 10
 CHART_ROWS: Final = 12
 USUAL_GROUP: Final = b"workers"
+# the states of a queue's jobs, in the order of the table
+STATES: Final = ("waiting", "in_flight", "paused", "kept", "dead", "scheduled")
 
 
-class Queue(NamedTuple):
-    """A queue whose jobs are shown."""
+class Analyses(Protocol):
+    """The subject of a report, and the results of the analyses: rows with the columns that spark/jobs describes.
 
-    db: int
-    name: str
-    group: str
-
-
-class Source(NamedTuple):
-    """The subject of a report.
-
-    snapshots   the paths of all snapshots, oldest first, with the time of the last write in each (Unix ms)
-    path        the one that most sections show        now_ms    the time of its last write
-    events      the table `events`, None without the log
+    snapshots    the paths of all snapshots, oldest first, with the time of the last write in each (unix ms)
+    path         the one that most sections show
+    has_events   whether the log's events are known
+    top          at most so many rows
     """
 
-    spark: SparkSession
     snapshots: Sequence[tuple[str, int]]
     path: str
-    now_ms: int
-    events: DataFrame | None
+    has_events: bool
 
-    def table(self, name: str, **options: str) -> DataFrame:
-        """A table of the snapshot."""
-        read = self.spark.read.format("tidelog").option("table", name)
-        return read.options(**options).load(self.path)
+    def hot_streams(self, top: int) -> Rows: ...
+
+    def hot_fields(self, top: int) -> Rows: ...
+
+    def latency(self, top: int) -> Rows:
+        """Of all deliveries if the events are known, or else of pending entries; the consumer with the most first."""
+
+    def lag(self) -> Rows:
+        """In all snapshots, the oldest first."""
+
+    def poison_by_group(self, least: int) -> Rows: ...
+
+    def poison(self, least: int, top: int) -> Rows: ...
+
+    def jobs(self, asked: Queue) -> Rows:
+        """For each state: state, jobs, deliveries (the most), errors, oldest, waited_ms_p50 ..., worked_ms_p50 ..."""
+
+    def groups(self) -> Rows:
+        """Of the snapshot: db, stream, group, lag, pending."""
+
+    def streams(self) -> set[tuple[int, bytes]]:
+        """The database and key of each stream of the snapshot."""
 
 
 def plan(
-    source: Source, *, queues: Sequence[tuple[str, str]] | None, deliveries: int, top: int
+    source: Analyses, *, queues: Sequence[tuple[str, str]] | None, deliveries: int, top: int
 ) -> list[Callable[[], Section]]:
     """The sections, each as a function that runs its queries.
 
@@ -60,25 +66,22 @@ def plan(
     deliveries   from so many on a message counts as poison
     top          rows of a table
     """
-    entries, pending, events = source.table("entries"), source.table("pending"), source.events
     listed = _queues(source) if queues is None else [Queue(0, *each) for each in queues]
     return [
-        lambda: streams(hot.hot_streams(entries), top),
-        lambda: fields(hot.hot_fields(entries), top),
-        lambda: (
-            pending_latency(latency.pending_latency(pending), top)
-            if events is None
-            else delivery_latency(latency.delivery_latency(events), top)
+        lambda: streams(source.hot_streams(top + 1), top),
+        lambda: fields(source.hot_fields(top + 1), top),
+        lambda: (delivery_latency if source.has_events else pending_latency)(
+            source.latency(top + 1), top
         ),
         lambda: lags(source, top),
-        lambda: poisoned(pending, deliveries, top),
+        lambda: poisoned(source, deliveries, top),
         *(partial(jobs, source, each) for each in listed),
     ]
 
 
-def streams(hottest: DataFrame, top: int) -> Section:
+def streams(hottest: Rows, top: int) -> Section:
     """The section of `hot_streams`."""
-    rows, more = _first(hottest, top)
+    rows, more = hottest[:top], len(hottest) > top
     head = ("stream", "entries", "fields", "bytes", "share")
     table = [(_key(row), *(row[name] for name in head[1:])) for row in rows]
     chart = _bars([str(row[0]) for row in table], {"bytes": [row[3] for row in table]}, "bytes")
@@ -86,9 +89,9 @@ def streams(hottest: DataFrame, top: int) -> Section:
     return Section("Hottest streams", note, head, table, chart, more)
 
 
-def fields(hottest: DataFrame, top: int) -> Section:
+def fields(hottest: Rows, top: int) -> Section:
     """The section of `hot_fields`."""
-    rows, more = _first(hottest, top)
+    rows, more = hottest[:top], len(hottest) > top
     head = ("stream", "field", "times", "bytes", "longest", "share")
     table = [(_key(row), _shown(row["name"]), *(row[name] for name in head[2:])) for row in rows]
     labels = [f"{row[0]} {row[1]}" for row in table]
@@ -97,7 +100,7 @@ def fields(hottest: DataFrame, top: int) -> Section:
     return Section("Hottest fields", note, head, table, chart, more)
 
 
-def pending_latency(found: DataFrame, top: int) -> Section:
+def pending_latency(found: Rows, top: int) -> Section:
     """The section of `latency.pending_latency`."""
     counts = {
         "pending": "pending",
@@ -111,7 +114,7 @@ def pending_latency(found: DataFrame, top: int) -> Section:
     return _latency(found, counts, (), note, top)
 
 
-def delivery_latency(found: DataFrame, top: int) -> Section:
+def delivery_latency(found: Rows, top: int) -> Section:
     """The section of `latency.delivery_latency`."""
     counts = {name: name for name in ("deliveries", "redeliveries", "messages", "acknowledged")}
     note = (
@@ -122,11 +125,11 @@ def delivery_latency(found: DataFrame, top: int) -> Section:
 
 
 def _latency(
-    found: DataFrame, counts: Mapping[str, str], handled: Sequence[str], note: str, top: int
+    found: Rows, counts: Mapping[str, str], handled: Sequence[str], note: str, top: int
 ) -> Section:
-    """A section of latencies, by consumer. `counts` maps columns to headings; the first one orders the rows."""
+    """A section of latencies, by consumer. `counts` maps columns to headings."""
     named = ("p50", "p95", "p99", "max")
-    rows, more = _first(found.orderBy(F.desc(next(iter(counts))), *latency.BY), top)
+    rows, more = found[:top], len(found) > top
     times = [*_ms(named), *(f"handled {name}" for name in _ms(handled))]
     head = ("group", "consumer", *counts.values(), *times)
     table = [
@@ -141,20 +144,12 @@ def _latency(
     return Section("Delivery latency", note, head, table, _latency_chart(rows), more)
 
 
-def lags(source: Source, top: int) -> Section:
+def lags(source: Analyses, top: int) -> Section:
     """The lag of each group, in all snapshots."""
     paths = [path for path, _ in source.snapshots]
     moments = dict(source.snapshots)
-    groups = (
-        source.spark.read.format("tidelog")
-        .option("table", "groups")
-        .option("columns", "db,stream,group,lag,pending,entries_read,snapshot,snapshot_lsn")
-        .option("paths", json.dumps(paths))
-        .load()
-    )
-    rows = lag.lag_over_snapshots(groups).collect()
     by_group: dict[str, dict[str, Row]] = {}
-    for row in rows:
+    for row in source.lag():
         by_group.setdefault(f"{_key(row)} {_shown(row['group'])}", {})[row["snapshot"]] = row
 
     def now(found: dict[str, Row]) -> tuple[int, int]:
@@ -186,14 +181,11 @@ def lags(source: Source, top: int) -> Section:
     return Section("Lag of groups", note, head, table, chart, len(order) > top)
 
 
-def poisoned(pending: DataFrame, deliveries: int, top: int) -> Section:
+def poisoned(source: Analyses, deliveries: int, top: int) -> Section:
     """The messages that were delivered too often."""
-    by_group = poison.poison_by_group(pending, deliveries).drop("oldest_added_at").collect()
+    by_group = source.poison_by_group(deliveries)
     total = sum(row["messages"] for row in by_group)
-    # Times as numbers: Python has no datetime beyond the year 9999.
-    times = {name: F.unix_millis(name) for name in ("added_at", "delivered_at")}
-    worst = poison.poison(pending, deliveries).withColumns(times)
-    rows = worst.limit(top).collect() if total else []
+    rows = source.poison(deliveries, top) if total else []
     head = ("group", "consumer", "ID", "deliveries", "added", "delivered", "entry")
     table = [
         (
@@ -213,33 +205,13 @@ def poisoned(pending: DataFrame, deliveries: int, top: int) -> Section:
     return Section("Poison messages", note, head, table, chart, total > len(table))
 
 
-def jobs(source: Source, asked: Queue) -> Section:
+def jobs(source: Analyses, asked: Queue) -> Section:
     """The jobs of a queue by state."""
-    at = datetime.fromtimestamp(source.now_ms / 1000, UTC)
-    every = queue.jobs(
-        source.table("entries", db=str(asked.db), streams=queue.streams_of(asked.name)),
-        source.table("groups", db=str(asked.db)),
-        source.table("pending", db=str(asked.db)),
-        asked.name,
-        group=asked.group,
-        db=asked.db,
-        at=at,
-        codec="bytes",
-        events=source.events,
-    )
-    counted = every.groupBy("state").agg(
-        F.count("*").alias("jobs"),
-        F.max("deliveries").alias("deliveries"),
-        F.count("last_error").alias("errors"),
-        F.min(F.unix_millis("put_at")).alias("oldest"),
-        *quantiles(F.col("waited_ms"), "waited_ms"),
-        *quantiles(F.col("worked_ms"), "worked_ms"),
-    )
-    found = {row["state"]: row for row in counted.collect()}
+    found = {row["state"]: row for row in source.jobs(asked)}
     head = ["state", "jobs", "most deliveries", "with an error", "oldest"]
     head += ["waited p50 (ms)", "waited max (ms)", "worked p50 (ms)", "worked max (ms)"]
     table: list[tuple[Cell, ...]] = []
-    for state in queue.STATES:
+    for state in STATES:
         row = found.get(state)
         if row is not None:
             times = (
@@ -263,22 +235,26 @@ def jobs(source: Source, asked: Queue) -> Section:
     return Section(f"Queue {name}", note, head, table, chart)
 
 
-def _queues(source: Source) -> list[Queue]:
-    """The streams that look like queues: the group of workers, or a helper stream beside them."""
-    rows = source.table("groups", columns="db,stream,group,lag,pending").collect()
-    keys = source.table("streams", columns="db,stream").collect()
-    there = {(row["db"], bytes(row["stream"])) for row in keys}
+def _queues(source: Analyses) -> list[Queue]:
+    """The streams that look like queues: the group of workers, or a helper stream beside them. A queue without workers
+    may have delayed jobs alone.
+    """
+    there = source.streams()
     found: Counter[Queue] = Counter()
-    for row in rows:
+    for row in source.groups():
         stream, group = bytes(row["stream"]), bytes(row["group"])
-        name, group_name = _utf8(stream), _utf8(group)
+        name, group_name = _utf8(queue_of(stream)), _utf8(group)
         if not name or not group_name or name.endswith(SUFFIXES):
             continue
         helped = any((row["db"], stream + suffix.encode()) in there for suffix in SUFFIXES)
         if helped or group == USUAL_GROUP:
             # The jobs of a priority have a stream of their own.
-            asked = Queue(row["db"], queue.LANE.sub("", name), group_name)
-            found[asked] += (row["lag"] or 0) + row["pending"]
+            found[Queue(row["db"], name, group_name)] += (row["lag"] or 0) + row["pending"]
+    known = {(each.db, each.name) for each in found}
+    for db, key in there:
+        name = _utf8(key.removesuffix(LATER)) if key.endswith(LATER) else None
+        if name and not name.endswith(RESERVED) and (db, name) not in known:
+            found[Queue(db, name, USUAL_GROUP.decode())] = 0
     return sorted(found, key=lambda each: (-found[each], each))[:QUEUES_MAX]
 
 
@@ -289,12 +265,6 @@ def _utf8(raw: bytes) -> str | None:
         return None
 
 
-def _first(frame: DataFrame, top: int) -> tuple[list[Row], bool]:
-    """The first rows, and whether there are others."""
-    rows = frame.limit(top + 1).collect()
-    return rows[:top], len(rows) > top
-
-
 def _bars(labels: Sequence[str], series: Mapping[str, Sequence[Any]], unit: str) -> Chart | None:
     if not labels:
         return None
@@ -302,7 +272,7 @@ def _bars(labels: Sequence[str], series: Mapping[str, Sequence[Any]], unit: str)
     return Chart("bars", labels[:CHART_ROWS], drawn, unit)
 
 
-def _latency_chart(rows: Sequence[Row]) -> Chart | None:
+def _latency_chart(rows: Rows) -> Chart | None:
     timed = [row for row in rows if row["latency_ms_max"] is not None][:CHART_ROWS]
     if not timed:
         return None

@@ -44,13 +44,14 @@ from tidelog.store.commit.core import Core
 from tidelog.store.durations import SECONDS_MAX, Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue.lanes import HIGHEST_FIRST, log_into_lane, open_lane
-from tidelog.store.queue.options import Options
+from tidelog.store.queue.options import SCHEDULES, Options
 from tidelog.store.queue.rows import ORIGIN, milliseconds, moment, priority_of
 from tidelog.store.queue.streams import stream_at
 from tidelog.store.queue.units import UNIT_BYTES
 
 GROUP: Final = b"due"
 CONSUMER: Final = b"later"
+SUFFIX: Final = b":later"  # of the key of a stream of delayed jobs
 SHIFT_MS: Final = 500_000_000_000  # almost 16 years; more than the longest delay
 # IDs of delayed jobs have at least this sequence number. No queue adds as many jobs in one millisecond, so an ID names
 # either a delayed job or a job that was put at once, and `Job.origin` is unique. IDs below 2**22 pack well.
@@ -63,6 +64,13 @@ LANES_SECONDS: Final = 1.0  # after this time, puts look again for lanes of othe
 LEAP_MS: Final = (
     1_000  # the wall clock leapt if it gained this much on the monotonic clock between two looks
 )
+
+
+def has_due_times(key: bytes, group: bytes) -> bool:
+    """Whether the pending entries of a group are no deliveries: their times say when jobs, or the ticks of schedules
+    (store/queue/rules.py), are due.
+    """
+    return group == GROUP and (key == SCHEDULES or key.endswith(SUFFIX))
 
 
 class Due:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.jobs.made import Told, made, unix_ms
+from tests.spark.jobs import made as shops
+from tests.spark.jobs.made import Told, unix_ms
+from tests.spark.jobs.queued import made
 from tests.tools.report_page import Page
 
 import tidelog
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """The store with a queue in it, and one more snapshot."""
-    told = made(tmp_path_factory.mktemp("reported") / "orders", seed=5)
+    told = shops.made(tmp_path_factory.mktemp("reported") / "orders", seed=5)
     clock = Clock(max(row[2] for row in told.events))
     clock.advance(100)
     with tidelog.open(told.path, fsync="no", clock=clock) as db:
@@ -38,12 +40,22 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return told
 
 
-@pytest.mark.slow
+IN_SPARK = ("--master", "local[2]")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [pytest.param((), id="here"), pytest.param(IN_SPARK, id="spark", marks=pytest.mark.slow)],
+)
 def test_a_report(
-    spark: SparkSession, shop: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    shop: Told,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    where: tuple[str, ...],
 ) -> None:
     out = tmp_path / "report.html"
-    args = ["report", str(shop.path), "-o", str(out), "--log", "--poison", "3"]
+    args = ["report", str(shop.path), "-o", str(out), "--log", "--poison", "3", *where]
     assert cli.run(args) == 0
     told = capsys.readouterr()
     assert told.err == ""
@@ -100,6 +112,26 @@ def test_a_report(
     assert (jobs["dead"][worked], jobs["in_flight"][worked]) == ("5,000", "0")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("log", [(), ("--log",)])
+def test_the_report_is_the_same_without_spark(
+    spark: SparkSession, shop: Told, tmp_path: Path, log: tuple[str, ...]
+) -> None:
+    """Over a store of plain groups, and one of queues in all states, of two databases, with names that are no text."""
+    queued = tmp_path / "queued"
+    made(queued)
+    for store in shop.path, queued:
+        shown = []
+        for name, where in ("here", ()), ("spark", IN_SPARK):
+            out = tmp_path / f"{store.name}-{name}.html"
+            args = ["report", str(store), "-o", str(out), *log, *where]
+            assert cli.run([*args, "--poison", "2", "--top", "500"]) == 0
+            shown.append(
+                [line for line in out.read_text().splitlines() if "report made" not in line]
+            )
+        assert shown[0] == shown[1]
+
+
 def test_damage_is_one_line(
     spark: SparkSession, shop: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,7 +145,7 @@ def test_damage_is_one_line(
             data[at] ^= 1
         (copy / file.name).write_bytes(data)
     out = tmp_path / "report.html"
-    assert cli.run(["report", str(copy), "-o", str(out)]) == exits.DAMAGED
+    assert cli.run(["report", str(copy), "-o", str(out), *IN_SPARK]) == exits.DAMAGED
     told = capsys.readouterr()
     line = told.err.splitlines()[-1]
     assert line.startswith("tidelog: [TIDELOG_DAMAGED] ") and str(copy) in line, told.err
