@@ -191,7 +191,7 @@ def _streams(sealed: Sealed) -> Streams:
     """The streams of a snapshot. Nodes and pending entries are not read yet."""
     return {
         (key.db, key.key): load_stream(sealed.rows, key.number)
-        for key in keys(sealed.rows, sealed.meta)
+        for key in keys(sealed.rows, sealed.meta, sealed.manifest.moment_ms)
         if key.number is not None
     }
 
