@@ -21,7 +21,7 @@ from tidelog.disk import unix_socket
 from tidelog.server.addresses import Address, Addresses
 from tidelog.server.connection import Connection, ConnectionHost, address_name
 from tidelog.server.monitoring.logs import VERBOSE
-from tidelog.server.reserve import SEATS
+from tidelog.server.reserve import SEATS, Reserve
 
 if TYPE_CHECKING:
     from tidelog.server.monitoring.metrics import Metrics
@@ -38,10 +38,12 @@ _logger = logging.getLogger("tidelog.server")
 class Listeners:
     """The listening sockets of one server.
 
-    ports    (kind, address), kind being tcp, tls, unix or http
+    ports      (kind, address), kind being tcp, tls, unix or http
+    reserve    the seats for operators
     """
 
-    def __init__(self, server: ConnectionHost) -> None:
+    def __init__(self, server: ConnectionHost, reserve: Reserve) -> None:
+        self.reserve = reserve
         self.ports: list[tuple[str, str]] = []
         self.handshakes = Handshakes(server)
         self.metrics: Metrics | None = None

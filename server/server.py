@@ -96,8 +96,7 @@ class Server:
         self.monitors: dict[int, Session] = {}
         self.started = time.time()
         self.run_id = secrets.token_hex(20)
-        self.reserve = Reserve(self)
-        self.listeners = Listeners(self)
+        self.listeners = Listeners(self, Reserve(self))
         self.replicating = Replicating(self)
         self.turns = Turns(self)
         self.limits = Limits(
@@ -187,7 +186,7 @@ class Server:
             return refusal
         self.sessions[session.id] = session
         if full:
-            self.reserve.seat(session)
+            self.listeners.reserve.seat(session)
         else:
             _logger.log(VERBOSE, "client %d connected from %s", session.id, connection.addr)
         return None
@@ -195,12 +194,12 @@ class Server:
     @property
     def full(self) -> bool:
         """Whether maxclients are connected, without those in the reserve."""
-        clients = len(self.sessions) - len(self.reserve) + len(self.listeners.handshakes)
+        clients = len(self.sessions) - len(self.listeners.reserve) + len(self.listeners.handshakes)
         return bool(clients >= self.clients_max)
 
     def left(self, connection: Connection) -> None:
         """A connection is gone."""
-        self.reserve.leave(connection.session)
+        self.listeners.reserve.leave(connection.session)
         session = self.sessions.pop(connection.session.id, None)
         self._times.busy_at = self.loop.time()
         if session is not None:

@@ -27,7 +27,7 @@ def orders_data(root: Path, *, mistake: bool) -> None:
             db.xadd("orders", {"item": "tea", "n": n})
             if n == 2999:
                 db.xreadgroup("packers", "anna", {"orders": ">"}, count=40)
-                db.set("token", "x", ex=86400)
+                db.set("token", "x", ex=3_650 * 86_400)  # beyond the real time, too
                 db.snapshot() if mistake else db.checkpoint()
         if mistake:
             clock.advance(60)

@@ -95,7 +95,6 @@ def test_ctrl_c_prints_the_table_so_far(tmp_path: Path) -> None:
         ),
         (("--policy", "never"), "'never' is not one of"),
         (("--model", "kind"), "'kind' is not one of 'strict', 'ordered'"),
-        (("--model", "ordered", "--subject", "lmdb"), "the table of --subject has both models"),
         (("--minutes", "-1"), "-1"),
         (("replay", "missing"), "missing/finding.json"),
     ],

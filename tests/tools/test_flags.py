@@ -109,6 +109,7 @@ ELSEWHERE = {
     ("import", "--by"):               "../oracle/test_import_live.py",
     ("import", "--follow"):           "../oracle/test_import_live.py",
     ("import", "--until-caught-up"):  "../oracle/test_import_live.py",
+    ("import", "--truncate-tail"):    "test_import_aof.py",
     ("snapshot create", "--url"):     "test_snapshot.py",
 }
 ELSEWHERE_WHOLE = {

@@ -363,7 +363,7 @@ ROWS = [
     Checked(call("command_list"), truth),
     Checked(call("command_list", module="nosuch"), whole),
     c("command_getkeys", "XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", "t", ">", ">"),
-    c("command_getkeys", "PING"),
+    c("command_getkeys", "PING", "x"),
     # users
     c("acl_whoami"),
     Checked(call("acl_users"), whole),
