@@ -51,7 +51,7 @@ def test_an_ordinary_client_is_refused_with_its_first_command(full: Running) -> 
     some: Any = full.client(retry=Retry(NoBackoff(), 0))
     with pytest.raises(redis.ConnectionError, match="max number of clients"):
         some.set("k", "v")
-    assert len(full.server.sessions) == MAX and not len(full.server.reserve)
+    assert len(full.server.sessions) == MAX and not len(full.server.listeners.reserve)
 
 
 @pytest.mark.parametrize("idle", [0, SEATS - 1, SEATS, 3 * SEATS])

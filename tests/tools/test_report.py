@@ -152,13 +152,13 @@ def test_spark_runs_for_a_larger_store_and_when_it_is_asked_for(
     without_spark(monkeypatch)
     out = tmp_path / "a.html"
     needs = "tidelog: tidelog report in Spark needs pyspark and pyarrow; install with: pip install 'tidelog[report]'\n"
-    assert run("report", queued, "-o", out, "--master", "local[2]") == (exits.REFUSED, "", needs)
-    assert run("report", queued, "-o", out, "--events", queued) == (exits.REFUSED, "", needs)
+    assert run("report", queued, "-o", out, "--master", "local[2]") == (exits.SYSTEM, "", needs)
+    assert run("report", queued, "-o", out, "--events", queued) == (exits.SYSTEM, "", needs)
     monkeypatch.setattr(report, "ITEMS_MAX", 5)
-    assert run("report", queued, "-o", out) == (exits.REFUSED, "", needs)
+    assert run("report", queued, "-o", out) == (exits.SYSTEM, "", needs)
     monkeypatch.setattr(report, "ITEMS_MAX", 500)
     monkeypatch.setattr(report, "LOG_BYTES_MAX", 5)
-    assert run("report", queued, "-o", out, "--log") == (exits.REFUSED, "", needs)
+    assert run("report", queued, "-o", out, "--log") == (exits.SYSTEM, "", needs)
     assert run("report", queued, "-o", out).code == 0
 
 
