@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+# The report without Spark is tried with the same store in `make test`: tests/tools/test_report.py.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("queued") / "store"
