@@ -17,7 +17,7 @@ import logging
 import random
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
@@ -26,7 +26,7 @@ from tidelog.replication.errors import Different, LinkError, NoRoom, Parted, Ref
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
 from tidelog.store.commit.core import Core
-from tidelog.store.threads import in_thread
+from tidelog.store.threads import in_thread, seen
 
 WORK_S: Final = 0.0005  # frames are applied for so long before commands run again
 TICK_S: Final = 0.1  # how often an idle link looks at its timers
@@ -272,7 +272,7 @@ class Link:
     ) -> asyncio.Future[T]:
         """Run `work` in a daemon thread. The future's error is NoThread if the system gives none."""
         future = in_thread(work, what, "tidelog-resync")
-        future.add_done_callback(_seen)
+        future.add_done_callback(seen)
         return future
 
     async def _run(self) -> None:
@@ -440,7 +440,7 @@ class _Wire(asyncio.Protocol):
         self._link, self._follower = link, link.follower
         self._loop = link.loop
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self.ended.add_done_callback(_seen)
+        self.ended.add_done_callback(seen)
         self._replies = Replies()
         self._greeted = self._accepted = False
         self._working: asyncio.Handle | None = None
@@ -692,9 +692,3 @@ def _not_reached(address: Address, error: OSError | ValueError) -> str:
 def _pause_after(pause: float, lacking_s: float) -> float:
     """The pause behind this one, without jitter, if there has been no link for so long."""
     return PAUSE_S if lacking_s < PROMPT_S else min(max(2 * pause, PAUSE_S), PAUSE_S_MAX)
-
-
-def _seen(ended: asyncio.Future[Any]) -> None:
-    """Nobody waits for the end of a connection that `Link.stop` ended; asyncio would log that."""
-    if not ended.cancelled():
-        ended.exception()

@@ -34,6 +34,7 @@ from tidelog.snapshot.errors import SnapshotGone
 from tidelog.snapshot.place import LocalPlace
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import TidelogError
+from tidelog.store.threads import seen
 
 SPARE_S: Final = 60.0
 TICK_S: Final = 0.5
@@ -341,9 +342,5 @@ class Offerings:
         """The server ends, and its links have ended: what was made for them goes."""
         made, self._made = self._made, {}
         if made:
-            in_thread(partial(self._delete, made)).add_done_callback(_seen)
-
-
-def _seen(deleting: asyncio.Future[set[Path]]) -> None:
-    """Nobody waits for it: the next open of the store tries again."""
-    deleting.exception()
+            # If that fails, the next open of the store tries again.
+            in_thread(partial(self._delete, made)).add_done_callback(seen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
@@ -59,3 +59,9 @@ def in_thread(
     except NoThread as error:
         future.set_exception(refused(error))
     return future
+
+
+def seen(future: asyncio.Future[Any]) -> None:
+    """A callback for a future that nobody waits for: asyncio would log its error."""
+    if not future.cancelled():
+        future.exception()

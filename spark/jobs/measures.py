@@ -7,10 +7,10 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidelog.spark.jobs.terms import MS_MAX
 from tidelog.store.queue.options import SCHEDULES
 from tidelog.store.queue.work.later import GROUP, SUFFIX
 
-MS_MAX: Final = (1 << 63) // 1000 - 1  # the greatest unix ms that a timestamp of Spark holds
 # With more distinct values than this, a quantile is an approximation: its rank is off by at most 1 / ACCURACY of the
 # rows.
 ACCURACY: Final = 10_000

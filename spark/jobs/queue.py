@@ -37,7 +37,6 @@ of the others. Here they are one queue.
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
@@ -45,7 +44,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelog.spark.jobs.latency import deliveries
-from tidelog.spark.jobs.measures import MS_MAX, added_at, field, ms_between, order, text
+from tidelog.spark.jobs.measures import added_at, field, ms_between, order, text
+from tidelog.spark.jobs.terms import MS_MAX
+from tidelog.spark.jobs.terms import STATES as STATES
 from tidelog.store.queue.options import Options, make_options
 from tidelog.store.queue.rows import EXPIRES, HEADER, ORIGIN, VALUE
 from tidelog.store.queue.work.later import GROUP as DUE
@@ -53,9 +54,6 @@ from tidelog.store.queue.work.later import SHIFT_MS
 
 Codec = Literal["json", "str", "bytes", "msgpack"]
 _TEXT: Final = ("json", "str")
-STATES: Final = ("waiting", "in_flight", "paused", "kept", "dead", "scheduled")
-# The end of the name of a stream with the jobs of one priority.
-LANE: Final = re.compile(r":priority:([1-9])\Z")
 
 
 class _Streams(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from tidelog.spark.jobs.terms import STATES
 from tidelog.store.queue.options import RESERVED, SUFFIXES
 from tidelog.tools.queue_streams import LATER, queue_of
 from tidelog.tools.report.rows import Queue, Row, Rows
@@ -17,7 +18,6 @@ QUEUES_MAX: Final = 10
 CHART_ROWS: Final = 12
 USUAL_GROUP: Final = b"workers"
 # the states of a queue's jobs, in the order of the table
-STATES: Final = ("waiting", "in_flight", "paused", "kept", "dead", "scheduled")
 
 
 class Analyses(Protocol):

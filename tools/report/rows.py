@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from tidelog.spark.jobs.terms import MS_MAX
+
 Row = dict[str, Any]
 Rows = Sequence[Row]
 SHARES: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}  # percent
-MS_MAX: Final = (
-    1 << 63
-) // 1000 - 1  # the greatest unix ms of a timestamp in Spark: later times are unknown
 
 
 class Queue(NamedTuple):
