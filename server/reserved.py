@@ -25,9 +25,8 @@ _RESERVED: Final = (
 
 def refusal(command: Command, args: list[bytes]) -> CommandError | None:
     """The error of a command that names a reserved key, or None. `args` has the command's arity."""
-    if (
-        command.name == b"debug"
-    ):  # it has no keys in the table of commands, but two subcommands take some
+    if command.name == b"debug":
+        # It has no keys in the table of commands, but two subcommands take some.
         named = args[2:]
     else:
         named = keys(command, args)

@@ -152,7 +152,7 @@ def exit_code(error: Exception) -> int | None:
 
 def line_of(error: Exception) -> str:
     """The text of an expected error, on one line."""
-    # here: it is needed for few errors
+    # here: a command that meets such an error has loaded it, and `tidelog --help` does not need it
     from tidelog.disk.real import OUT_OF_SPACE
 
     if isinstance(error, OSError) and error.strerror:

@@ -35,17 +35,8 @@ class User:
     """
 
     __slots__ = (
-        *(
-            "name",
-            "enabled",
-            "nopass",
-            "sanitize",
-            "passwords",
-            "base",
-            "rules",
-            "granted",
-            "all_commands",
-        ),
+        *("name", "enabled", "nopass", "sanitize"),
+        *("passwords", "base", "rules", "granted", "all_commands"),
         *("keys", "all_keys", "channels", "all_channels", "superuser", "_keys", "_channels"),
     )
 

@@ -311,7 +311,7 @@ class Collector:
         yield from (keys, expiring)
 
     def _sees(self) -> Callable[[bytes], bool]:
-        """Which keys the user of the option metrics-user may know of."""
+        """The test for keys that the user of the option metrics-user may know of."""
         user = self._server.acl.users.get(self._server.config["metrics-user"].encode())
         return (lambda key: False) if user is None else user.may
 

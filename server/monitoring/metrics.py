@@ -149,7 +149,7 @@ class Metrics:
 
 
 class _Phase(enum.Enum):
-    """What a connection waits for: its client's request, our answer, its client to read it, or its end."""
+    """A connection waits for its client's request, for our answer, for its client to read it, or for its end."""
 
     ASKING = enum.auto()
     WORKING = enum.auto()

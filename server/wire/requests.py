@@ -113,15 +113,8 @@ class Requests:
     """
 
     __slots__ = (
-        *(
-            "pending",
-            "held_back",
-            "marked",
-            "_limits",
-            "_restricted",
-            "_expected",
-            "_expected_args",
-        ),
+        *("pending", "held_back", "marked"),
+        *("_limits", "_restricted", "_expected", "_expected_args"),
         *("_held", "_args", "_left", "_bulk"),
     )
 
@@ -198,9 +191,8 @@ class Requests:
         held, bulk = self._held, self._bulk
         taken = self.pending - len(held)
         held += data
-        if (
-            held.find(MARK, max(len(held) - len(data) - len(MARK), 0)) >= 0
-        ):  # it may have come in two pieces
+        # It may have come in two pieces.
+        if held.find(MARK, max(len(held) - len(data) - len(MARK), 0)) >= 0:
             self.marked = True
         self.pending += len(data)
         if bulk < 0:

@@ -1,4 +1,4 @@
-"""Which snapshots were made for followers, as the disk says it."""
+"""The disk says which snapshots were made for followers."""
 
 from __future__ import annotations
 

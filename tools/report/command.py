@@ -182,7 +182,7 @@ def _manifests(path: str, pinned: str) -> dict[str, Manifest]:
 def _master(
     shown: Manifest, every: Sequence[Manifest], events: str | None, log: LogFiles | None
 ) -> str | None:
-    """Where Spark runs if nothing was said; None: the store is small, so Spark is not worth its start."""
+    """The master of Spark if the caller named none. None: the store is small, so Spark is not worth its start."""
     counts = shown.counts.entries + shown.counts.pending
     counts += sum(each.counts.streams + each.counts.groups for each in every)
     small = counts <= ITEMS_MAX and (log is None or log.size() <= LOG_BYTES_MAX)

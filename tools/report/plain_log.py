@@ -56,7 +56,7 @@ class Delivery:
 
 
 class _Message:
-    """What is known of an entry in a group: its greatest delivery count, and the delivery that nothing ended yet."""
+    """An entry in a group: its greatest delivery count, and the delivery that nothing ended yet."""
 
     __slots__ = ("most", "open")
 

@@ -16,7 +16,7 @@ from tidelog.spark.exports.task import Task
 
 
 class Context:
-    """What an export uses of Spark: it runs each task in this process, up to `attempts` times.
+    """The part of Spark that an export uses. It runs each task in this process, up to `attempts` times.
 
     between   called after a failed attempt
     """

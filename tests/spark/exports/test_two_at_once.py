@@ -38,7 +38,7 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def rows(kind: str, place: Path) -> int:
-    """How many rows a program reads that knows the lake's own format only."""
+    """The number of rows that a program reads which knows the lake's own format only."""
     if kind == "delta":
         return int(deltalake.DeltaTable(str(place)).to_pyarrow_table().num_rows)
     return int(StaticTable.from_metadata(str(place)).scan().to_arrow().num_rows)
