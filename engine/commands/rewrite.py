@@ -57,6 +57,7 @@ class Kind(Enum):
     ENTRIES_READ = "entries-read"
     DEDUP = "dedup"
     DEDUP_GONE = "dedup-gone"
+    DEDUP_TIMES = "dedup-times"
     DEDUP_COUNTERS = "dedup-counters"
     NODES = "nodes"
     SEEN_TIME = "seen-time"
@@ -75,6 +76,7 @@ _TOLD: Final = {
     Kind.ENTRIES_READ: "groups whose entries-read is above entries-added; it is lowered to entries-added",
     Kind.DEDUP: "idempotency IDs and their settings; the target has none",
     Kind.DEDUP_GONE: "idempotency IDs whose message was deleted; they are dropped",
+    Kind.DEDUP_TIMES: "idempotency IDs recorded while IDs ran ahead of the clock; now they expire by the ID",
     Kind.DEDUP_COUNTERS: "streams whose iids-added and iids-duplicates start again",
     Kind.NODES: "nodes with deleted slots or with bounds that differ from Redis's; Redis divides them again",
     Kind.SEEN_TIME: "consumers whose seen-time becomes the time of the import",
@@ -261,9 +263,10 @@ class _StreamForm:
                 *(b"IDMP-MAXSIZE", _number(idmp.maxsize)),
             ]
         carried = 0
-        for pid, iid, entry_id, _ in idmp.records():
+        for pid, iid, entry_id, time in idmp.records():
             if self.stream.still_has(entry_id):
                 carried += 1
+                self.lose(Kind.DEDUP_TIMES, time is not None)
                 yield [b"XIDMPRECORD", self.key, pid, iid, id_text(entry_id)]
             else:
                 self.lose(Kind.DEDUP_GONE)

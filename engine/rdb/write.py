@@ -148,7 +148,7 @@ class StreamForm:
         for name in sorted(stream.groups):
             yield from self._group(name, stream.groups[name])
         if self._kind >= EIGHT_SIX:
-            yield from _dedup(stream.idmp or Idmp())
+            yield from self._dedup(stream.idmp or Idmp())
         elif stream.idmp is not None:
             idmp = stream.idmp
             fresh = Idmp()
@@ -223,6 +223,15 @@ class StreamForm:
             yield from self._consumer(group, consumer, len(every))
             yield b"".join(map(_id, every))
 
+    def _dedup(self, idmp: Idmp) -> Iterator[bytes]:
+        yield length(idmp.duration) + length(idmp.maxsize) + length(len(idmp.producers))
+        for pid, group in groupby(idmp.records(), lambda record: record[0]):
+            records = list(group)
+            iids = [string(iid) + _pair(entry_id) for _, iid, entry_id, _ in records]
+            yield string(pid) + length(len(iids)) + b"".join(iids)
+            self._lose(Kind.DEDUP_TIMES, sum(time is not None for *_, time in records))
+        yield length(idmp.added) + length(idmp.duplicates)
+
 
 def _owned(group: Group, owner: int) -> Iterator[bytes]:
     for page in _pages(group, owner):
@@ -239,14 +248,6 @@ def _pages(group: Group, owner: int) -> Iterator[list[int]]:
         if len(page) < _PAGE or page[-1][0] == _BIG * _BIG - 1:
             return
         start = page[-1][0] + 1
-
-
-def _dedup(idmp: Idmp) -> Iterator[bytes]:
-    yield length(idmp.duration) + length(idmp.maxsize) + length(len(idmp.producers))
-    for pid, records in groupby(idmp.records(), lambda record: record[0]):
-        iids = [string(iid) + _pair(entry_id) for _, iid, entry_id, _ in records]
-        yield string(pid) + length(len(iids)) + b"".join(iids)
-    yield length(idmp.added) + length(idmp.duplicates)
 
 
 def _id(entry_id: int) -> bytes:

@@ -134,6 +134,12 @@ def test_released_entries_in_their_order_and_in_batches(engine: Engine) -> None:
     assert lost(engine.state, Target.REDIS_7_0) == {"nacked": 70}
 
 
+def test_iids_of_entries_ahead_of_the_clock_lose_their_times(engine: Engine) -> None:
+    play(engine, "XADD s 9000000000000-0 f v\nXADD s IDMP p i * f v\nXADD s IDMP p j * f v")
+    assert lost(engine.state) == {"dedup-times": 2}
+    assert lost(engine.state, Target.REDIS_7_0) == {"dedup": 2, "dedup-counters": 1}
+
+
 def test_what_is_gone_is_counted_by_kind_and_key(engine: Engine) -> None:
     play(
         engine,

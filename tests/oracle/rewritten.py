@@ -50,6 +50,7 @@ def stream_facts(stream: Stream) -> dict[str, Any]:
         "groups": {name: group_facts(group) for name, group in stream.groups.items()},
         "idmp": (idmp.duration, idmp.maxsize),
         "iids": [(pid, iid, entry_id) for pid, iid, entry_id, _ in idmp.records()],
+        "iids-ahead": [(pid, iid) for pid, iid, _, time in idmp.records() if time is not None],
         "iids-counted": (idmp.added, idmp.duplicates),
     }
 
@@ -105,11 +106,13 @@ def owed(state: State, now: int, target: Target, got: Facts) -> Owed:
             changed = shown["idmp"] != (100, 100)
             lose(Kind.DEDUP, len(shown["iids"]) + changed)
             lose(Kind.DEDUP_COUNTERS, shown["iids-counted"] != (0, 0))
-            shown |= {"idmp": (100, 100), "iids": [], "iids-counted": (0, 0)}
+            shown |= {"idmp": (100, 100), "iids": [], "iids-ahead": [], "iids-counted": (0, 0)}
         else:
             lose(Kind.DEDUP_GONE, len(shown["iids"]) - len(iids))
+            named = {record[:2] for record in iids}
+            lose(Kind.DEDUP_TIMES, sum(record in named for record in shown["iids-ahead"]))
             lose(Kind.DEDUP_COUNTERS, shown["iids-counted"] != (len(iids), 0))
-            shown |= {"iids": iids, "iids-counted": (len(iids), 0)}
+            shown |= {"iids": iids, "iids-ahead": [], "iids-counted": (len(iids), 0)}
         if (db, key) in got:
             theirs = got[db, key][1]["nodes"]
             if shown["nodes"] != theirs:
