@@ -1,7 +1,8 @@
 """The slow tests of one run: as many as fit in its seconds, by the committed table of durations.
 
 All slow tests together take longer than `.ci/run` may. A run takes those of the rooms that the last day's commits
-changed, then those whose turn it is: each of both kinds lies on a ring, on which every turn takes the next stretch.
+changed, then those whose turn it is: each of both kinds lies on a ring, on which every turn takes the next stretch. The
+few in ALWAYS run every time.
 
     turn 7                  turn 8                  turn 9
     |-----------------------|-----------------------|-----------------------|
@@ -27,6 +28,8 @@ from tests.turns import git, this_turn
 TABLE: Final = Path(__file__).with_name("durations.json")
 # The part of a run's seconds that tests of changed rooms may take while others wait for their turn.
 CHANGED_PART: Final = 0.6
+# Tests that run in every turn: what they compare with is of today, and a turn later nobody knows what changed it.
+ALWAYS: Final = {"tests/guard/test_guard.py::test_it_is_as_it_was"}
 # Folders of tests that try other rooms than the one of their name.
 TRIED: Final = {
     "crash": {"crash", "aof", "snapshot", "store", "disk"},
@@ -60,12 +63,15 @@ def choose(
 ) -> Choice:
     """Choose what runs in a turn, at most about `seconds` of one process."""
     rooms = set(changed)
+    always = {name: took for name, took in durations.items() if name in ALWAYS}
+    seconds -= sum(always.values())
+    durations = {name: took for name, took in durations.items() if name not in always}
     first = {name: took for name, took in durations.items() if rooms_of(name) & rooms}
     others = {name: took for name, took in durations.items() if name not in first}
     for_others = max(seconds * (1 - CHANGED_PART), seconds - sum(first.values()))
     for_others = min(for_others, sum(others.values()))
     taken = {*stretch(others, turn, for_others), *stretch(first, turn, seconds - for_others)}
-    return Choice(frozenset(taken), frozenset(durations.keys() - taken))
+    return Choice(frozenset({*taken, *always}), frozenset(durations.keys() - taken))
 
 
 def stretch(durations: Mapping[str, float], turn: int, seconds: float) -> list[str]:

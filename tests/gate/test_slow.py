@@ -55,6 +55,13 @@ def test_changed_rooms_have_the_larger_part_and_all_of_it_if_there_is_nothing_el
     assert choose(small, ["a"], 7, 50.0).taken >= in_a
 
 
+def test_the_guard_runs_in_every_turn() -> None:
+    durations = slow.load()
+    assert durations.keys() >= slow.ALWAYS
+    for turn in range(100):
+        assert choose(durations, ["docs"], turn, 100.0).taken >= slow.ALWAYS
+
+
 def test_tests_of_several_rooms_run_when_one_of_them_changed() -> None:
     assert {"engine", "server", "oracle"} == slow.rooms_of("tests/oracle/test_x.py::test_x")
     rooms = {path.name for path in ROOT.iterdir() if path.is_dir()}

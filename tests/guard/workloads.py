@@ -46,9 +46,8 @@ class Workload(NamedTuple):
 def _list() -> dict[str, Workload]:
     found: dict[str, Workload] = {}
     for fsync in POLICIES:
-        found[f"commands-{fsync}"] = Workload(
-            partial(commands.commands, fsync=fsync, count=1200), 42
-        )
+        name = "commands-always-2" if fsync == "always" else f"commands-{fsync}"
+        found[name] = Workload(partial(commands.commands, fsync=fsync, count=1200), 42)
         found[f"queue-{fsync}"] = Workload(partial(queues.for_threads, fsync=fsync, steps=600), 14)
         found[f"blocked-{fsync}"] = Workload(partial(blocking.reads, fsync=fsync, steps=120), 14)
         found[f"served-{fsync}"] = Workload(partial(served.turns, fsync=fsync, count=700), 14)
