@@ -10,7 +10,6 @@ from tidelog.client.link import Safe
 from tidelog.engine import ids
 from tidelog.store.durations import Duration
 from tidelog.store.queue.dead import (
-    PAGE,
     Ids,
     Jobs,
     Where,
@@ -19,6 +18,7 @@ from tidelog.store.queue.dead import (
     listed_ids,
     value_bytes,
 )
+from tidelog.store.queue.redriving import PAGE
 from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.units import in_units
 

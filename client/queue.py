@@ -33,10 +33,10 @@ from tidelog.store.errors import (
 )
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import BATCH_JOBS, job_number, lifetime
 from tidelog.store.queue.consuming import BATCH_MAX
 from tidelog.store.queue.handle import Handle
-from tidelog.store.queue.options import Options, make_options, named, positive, ranked
+from tidelog.store.queue.options import Options, job_number, make_options, named, positive, ranked
+from tidelog.store.queue.putting import BATCH_JOBS, lifetime
 from tidelog.store.queue.rows import Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, count_processes, make_plan
 from tidelog.store.queue.running.threads import run_threads

@@ -243,11 +243,11 @@ PLANTED: Final = (
     ),
     Planted(
         "queue/done-and-in-two-units",
-        "store/queue/job.py",
+        "store/queue/settling.py",
         "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)\n",
         "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, lambda ctx: []), ACKED)\n"
         "        if done[0]:\n"
-        "            _, later = run_unit(self._queue._core, self._queue._db, adds)\n"
+        "            _, later = run_unit(self._engine.core, self._engine.db, adds)\n"
         "            done = True, later\n",
         "queues",
         POLICIES,

@@ -20,15 +20,13 @@ from tidelog.engine.integers import int64
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
 from tidelog.store.faces.face import Face
-from tidelog.store.queue.base import QueueBase
 from tidelog.store.queue.codecs import Codec
-from tidelog.store.queue.consuming import Place
-from tidelog.store.queue.dead import DeadBase
-from tidelog.store.queue.job import JobBase
+from tidelog.store.queue.engine import QueueEngine
 from tidelog.store.queue.lanes import lane_of
 from tidelog.store.queue.options import Options, make_options
+from tidelog.store.queue.redriving import DeadBase
+from tidelog.store.queue.settling import JobBase, Place
 from tidelog.store.queue.streams import holds
-from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
 from tidelog.store.queue.work.shared import Job as Entry
 
@@ -208,24 +206,21 @@ class Held:
         self.jobs.clear()
 
 
-class Served(QueueBase):
-    """A queue with the options that a client gave."""
+class Served:
+    """A queue with the options that a client gave, and the jobs of it that clients hold."""
 
     def __init__(self, desk: Desk, core: Core, db: int, options: Options) -> None:
-        super().__init__(Face(core, decode=False, db=db), options)
+        self.engine = QueueEngine(core, db, options)
+        self.options = options
         self.desk = desk
         self.place = db, options.key, options.group_key
-        self.dead_jobs = DeadBase(self)
-
-    @property
-    def options(self) -> Options:
-        return self._options
+        self.dead_jobs = DeadBase(self.engine)
 
     def delivery(self, worker: bytes, lane: Shared | None = None) -> Delivery:
         """An empty delivery for a worker, of jobs of one lane; None = lane 0."""
         if lane is None:
-            return Delivery(self._shared, self._options, worker, False)
-        return Delivery(lane, self._options.lane(lane.priority), worker, False)
+            return Delivery(self.engine.shared, self.options, worker, False)
+        return Delivery(lane, self.options.lane(lane.priority), worker, False)
 
     def job(self, worker: bytes, job: int, count: int) -> JobBase:
         """A job that a worker says it holds. Settling it does nothing if the worker does not hold it."""
@@ -237,17 +232,17 @@ class Served(QueueBase):
         else:
             delivery = lent.delivery
         entry: Entry = (job, row, count)
-        return JobBase(Place(self, worker.decode(), False), delivery, entry, None)
+        return JobBase(Place(self.engine, worker.decode(), False), delivery, entry, None)
 
     def _found(self, job: int) -> tuple[Shared, EntryRow]:
         """The lane of a job, and its row, as evidence if it dies; an empty one if it is gone."""
 
         def at(ctx: Context) -> tuple[Shared, EntryRow]:
-            lane = self._shared.lane(lane_of(job))
+            lane = self.engine.shared.lane(lane_of(job))
             stream = ctx.stream(lane.key)
             return lane, () if stream is None else stream.get(job) or ()
 
-        found, _ = self._core.run(self._db, at, None, False)
+        found, _ = self.engine.core.run(self.engine.db, at, None, False)
         if isinstance(found, CommandError):
             raise found
         return found  # type: ignore[no-any-return]
@@ -258,7 +253,7 @@ class Served(QueueBase):
         for fence in fences:
             lanes.setdefault(lane_of(fence[0]), []).append(fence)
         for priority, some in lanes.items():
-            yield self._shared.lane(priority), self._options.lane(priority), some
+            yield self.engine.shared.lane(priority), self.options.lane(priority), some
 
     def end(self, job: JobBase) -> None:
         """A job was settled or lost, or this process does not lend it: forget it."""
@@ -277,7 +272,7 @@ class Served(QueueBase):
 
         A job that this process does not lend, because an earlier server lent it, is lent to this connection.
         """
-        core, mono = self._core, self._core.monotonic()
+        core, mono = self.engine.core, self.engine.core.monotonic()
         kept: list[int] = []
         unknown: Fences = []
         for job, count in fences:
@@ -307,7 +302,7 @@ class Served(QueueBase):
                         held.append((lane, mine))
                 return held
 
-            found, _ = core.run(self._db, look, None, False)
+            found, _ = core.run(self.engine.db, look, None, False)
             if isinstance(found, CommandError):
                 raise found
             for lane, mine in found:
@@ -315,7 +310,7 @@ class Served(QueueBase):
                     delivery = self.delivery(worker, lane)
                     delivery.open = dict(mine)
                     self.desk.hand(session, self, Lent(delivery, beat, None))
-                    leases_of(core).arm()
+                    self.engine.leases.arm()
                     kept += [job for job, _ in mine]
         return kept
 
@@ -329,7 +324,7 @@ class Served(QueueBase):
                 self.desk.settled(self, (job,))
                 dropped += 1
         if dropped:
-            leases_of(self._core).arm()
+            self.engine.leases.arm()
         return dropped
 
 

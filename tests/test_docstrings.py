@@ -38,7 +38,8 @@ from tidelog.server.config.config import ConfigError
 from tidelog.store import errors
 from tidelog.store.faces import encode
 from tidelog.store.faces.methods import Methods
-from tidelog.store.queue.base import Put
+from tidelog.store.queue.engine import QueueEngine
+from tidelog.store.queue.putting import Put
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"
@@ -133,6 +134,7 @@ def test_the_api_reference_shows_what_public_methods_return() -> None:
             "queue.face",
             "queue.aio",
             "queue.base",
+            "queue.engine",
             "queue.stats",
             "faces.sync",
             "faces.aio",
@@ -222,8 +224,23 @@ def statements(code: Any) -> list[ast.AST]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Raise)]
 
 
+def taking_an_engine(module: ModuleType, name: str) -> Any:
+    """The function of that name, if it is one of the modules that work for the engine of a queue."""
+    function = getattr(module, name, None)
+    return function if "engine" in getattr(function, "__annotations__", {}) else None
+
+
+def returned(owner: type | None, name: str) -> Any:
+    """The error that a method makes and returns."""
+    made = inspect.getattr_static(owner, name, None)
+    if isinstance(made, FunctionType):
+        return made.__globals__.get(str(made.__annotations__.get("return")))
+    return None
+
+
 def raised(code: Any, owner: type | None, seen: set[Any]) -> set[type[tidelog.TidelogError]]:
-    """Errors of tidelog that a function raises, itself or in functions that it calls by name or on `self`.
+    """Errors of tidelog that a function raises, itself or in functions that it calls: by name, on `self`, or with the
+    engine of a queue.
 
     Refusals by the engine come through `from_command` and are left out; tests/store/test_refusals.py provokes them.
     """
@@ -239,15 +256,22 @@ def raised(code: Any, owner: type | None, seen: set[Any]) -> set[type[tidelog.Ti
             case ast.Raise(exc=ast.Call(func=ast.Name(id=name))):
                 error = code.__globals__.get(name)
             case ast.Raise(exc=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name))):
-                made = inspect.getattr_static(owner, name, None)  # it returns the error
-                if isinstance(made, FunctionType):
-                    error = made.__globals__.get(str(made.__annotations__.get("return")))
+                error = returned(owner, name)
+            case ast.Raise(
+                exc=ast.Call(func=ast.Attribute(value=ast.Attribute(attr="_engine"), attr=name))
+            ):
+                error = returned(QueueEngine, name)
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="_engine"), attr=name)):
+                called, within = inspect.getattr_static(QueueEngine, name, None), QueueEngine
             case ast.Call(func=ast.Name(id=name)):
                 called = code.__globals__.get(name)
                 if isinstance(called, type) and not issubclass(called, Exception):
                     called, within = called.__init__, called
             case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if owner:
                 called, within = inspect.getattr_static(owner, name, None), owner
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)):
+                if isinstance(code.__globals__.get(module), ModuleType):
+                    called = taking_an_engine(code.__globals__[module], name)
             case _:
                 pass
         if isinstance(error, type) and issubclass(error, tidelog.TidelogError):

@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from tidelog.store.faces.sync import Store
     from tidelog.store.opening import open_store as open
     from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.ajob import AsyncJob
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.handle import AsyncHandle, Handle
-    from tidelog.store.queue.job import AsyncJob, Job
+    from tidelog.store.queue.job import Job
     from tidelog.store.role import Role
     from tidelog.store.version import __version__ as __version__
 
@@ -132,7 +133,7 @@ _LATER = {
     "Queue": ("tidelog.store.queue.face", "Queue"),
     "AsyncHandle": ("tidelog.store.queue.handle", "AsyncHandle"),
     "Handle": ("tidelog.store.queue.handle", "Handle"),
-    "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),
+    "AsyncJob": ("tidelog.store.queue.ajob", "AsyncJob"),
     "Job": ("tidelog.store.queue.job", "Job"),
     "aqueue": ("tidelog.client.aopening", "aopen_queue"),
     "aconnect": ("tidelog.client.aopening", "aconnect"),

@@ -26,12 +26,11 @@ from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
-from tidelog.store.queue import rows
-from tidelog.store.queue.base import Put, QueueBase, lifetime
+from tidelog.store.queue import delayed, looking, purging, rows
+from tidelog.store.queue.ajob import AsyncJob
+from tidelog.store.queue.base import QueueBase
 from tidelog.store.queue.consuming import ConsumerBase
 from tidelog.store.queue.dead import (
-    PAGE,
-    DeadBase,
     Ids,
     Jobs,
     Texts,
@@ -42,8 +41,9 @@ from tidelog.store.queue.dead import (
     value_bytes,
 )
 from tidelog.store.queue.handle import AsyncHandle
-from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.options import ranked
+from tidelog.store.queue.putting import Put, lifetime, put_once, put_values
+from tidelog.store.queue.redriving import PAGE, DeadBase
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import make_plan
 from tidelog.store.queue.running.tasks import run_tasks
@@ -62,7 +62,6 @@ class AsyncQueue(QueueBase[T]):
     """
 
     _opened_here = False
-    _here = staticmethod(this_task)
 
     @property
     def dead(self) -> AsyncDead:
@@ -122,7 +121,7 @@ class AsyncQueue(QueueBase[T]):
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
-            answer, caller = self._put_once(put, None if wait == 0 else TaskCaller)
+            answer, caller = put_once(self._engine, put, None if wait == 0 else TaskCaller)
             if answer is not None:
                 reply, promise = answer
                 await self._face._hold(promise)
@@ -143,14 +142,15 @@ class AsyncQueue(QueueBase[T]):
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
+        waits = None if wait == 0 else TaskCaller
         total = 0
-        due, left = self._due_at(delay, at), lifetime(ttl)
+        due, left = self._engine.due_at(delay, at), lifetime(ttl)
         ranked(priority)
         rows.tail_of(0, key)
         for batch, error in self._batches(values):
             while batch:
-                stored, promise, caller = self._put_values(
-                    batch, due, left, priority, key, None if wait == 0 else TaskCaller
+                stored, promise, caller = put_values(
+                    self._engine, batch, due, left, priority, key, waits
                 )
                 if stored:
                     await self._face._hold(promise)
@@ -168,11 +168,11 @@ class AsyncQueue(QueueBase[T]):
     async def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
         """Sleep until there may be room. Raises QueueFull."""
         try:
-            if caller is None or (wait := self._nap(deadline)) == 0:
-                raise self._full(stored)
+            if caller is None or (wait := self._engine.nap(deadline)) == 0:
+                raise self._engine.full(stored)
             await caller.sleep(wait)
         finally:
-            self._shared.room.pop(caller, None)
+            self._engine.shared.room.pop(caller, None)
 
     # --- consuming
 
@@ -198,7 +198,7 @@ class AsyncQueue(QueueBase[T]):
 
     async def subscribe(self) -> None:
         """Create the group now if it is missing. As `Queue.subscribe`."""
-        await self._face._hold(self._subscribe())
+        await self._face._hold(self._engine.subscribe())
 
     async def arun(
         self,
@@ -233,15 +233,15 @@ class AsyncQueue(QueueBase[T]):
 
     async def stats(self) -> Stats:
         """Figures about the queue now."""
-        return await self._told(self._stats())  # type: ignore[no-any-return]
+        return await self._told(looking.stats(self._engine))  # type: ignore[no-any-return]
 
     async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, retries first; or the next delayed ones. As `Queue.peek`."""
-        return self._waiting_jobs(await self._told(self._peek(count, scheduled)))
+        return self._waiting_jobs(await self._told(looking.peek(self._engine, count, scheduled)))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first. As `Queue.failures`."""
-        return await self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
+        return await self._told(looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
 
     async def _told(self, answer: Answer) -> Any:
         found, promise = answer
@@ -252,7 +252,7 @@ class AsyncQueue(QueueBase[T]):
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """Wait for the result of a job. As `Queue.result`."""
-        question = self._outcome(job_id, patience("timeout", timeout))
+        question = looking.outcome(self._engine, job_id, patience("timeout", timeout))
         outcome, promise = self._core.run(self._db, question, TaskCaller)
         if outcome.__class__ is Waiter:
             outcome, promise = await self._face._wait(outcome)
@@ -263,13 +263,13 @@ class AsyncQueue(QueueBase[T]):
 
     async def cancel(self, job_id: str) -> bool:
         """Delete a delayed job. As `Queue.cancel`."""
-        return bool(await self._told(self._cancel(job_id)))
+        return bool(await self._told(delayed.cancel(self._engine, job_id)))
 
     async def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
     ) -> bool:
         """Make a delayed job due at another time. As `Queue.move`."""
-        return bool(await self._told(self._move(job_id, delay, at)))
+        return bool(await self._told(delayed.move(self._engine, job_id, delay, at)))
 
     # --- the rest
 
@@ -277,7 +277,7 @@ class AsyncQueue(QueueBase[T]):
         """Delete every job that is not in flight. As `Queue.purge`."""
         total, more = 0, True
         while more:
-            dropped, promise, more = self._purge_some()
+            dropped, promise, more = purging.purge_some(self._engine)
             await self._face._hold(promise)
             total += dropped
             await asyncio.sleep(0)
@@ -321,7 +321,7 @@ class AsyncConsumer(ConsumerBase[T]):
                 delivery = None if self._closed else await self._fetch()
                 if delivery is None or self._closed:
                     if delivery is not None:  # another task closed it meanwhile
-                        self._queue._shared.leave(delivery)
+                        self._engine.shared.leave(delivery)
                         self._delivery = delivery
                     await self.aclose()
                     raise StopAsyncIteration
@@ -400,7 +400,9 @@ class AsyncConsumer(ConsumerBase[T]):
 class AsyncDead(DeadBase):
     """The dead jobs of a queue, for asyncio. Iterate over them with `async for`, oldest first. As `Dead`."""
 
-    _queue: AsyncQueue
+    def __init__(self, queue: AsyncQueue) -> None:
+        super().__init__(queue._engine)
+        self._queue = queue
 
     async def __aiter__(self) -> AsyncIterator[DeadJob]:
         start: int | None = 0
@@ -450,7 +452,7 @@ class AsyncDead(DeadBase):
         older_than: Duration | None,
         change: Callable[[Jobs], tuple[int, Promise]] | None,
     ) -> int:
-        now = self._queue._core.time_ns() / 1e9
+        now = self._engine.core.time_ns() / 1e9
         chosen = chooser(where, older_than, now)
         total = 0
         async for page in self._pages(listed_ids(given)):

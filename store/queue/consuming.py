@@ -6,18 +6,14 @@ import logging
 from functools import partial
 from typing import Any, ClassVar, Final, Generic
 
-from tidelog.engine.api import (
-    Context,
-    Waiter,
-)
+from tidelog.engine.api import Context, Waiter
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.store.commit.callers import Caller
 from tidelog.store.durations import patience, seconds
-from tidelog.store.errors import (
-    DataError,
-)
+from tidelog.store.errors import DataError
 from tidelog.store.queue.base import QueueBase
 from tidelog.store.queue.options import positive
+from tidelog.store.queue.settling import Place
 from tidelog.store.queue.typed import T
 from tidelog.store.queue.work.ends import log_all_leftovers
 from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch
@@ -28,23 +24,6 @@ from tidelog.store.queue.work.shared import Delivery, Leftover
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
 
 log = logging.getLogger("tidelog.queue")
-
-
-class Place:
-    """A worker's place in a queue: what its consumer and its jobs have in common.
-
-    worker     its name
-    reraise    whether an exception in a job's block propagates
-    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
-    past       an empty delivery, which replaces that of a job whose delivery became `spare`
-    """
-
-    __slots__ = ("queue", "worker", "reraise", "spare", "past")
-
-    def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
-        self.queue, self.worker, self.reraise = queue, worker, reraise
-        self.spare: Delivery | None = None
-        self.past = Delivery(queue._shared, queue._options, worker.encode(), False)
 
 
 class ConsumerBase(Generic[T]):
@@ -70,6 +49,7 @@ class ConsumerBase(Generic[T]):
         wait = patience("block", block)
         self.worker = queue._worker(worker)
         self._queue = queue
+        self._engine = engine = queue._engine
         self._name = self.worker.encode()
         self._batch: int = batch
         # To the engine, a timeout of 0 means to wait for ever. To a caller, 0 means not to wait at all; here, None
@@ -77,17 +57,17 @@ class ConsumerBase(Generic[T]):
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._place = Place(queue, self.worker, reraise)
+        self._place = Place(engine, self.worker, reraise, queue._face)
         # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
         # jobs then.
-        new = worker is not None and self._name not in queue._shared.returned
-        begun = queue._shared.begun
+        new = worker is not None and self._name not in engine.shared.returned
+        begun = engine.shared.begun
         self._history: History | None = begun.setdefault(self._name, {}) if new else None
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the last request, for reuse
         self._closed = False
         self._parked: set[Waiter] = set()  # its blocked calls, of any thread
-        queue._shared.workers[id(self)] = self
+        engine.shared.workers[id(self)] = self
 
     def __repr__(self) -> str:
         return f"<consumer {self.worker!r} of {self._queue.name!r}>"
@@ -96,19 +76,19 @@ class ConsumerBase(Generic[T]):
         """Note a call of this consumer that is about to wait. Closing the consumer ends the wait, in either order."""
         self._parked.add(waiter)
         if self._closed:
-            self._queue._core.dismiss(waiter)
+            self._engine.core.dismiss(waiter)
 
     def _request(self) -> Fetch:
         place = self._place
         delivery, place.spare = place.spare, None
         request, self._fetched = self._fetched, None
         if delivery is None:
-            queue = self._queue
-            delivery = Delivery(queue._shared, queue._options, self._name, self._batch > 1)
+            engine = self._engine
+            delivery = Delivery(engine.shared, engine.options, self._name, self._batch > 1)
         if request is None:
-            queue = self._queue
+            engine = self._engine
             request = Fetch(
-                *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
+                *(engine.shared, engine.options, self._name, self._batch, self._timeout_ms),
                 *(self._history, self._time_limit),
             )
         request.delivery, request.before = delivery, self._delivery
@@ -120,27 +100,29 @@ class ConsumerBase(Generic[T]):
         """
         request.failed()
         request.tell_deaths()
-        queue, delivery = self._queue, request.delivery
-        queue._shared.stale()
+        engine, delivery = self._engine, request.delivery
+        engine.shared.stale()
         if delivery.shared.leave(delivery) is None:
             return
-        queue._leases.arm()  # if writing fails now, a beat writes it
+        engine.leases.arm()  # if writing fails now, a beat writes it
         try:
             self._write_leftovers()
         except Exception as error:
             # The caller gets the fetch's own error.
-            log.debug("queue %s: jobs could not be returned yet: %s", queue.name, repr(error))
+            log.debug(
+                "queue %s: jobs could not be returned yet: %s", engine.options.name, repr(error)
+            )
 
     def _write_leftovers(self) -> Any:
         """Write what ended deliveries left behind. Returns a promise. If this fails, the leftovers stay listed."""
-        queue = self._queue
-        options, shared = queue._options, queue._shared
+        engine = self._engine
+        options, shared = engine.options, engine.shared
         left: list[Leftover] = []
 
         def work(ctx: Context) -> None:
             left.extend(log_all_leftovers(ctx, shared, options, shared.monotonic()))
 
-        _, promise = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
+        _, promise = engine.ask(shared.unit, partial(engine.core.decided, engine.db, work))
         shared.dealt_with(left)
         shared.made_room()
         return promise
@@ -151,7 +133,7 @@ class ConsumerBase(Generic[T]):
         delivery = self._delivery = request.delivery
         del request.delivery
         request.before = None
-        leases = self._queue._leases
+        leases = self._engine.leases
         if not leases.armed:
             leases.arm()
         return delivery
@@ -160,16 +142,17 @@ class ConsumerBase(Generic[T]):
         """The outcome of a fetch: True = jobs, False = no job came in time, None = ask again."""
         request.written()
         request.tell_deaths()
-        shared = self._queue._shared
+        engine = self._engine
+        shared = engine.shared
         if shared.room:
             shared.made_room()
         if reply is DELIVERED:
-            if self._queue._keeps:
-                self._queue._sweep(SWEEP_JOBS)
+            if engine.keeps:
+                engine.sweep(SWEEP_JOBS)
             return True
         self._fetched, self._history = request, request.history
         if reply is NO_GROUP:
-            self._queue._subscribe()
+            engine.subscribe()
             return None
         if reply is AGAIN:
             return None
@@ -180,16 +163,16 @@ class ConsumerBase(Generic[T]):
         """Close: wake the blocked calls, return jobs not handed out, write finished ones. Returns a promise or None."""
         self._closed = True
         self._fetched = None  # it may still refer to the last delivery
-        queue = self._queue
+        engine = self._engine
         for waiter in list(self._parked):
-            queue._core.dismiss(waiter)
+            engine.core.dismiss(waiter)
         delivery, self._delivery = self._delivery, None
         promise = None
         if delivery is not None:
-            queue._shared.leave(delivery)
+            engine.shared.leave(delivery)
             if delivery.shared.leftovers:
                 promise = self._write_leftovers()
-        queue._sweep(1)
+        engine.sweep(1)
         return promise
 
     def __del__(self) -> None:

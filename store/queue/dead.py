@@ -6,110 +6,19 @@ All groups of the queue share them; `DeadJob.group` is the group that gave the j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
 
-from tidelog.engine import ids
-from tidelog.engine.api import Context, EntryRow, State, Stream, reading
-from tidelog.engine.ids import MAX
-from tidelog.store.commit.batch import run_unit
-from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
-from tidelog.store.queue import rows
-from tidelog.store.queue.base import Prepared, Put, QueueBase, told
+from tidelog.store.queue.base import QueueBase, told
+from tidelog.store.queue.redriving import PAGE, DeadBase, dead_number
 from tidelog.store.queue.rows import DeadJob
-from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.units import in_units
 
-PAGE: Final = 100  # dead jobs read, or changed, as one unit
 Where = Callable[[DeadJob], bool]
 Ids = str | Iterable[str] | None
 Jobs = list[DeadJob]  # an alias, because `list` is a method below
 Texts = list[str]
-
-
-class DeadBase:
-    """The common part of both faces: walking over the dead jobs page by page."""
-
-    def __init__(self, queue: QueueBase) -> None:
-        self._queue = queue
-
-    def _page(
-        self, start: int, count: int = PAGE, end: int = MAX
-    ) -> tuple[list[DeadJob], int | None, Promise]:
-        """One page of dead jobs from the ID `start`, the ID where the next page starts, and the promise."""
-
-        def at(stream: Stream | None) -> list[Any]:
-            return [] if stream is None else list(reading.between(stream, start, end, count))
-
-        found, promise = self._look(at)
-        codec = self._queue._options.codec
-        jobs = [DeadJob(entry, row, codec) for entry, row in found]
-        following = found[-1][0] + 1 if len(found) == count else None
-        return jobs, following, promise
-
-    def _last(self) -> int:
-        """The last ID now. A redrive stops there, so that it does not meet jobs that die meanwhile."""
-        last, _ = self._look(lambda stream: 0 if stream is None else stream.last_id)
-        return int(last)
-
-    def _count(self) -> Answer:
-        return self._look(lambda stream: 0 if stream is None else stream.length)
-
-    def _look(self, at: Callable[[Stream | None], Any]) -> Answer:
-        """Look at the stream of dead jobs. Raises ResponseError for a key of another type."""
-        queue = self._queue
-        key = queue._options.dead_key
-
-        def look(state: State) -> Any:
-            value = state.databases[queue._db].keys.get(key)
-            if value is not None and not isinstance(value, Stream):
-                raise wrong_type(key)
-            return at(value)
-
-        answer: Answer = queue._core.look(look)
-        return answer
-
-    def _one(self, id: str) -> tuple[DeadJob | None, Promise]:
-        found, _, promise = self._page(_number(id), 1)
-        return (found[0] if found and found[0].id == rows.text(_number(id)) else None), promise
-
-    def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
-        """Put these back into the queue as one unit; those no longer dead are skipped."""
-        prepared = Prepared()
-
-        def words(ctx: Context, row: EntryRow) -> list[list[bytes]]:
-            job, priority = tuple(rows.revived(row)), rows.priority_of(row)
-            return Put(self._queue, job, None, priority=priority).words(ctx, prepared)
-
-        return self._change(chosen, words)
-
-    def _drop(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
-        """Delete these as one unit."""
-        return self._change(chosen, lambda ctx, row: [])
-
-    def _change(
-        self, chosen: list[DeadJob], words: Callable[[Context, EntryRow], list[list[bytes]]]
-    ) -> tuple[int, Promise]:
-        queue = self._queue
-        key = queue._options.dead_key
-        numbers = [_number(job.id) for job in chosen]
-        changed = 0
-
-        def plan(ctx: Context) -> list[list[bytes]] | None:
-            nonlocal changed
-            ctx.stream(queue._key)
-            stream = ctx.stream(key)
-            there = [(n, row) for n in numbers if stream is not None and (row := stream.get(n))]
-            changed = len(there)
-            if not there:
-                return None
-            planned = [command for _, row in there for command in words(ctx, row)]
-            return [*planned, [b"XDEL", key, *(ids.text(n) for n, _ in there)]]
-
-        _, promise = queue._ask(run_unit, queue._core, queue._db, plan)
-        return changed, promise
 
 
 def chooser(where: Where | None, older_than: Duration | None, now: float) -> Where:
@@ -160,15 +69,8 @@ def listed_ids(given: Ids) -> list[str] | None:
         raise DataError(f"ids must be one ID or several IDs, not {given!r}")
     found = [given] if isinstance(given, str) else list(given)
     for id in found:
-        _number(id)
+        dead_number(id)
     return found
-
-
-def _number(id: str) -> int:
-    number = ids.parse_or_none(id.encode()) if isinstance(id, str) and id.isascii() else None
-    if number is None:
-        raise DataError(f"the ID of a dead job looks like 1767225600000-0, not {id!r}")
-    return number
 
 
 class Dead(DeadBase):
@@ -177,11 +79,15 @@ class Dead(DeadBase):
     All groups of the queue share them. Any method may raise the errors that `Queue` lists.
     """
 
+    def __init__(self, queue: QueueBase) -> None:
+        super().__init__(queue._engine)
+        self._face = queue._face
+
     def __iter__(self) -> Iterator[DeadJob]:
         start: int | None = 0
         while start is not None:
             page, start, promise = self._page(start)
-            self._queue._face._hold(promise)
+            self._face._hold(promise)
             yield from page
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
@@ -198,7 +104,7 @@ class Dead(DeadBase):
 
     def count(self) -> int:
         """Number of dead jobs."""
-        return int(told(self._queue._face, self._count()))
+        return int(told(self._face, self._count()))
 
     def __len__(self) -> int:
         return self.count()
@@ -218,7 +124,7 @@ class Dead(DeadBase):
         Raises:
             DataError: The ID is malformed.
         """
-        found: DeadJob | None = told(self._queue._face, self._one(id))
+        found: DeadJob | None = told(self._face, self._one(id))
         return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
@@ -264,7 +170,7 @@ class Dead(DeadBase):
         older_than: Duration | None,
         change: Callable[[Jobs], tuple[int, Promise]] | None,
     ) -> int:
-        now = self._queue._core.time_ns() / 1e9
+        now = self._engine.core.time_ns() / 1e9
         chosen = chooser(where, older_than, now)
         total = 0
         for page in self._pages(listed_ids(given)):
@@ -273,7 +179,7 @@ class Dead(DeadBase):
                 total += len(wanted)
             else:
                 for unit in in_units(wanted, value_bytes):
-                    total += told(self._queue._face, change(unit))
+                    total += told(self._face, change(unit))
         return total
 
     def _pages(self, given: Texts | None) -> Iterator[Jobs]:
@@ -286,5 +192,5 @@ class Dead(DeadBase):
         end = self._last()
         while start is not None:
             page, start, promise = self._page(start, PAGE, end)
-            self._queue._face._hold(promise)
+            self._face._hold(promise)
             yield page

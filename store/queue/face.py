@@ -21,13 +21,14 @@ from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
-from tidelog.store.queue import rows
-from tidelog.store.queue.base import Put, QueueBase, lifetime, told
+from tidelog.store.queue import delayed, looking, purging, rows
+from tidelog.store.queue.base import QueueBase, told
 from tidelog.store.queue.consuming import ConsumerBase
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.handle import Handle
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.options import ranked
+from tidelog.store.queue.putting import Put, lifetime, put_once, put_values
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.running.plan import count_processes, make_plan
 from tidelog.store.queue.running.threads import run_threads
@@ -48,7 +49,6 @@ class Queue(QueueBase[T]):
     """
 
     _opened_here = False
-    _here = staticmethod(get_ident)
 
     @property
     def dead(self) -> Dead:
@@ -140,7 +140,7 @@ class Queue(QueueBase[T]):
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
-            answer, caller = self._put_once(put, None if wait == 0 else ThreadCaller)
+            answer, caller = put_once(self._engine, put, None if wait == 0 else ThreadCaller)
             if answer is not None:
                 reply, promise = answer
                 self._face._hold(promise)
@@ -179,14 +179,15 @@ class Queue(QueueBase[T]):
         """
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
+        waits = None if wait == 0 else ThreadCaller
         total = 0
-        due, left = self._due_at(delay, at), lifetime(ttl)
+        due, left = self._engine.due_at(delay, at), lifetime(ttl)
         ranked(priority)
         rows.tail_of(0, key)
         for batch, error in self._batches(values):
             while batch:
-                stored, promise, caller = self._put_values(
-                    batch, due, left, priority, key, None if wait == 0 else ThreadCaller
+                stored, promise, caller = put_values(
+                    self._engine, batch, due, left, priority, key, waits
                 )
                 if stored:
                     self._face._hold(promise)
@@ -203,11 +204,11 @@ class Queue(QueueBase[T]):
     def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
         """Sleep until there may be room. Raises QueueFull."""
         try:
-            if caller is None or (wait := self._nap(deadline)) == 0:
-                raise self._full(stored)
+            if caller is None or (wait := self._engine.nap(deadline)) == 0:
+                raise self._engine.full(stored)
             caller.sleep(wait)
         finally:
-            self._shared.room.pop(caller, None)
+            self._engine.shared.room.pop(caller, None)
 
     # --- consuming
 
@@ -263,7 +264,7 @@ class Queue(QueueBase[T]):
 
         The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
         """
-        self._face._hold(self._subscribe())
+        self._face._hold(self._engine.subscribe())
 
     def run(
         self,
@@ -326,7 +327,7 @@ class Queue(QueueBase[T]):
 
     def stats(self) -> Stats:
         """Figures about the queue now."""
-        return told(self._face, self._stats())  # type: ignore[no-any-return]
+        return told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
@@ -338,7 +339,7 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return self._waiting_jobs(told(self._face, self._peek(count, scheduled)))
+        return self._waiting_jobs(told(self._face, looking.peek(self._engine, count, scheduled)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first.
@@ -350,11 +351,11 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return told(self._face, self._failures(job_id, count))  # type: ignore[no-any-return]
+        return told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""
-        return int(told(self._face, self._depth()))
+        return int(told(self._face, looking.depth(self._engine)))
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
@@ -381,7 +382,7 @@ class Queue(QueueBase[T]):
             DecodeError: The codec cannot decode the result.
             DataError: An argument is invalid.
         """
-        question = self._outcome(job_id, patience("timeout", timeout))
+        question = looking.outcome(self._engine, job_id, patience("timeout", timeout))
         try:
             outcome, promise = self._core.run(self._db, question, ThreadCaller)
             if outcome.__class__ is Waiter:
@@ -407,7 +408,7 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: `job_id` is no ID.
         """
-        return bool(told(self._face, self._cancel(job_id)))
+        return bool(told(self._face, delayed.cancel(self._engine, job_id)))
 
     def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
@@ -425,7 +426,7 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return bool(told(self._face, self._move(job_id, delay, at)))
+        return bool(told(self._face, delayed.move(self._engine, job_id, delay, at)))
 
     # --- the rest
 
@@ -438,7 +439,7 @@ class Queue(QueueBase[T]):
         """
         total, more = 0, True
         while more:
-            dropped, promise, more = self._purge_some()
+            dropped, promise, more = purging.purge_some(self._engine)
             self._face._hold(promise)
             total += dropped
         return total
@@ -489,7 +490,7 @@ class Consumer(ConsumerBase[T]):
                 delivery = None if self._closed else self._fetch()
                 if delivery is None or self._closed:
                     if delivery is not None:  # another thread closed it meanwhile
-                        self._queue._shared.leave(delivery)
+                        self._engine.shared.leave(delivery)
                         self._delivery = delivery
                     self.close()
                     raise StopIteration

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from tidelog.engine import ids
 from tidelog.store.durations import seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue.codecs import Codec, codec_of
@@ -176,3 +177,13 @@ def positive(name: str, value: Any) -> None:
     """Raise DataError unless an argument is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
+
+
+def job_number(job_id: Any) -> int:
+    """The ID of a job as a number. Raises DataError."""
+    number = (
+        ids.parse_or_none(job_id.encode()) if isinstance(job_id, str) and job_id.isascii() else None
+    )
+    if number is None:
+        raise DataError(f"the ID of a job looks like 1767225600000-0, not {job_id!r}")
+    return number

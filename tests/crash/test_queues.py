@@ -22,8 +22,7 @@ from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
 from tidelog.crash.workloads import POLICIES
 from tidelog.store.commit.batch import land_commands, run_unit
-from tidelog.store.queue import dead
-from tidelog.store.queue.dead import DeadBase
+from tidelog.store.queue.redriving import DeadBase
 from tidelog.store.queue.work.fetch import Fetch
 from tidelog.store.queue.work.keyed import Keyed
 from tidelog.store.queue.work.keys import Keys
@@ -211,7 +210,7 @@ def redriven_in_two_units(monkeypatch: pytest.MonkeyPatch) -> None:
             answer = original(core, db, lambda ctx, one=command: [one])  # type: ignore[misc]
         return answer
 
-    monkeypatch.setattr(dead, "run_unit", split)
+    monkeypatch.setattr("tidelog.store.queue.engine.run_unit", split)
 
 
 def result_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +232,7 @@ def result_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
             answer = original(core, db, lambda ctx, one=command: [one])  # type: ignore[misc]
         return answer
 
-    monkeypatch.setattr("tidelog.store.queue.job.run_unit", split)
+    monkeypatch.setattr("tidelog.store.queue.settling.run_unit", split)
 
 
 def tick_behind_its_job(monkeypatch: pytest.MonkeyPatch) -> None:

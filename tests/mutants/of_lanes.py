@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lanes/redriven-into-lane-0",
-        "store/queue/dead.py",
+        "store/queue/redriving.py",
         "            job, priority = tuple(rows.revived(row)), rows.priority_of(row)\n",
         "            job, priority = tuple(rows.revived(row)), 0\n",
         (f"{PRIORITY_TESTS}::test_a_redriven_job_returns_to_its_lane",),

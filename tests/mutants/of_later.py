@@ -55,7 +55,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "later/dedup-ids-forgotten",
-        "store/queue/base.py",
+        "store/queue/putting.py",
         "        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]\n",
         "        streams = [ctx.stream(options.key)]\n",
         (f"{JOBS}::test_dedup_ids_of_delayed_jobs_and_of_others_are_one_set",),

@@ -12,12 +12,13 @@ from tidelog.server.commands.queue.given import ONE, TWO, Given, check_writable,
 from tidelog.server.jobs import job_id
 from tidelog.server.once import NEW
 from tidelog.server.session import Session
+from tidelog.store.queue.delayed import log_cancel, log_move
 
 
 def cancel(session: Session, args: list[bytes]) -> Reply:
     """QUEUE CANCEL name id [ONCE lane number] [option ...]: delete a delayed job. Replies 0 if it is none any more."""
     given = given_of(session, args[2], args[4:], {b"ONCE": TWO})
-    return _changed(session, given, partial(given.queue._log_cancel, number=job_id(args[3])))
+    return _changed(session, given, partial(log_cancel, given.queue.engine, number=job_id(args[3])))
 
 
 def move(session: Session, args: list[bytes]) -> Reply:
@@ -29,7 +30,7 @@ def move(session: Session, args: list[bytes]) -> Reply:
     given = given_of(session, args[2], args[4:], own)
     if b"DELAY" not in given.own and b"AT" not in given.own:
         raise CommandError(SYNTAX)
-    change = partial(given.queue._log_move, number=job_id(args[3]), due=given.due())
+    change = partial(log_move, given.queue.engine, number=job_id(args[3]), due=given.due())
     return _changed(session, given, change)
 
 

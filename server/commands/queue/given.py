@@ -12,8 +12,8 @@ from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Served
 from tidelog.server.once import Once
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
-from tidelog.store.queue.base import lifetime
 from tidelog.store.queue.options import PRIORITY_MAX
+from tidelog.store.queue.putting import lifetime
 from tidelog.store.queue.rows import HEADER
 from tidelog.store.queue.work.later import Due, due_in, when
 
@@ -61,7 +61,7 @@ class Given(NamedTuple):
         if delay is not None and at is not None:
             raise CommandError(SYNTAX)
         length = when(None if delay is None else delay / 1000, None)[0]
-        return due_in(length, at, self.queue._store_ms())
+        return due_in(length, at, self.queue.engine.store_ms())
 
     def ttl(self) -> int | None:
         """TTL."""

@@ -10,8 +10,9 @@ from tidelog.server.commands.queue.given import FLAG, ONE, given_of, told
 from tidelog.server.jobs import job_id
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Double
-from tidelog.store.queue import rows
+from tidelog.store.queue import looking, rows
 from tidelog.store.queue.names import queue_names
+from tidelog.store.queue.purging import purge_some
 from tidelog.store.queue.rows import Failure
 
 PEEK: Final = 10  # jobs that PEEK shows unless it is told otherwise
@@ -20,18 +21,19 @@ PAGE: Final = 100  # failures, likewise
 
 def subscribe(session: Session, args: list[bytes]) -> Reply:
     """QUEUE SUBSCRIBE name [option ...]: create the group."""
-    session.rest_on(given_of(session, args[2], args[3:], {}).queue._subscribe())
+    session.rest_on(given_of(session, args[2], args[3:], {}).queue.engine.subscribe())
     return OK
 
 
 def length(session: Session, args: list[bytes]) -> Reply:
     """QUEUE LEN name [option ...]: jobs that are not done."""
-    return told(session, given_of(session, args[2], args[3:], {}).queue._depth())
+    return told(session, looking.depth(given_of(session, args[2], args[3:], {}).queue.engine))
 
 
 def stats(session: Session, args: list[bytes]) -> Reply:
     """QUEUE STATS name [option ...]"""
-    found = told(session, given_of(session, args[2], args[3:], {}).queue._stats()).as_dict()
+    given = given_of(session, args[2], args[3:], {})
+    found = told(session, looking.stats(given.queue.engine)).as_dict()
     reply = Map()
     for name, value in found.items():
         reply += name.encode(), _figure(value)
@@ -55,7 +57,7 @@ def peek(session: Session, args: list[bytes]) -> Reply:
     """
     given = given_of(session, args[2], args[3:], {b"COUNT": ONE, b"SCHEDULED": FLAG})
     scheduled = b"SCHEDULED" in given.own
-    found = told(session, given.queue._peek(given.count(PEEK), scheduled))
+    found = told(session, looking.peek(given.queue.engine, given.count(PEEK), scheduled))
     return [[ids.text(job), list(row), due][: 2 + scheduled] for job, row, due in found if row]
 
 
@@ -64,7 +66,9 @@ def failures(session: Session, args: list[bytes]) -> Reply:
     given = given_of(session, args[2], args[3:], {b"COUNT": ONE, b"JOB": ONE})
     job = given.own.get(b"JOB")
     wanted = None if job is None else ids.text(job_id(job[0])).decode()
-    found: list[Failure] = told(session, given.queue._failures(wanted, given.count(PAGE)))
+    found: list[Failure] = told(
+        session, looking.failures(given.queue.engine, wanted, given.count(PAGE))
+    )
     return [
         [
             *(failure.job_id.encode(), rows.milliseconds(failure.at), failure.worker.encode()),
@@ -77,7 +81,7 @@ def failures(session: Session, args: list[bytes]) -> Reply:
 def purge(session: Session, args: list[bytes]) -> Reply:
     """QUEUE PURGE name [option ...]: delete jobs that are not in flight, at most 1,000. Replies [how many, more]."""
     given = given_of(session, args[2], args[3:], {})
-    dropped, promise, more = given.queue._purge_some()
+    dropped, promise, more = purge_some(given.queue.engine)
     session.rest_on(promise)
     return [dropped, int(more)]
 

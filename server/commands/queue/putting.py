@@ -33,7 +33,16 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Promise
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import BATCH_JOBS, ROOM_SECONDS, Prepared, Put, rows_of
+from tidelog.store.queue.engine import ROOM_SECONDS
+from tidelog.store.queue.putting import (
+    BATCH_JOBS,
+    Prepared,
+    Put,
+    create_later,
+    log_put_delayed,
+    log_values,
+    rows_of,
+)
 from tidelog.store.queue.rows import VALUE
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import NO_GROUP
@@ -82,8 +91,8 @@ def put(session: Session, args: list[bytes]) -> Reply:
             if known is not None:  # its dedup ID makes a repeated put safe
                 earlier = ids.text(known)
                 return None
-            if found.due is None and queue._room(ctx, 1) <= 0:
-                waits = queue._queue_up(caller)
+            if found.due is None and queue.engine.room(ctx, 1) <= 0:
+                waits = queue.engine.queue_up(caller)
                 return None
             prepared = Prepared()
             words = found.words(ctx, prepared)
@@ -131,21 +140,24 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
                 return known
             if due is not None:
                 room = len(values)
-                if queue._log_put(ctx, due, rows_of(values, priority, key), ttl) is NO_GROUP:
+                if (
+                    log_put_delayed(queue.engine, ctx, due, rows_of(values, priority, key), ttl)
+                    is NO_GROUP
+                ):
                     return NO_GROUP
             else:
-                room = queue._room(ctx, len(values))
+                room = queue.engine.room(ctx, len(values))
                 if room <= 0:
-                    waits = queue._queue_up(caller)
+                    waits = queue.engine.queue_up(caller)
                     return NOT_YET
-                queue._log_values(ctx, values[:room], priority, key, ttl)
+                log_values(queue.engine, ctx, values[:room], priority, key, ttl)
             if once is not None:
                 once.note(ctx, room)
             return room
 
         reply, promise = core.run(session.db, work, None, False)
         while reply is NO_GROUP:
-            queue._create_later()
+            create_later(queue.engine)
             reply, promise = core.run(session.db, work, None, False)
         if isinstance(reply, CommandError):
             session.rest_on(promise)
@@ -161,7 +173,7 @@ def put_of(given: Given, value: bytes) -> Put:
     row = (VALUE, value, *headers, *rows.tail_of(priority, given.key()))
     dedup = given.own.get(b"DEDUP")
     once = None if dedup is None else dedup[0]
-    return Put(given.queue, row, once, given.due(), given.ttl(), priority)
+    return Put(given.queue.engine, row, once, given.due(), given.ttl(), priority)
 
 
 Attempt = Callable[[Callable[[], Caller] | None], tuple[Reply, Promise | None, Caller | None]]
@@ -201,10 +213,10 @@ class _Putting(BlockedCall):
 
     def late(self) -> Reply:
         """See `BlockedCall`."""
-        raise self._queue._full()
+        raise self._queue.engine.full()
 
     def forget(self) -> None:
         """See `BlockedCall`."""
         if self._caller is not None:
-            self._queue._shared.room.pop(self._caller, None)
+            self._queue.engine.shared.room.pop(self._caller, None)
             self._caller = None

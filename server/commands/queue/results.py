@@ -36,7 +36,7 @@ class _Asking(Parked):
         queue, block = given.queue, given.own.get(b"BLOCK")
         self._blocks = block is not None
         timeout_ms = None if block is None else parse_timeout(session, block[0])
-        results = queue._shared.results
+        results = queue.engine.shared.results
         self._question = Outcome(session.core, results, queue.options, job, timeout_ms)
 
     def begin(self) -> Reply:

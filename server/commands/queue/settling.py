@@ -27,8 +27,8 @@ from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.durations import SECONDS_MAX
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import Put
-from tidelog.store.queue.job import JobBase, Settled
+from tidelog.store.queue.putting import Put
+from tidelog.store.queue.settling import JobBase, Settled
 from tidelog.store.queue.streams import among_held
 from tidelog.store.queue.work.ends import log_finished
 from tidelog.store.queue.work.results import RESULT_SECONDS
@@ -48,7 +48,7 @@ def done(session: Session, args: list[bytes]) -> Reply:
     if b"RESULT" in given.own or b"RESULTTTL" in given.own:
         return _done_with(session, given, args, fences)
     queue, core, once, worker = given.queue, session.core, given.once(session), args[3]
-    shared = queue._shared
+    shared = queue.engine.shared
     check_writable(session)
     held: list[int] = []
 
@@ -75,7 +75,7 @@ def done(session: Session, args: list[bytes]) -> Reply:
         raise
     session.server.desk.settled(queue, [job for job, _ in fences])
     shared.made_room()
-    queue._sweep(SWEEP_JOBS)
+    queue.engine.sweep(SWEEP_JOBS)
     return reply
 
 

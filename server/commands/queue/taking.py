@@ -60,11 +60,11 @@ class _Taking(Parked):
         self._limit = given.milliseconds(b"LIMIT")
         block = given.own.get(b"BLOCK")
         # One call gets jobs of one lane, so the calls after it go on with the others.
-        begun = given.queue._shared.begun
+        begun = given.queue.engine.shared.begun
         if b"HISTORY" in given.own:
             begun[worker] = {}
         self._request = Fetch(
-            *(given.queue._shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
+            *(given.queue.engine.shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
             None if block is None else parse_timeout(session, block[0]),
             begun.get(worker),
             self._limit,
@@ -95,18 +95,18 @@ class _Taking(Parked):
     def _got(self, reply: Reply, promise: Promise) -> Reply:
         """The reply for the outcome of a fetch; NOT_YET: ask again."""
         request, queue, session = self._request, self._queue, self._session
-        shared = queue._shared
+        shared = queue.engine.shared
         request.written()
         request.tell_deaths()
         shared.made_room()
         if reply is NO_GROUP:
-            queue._subscribe()
+            queue.engine.subscribe()
             return NOT_YET
         if reply is AGAIN:
             return NOT_YET
         session.rest_on(promise)
         if reply is not DELIVERED and reply is not NEXT:
-            queue._sweep(1)  # the worker has nothing else to do
+            queue.engine.sweep(1)  # the worker has nothing else to do
             return NULL_ARRAY
         delivery = request.delivery
         del request.delivery
@@ -117,7 +117,7 @@ class _Taking(Parked):
         leases = leases_of(session.core)
         if not leases.armed:
             leases.arm()
-        queue._sweep(SWEEP_JOBS)
+        queue.engine.sweep(SWEEP_JOBS)
         return jobs
 
     def _waits(self) -> None:
@@ -126,7 +126,7 @@ class _Taking(Parked):
 
     def _broke(self) -> None:
         """See `Parked`. Jobs that came go back with their count."""
-        shared = self._queue._shared
+        shared = self._queue.engine.shared
         self._request.failed()
         self._request.tell_deaths()
         shared.stale()

@@ -18,9 +18,10 @@ from tidelog.client.job import SharedJob
 from tidelog.client.queue import SharedQueue
 from tidelog.client.schedules import SharedSchedules
 from tidelog.store.queue.aio import AsyncDead, AsyncQueue
+from tidelog.store.queue.ajob import AsyncJob
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.face import Queue
-from tidelog.store.queue.job import AsyncJob, Job
+from tidelog.store.queue.job import Job
 from tidelog.store.queue.schedules import AsyncSchedules, Schedules
 
 TESTS = Path(__file__).parents[1]

@@ -125,7 +125,7 @@ class Holding:
 
 
 def is_closing(queue: Any) -> Callable[[], object]:
-    return lambda: queue._leases.closing
+    return lambda: queue._engine.leases.closing
 
 
 @pytest.mark.parametrize("of", ["queue", "store"])
@@ -317,7 +317,7 @@ def test_an_interrupt_ends_the_wait_but_not_the_closing(
     holding = Holding(pool, lambda: queue.get("anna", block=0))
 
     def interrupt() -> None:
-        until(lambda: queue._shared.room)
+        until(lambda: queue._engine.shared.room)
         signal.raise_signal(signal.SIGINT)
 
     struck = pool.submit(interrupt)

@@ -377,8 +377,8 @@ def test_a_blocked_worker_keeps_its_job(real: tidelog.Store) -> None:
     queue = real.queue("jobs", retry_after=0.05)
     queue.put(1)
     job = take(queue)
-    queue._leases.over = True
-    queue._leases._wake.ring()
+    queue._engine.leases.over = True
+    queue._engine.leases._wake.ring()
     until(lambda: not lease_threads(), "the thread goes on")
     assert queue.get("ben", block=0.15) is None
     assert job.ack()
@@ -414,7 +414,7 @@ def test_also_those_that_were_finished_beyond_their_time_limit(real: tidelog.Sto
     queue.put_many(range(3))
     consumer = queue.consume("anna", batch=3, block=0, time_limit=0.01)
     job = next(consumer)
-    until(lambda: not queue._leases.armed, "the thread does not go to sleep")
+    until(lambda: not queue._engine.leases.armed, "the thread does not go to sleep")
     with job:
         pass
     until(lambda: real.xlen("jobs") == 2, "they are not written")

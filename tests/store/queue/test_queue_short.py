@@ -187,10 +187,10 @@ def test_threads_may_share_a_consumer(jobs: tidelog.Queue) -> None:
     quicker: list[tidelog.Job] = []
 
     def arm() -> None:
-        jobs._leases.armed = True
+        jobs._engine.leases.armed = True
         quicker.append(next(consumer))
 
-    with mock.patch.object(jobs._leases, "arm", arm):
+    with mock.patch.object(jobs._engine.leases, "arm", arm):
         job = next(consumer)
     assert [quicker[0].value, job.value] == [0, 1]
     assert quicker[0].ack() and job.ack() and len(jobs) == 0
@@ -201,14 +201,14 @@ def test_one_delivery_serves_all_jobs_of_a_worker_and_goes_with_it(jobs: tidelog
     consumer = jobs.consume("anna", block=0)
     for _ in range(10):
         assert next(consumer).ack()
-        assert len(jobs._shared.living) == 2 and not jobs._shared.deliveries()
+        assert len(jobs._engine.shared.living) == 2 and not jobs._engine.shared.deliveries()
     first, second = next(consumer), next(consumer)
-    assert len(jobs._shared.deliveries()) == 2
+    assert len(jobs._engine.shared.deliveries()) == 2
     assert first.ack() and second.ack()
-    assert len(jobs._shared.living) == 2  # with the place's empty one
+    assert len(jobs._engine.shared.living) == 2  # with the place's empty one
     del consumer, first, second
     gc.collect()
-    assert not jobs._shared.living
+    assert not jobs._engine.shared.living
 
 
 def test_a_consumer_at_its_end_keeps_no_job(jobs: tidelog.Queue, clock: testing.Clock) -> None:
@@ -253,7 +253,7 @@ def test_a_rebuilt_memory_has_the_cache_read_again(
     jobs.put(1)
     job = jobs.get("anna", block=0)
     assert job is not None and job.nack("no", delay=100)
-    shared = jobs._shared
+    shared = jobs._engine.shared
     shared.paused.clear()  # as if it had been lost
     shared.heap.clear()
     inside.landing(db).trouble = "a unit broke off"

@@ -20,6 +20,7 @@ from tests.store.queue.interrupts import QueueTrap
 
 import tidelog
 from tidelog import testing
+from tidelog.store.queue import looking
 
 LONG = 60  # seconds of real time after which a test gives up
 LIVES = 3  # as many as the deliveries that a job has
@@ -143,7 +144,7 @@ def test_workers_that_are_cancelled_use_up_no_delivery(
 ) -> None:
     async def main() -> None:
         async with tidelog.aqueue(tmp_path / "s", "jobs", max_deliveries=LIVES) as queue:
-            if not await queue._told(queue._depth()):
+            if not await queue._told(looking.depth(queue._engine)):
                 await queue.put_many(range(jobs))
             # What the tasks raised is kept until the store is closed: its frames keep their consumers.
             kept = await asyncio.wait_for(life(Team(queue, jobs, batch, named)), LONG)
