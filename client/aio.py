@@ -38,7 +38,7 @@ from tidelog.store.queue.handle import AsyncHandle
 from tidelog.store.queue.rows import DeadJob, Failure, WaitingJob
 from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.store.queue.running.tasks import run_tasks
-from tidelog.store.queue.schedules import Schedule
+from tidelog.store.queue.scheduling import Schedule
 from tidelog.store.queue.stats import Stats
 from tidelog.store.queue.typed import T as V
 from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS

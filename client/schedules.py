@@ -10,7 +10,7 @@ from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import make_options, named, ranked
-from tidelog.store.queue.schedules import Schedule
+from tidelog.store.queue.scheduling import Schedule
 
 
 class SharedSchedules:

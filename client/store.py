@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.client.schedules import SharedSchedules
     from tidelog.snapshot.portable import Snapshot
     from tidelog.store.queue.codecs import Codec
-    from tidelog.store.queue.schedules import Schedule
+    from tidelog.store.queue.scheduling import Schedule
     from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")

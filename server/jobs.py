@@ -19,7 +19,6 @@ from tidelog.engine.errors import INVALID_ID, CommandError
 from tidelog.engine.integers import int64
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
-from tidelog.store.faces.face import Face
 from tidelog.store.queue.codecs import Codec
 from tidelog.store.queue.engine import QueueEngine
 from tidelog.store.queue.lanes import lane_of
@@ -141,10 +140,6 @@ class Desk:
             found = Served(self, core, db, options_of(name, words))
             self._queues[db, name, words] = found
         return found
-
-    def face(self, core: Core, db: int) -> Face:
-        """A view on the store, for reading."""
-        return Face(core, decode=False, db=db)
 
     def hand(self, session: Holding, queue: Served, lent: Lent) -> None:
         """The client of this session holds these jobs now."""

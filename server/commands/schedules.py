@@ -19,28 +19,32 @@ from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import SCHEDULES
-from tidelog.store.queue.schedules import Schedule, SchedulesBase
+from tidelog.store.queue.scheduling import Schedule, SchedulesEngine
 
 _NOT_TEXT: Final = b"ERR names, cron expressions and time zones must be UTF-8"
-_CALLS: Final = {b"PAUSE": "_pause", b"RESUME": "_resume", b"REMOVE": "_remove"}
+_CALLS: Final[dict[bytes, Callable[[SchedulesEngine, str], Answer]]] = {
+    b"PAUSE": SchedulesEngine.pause,
+    b"RESUME": SchedulesEngine.resume,
+    b"REMOVE": SchedulesEngine.remove,
+}
 _OPTIONS: Final = (b"CRON", b"TZ", b"EVERY", b"CATCHUP", b"PRIORITY", b"ONCE")
 
 
-class _Served(SchedulesBase):
+class _Served(SchedulesEngine):
     """The schedules of the session's database.
 
     earlier    the reply of a numbered write that was made before, or NEW
     """
 
     def __init__(self, session: Session, once: Once | None = None) -> None:
-        super().__init__(session.server.desk.face(session.core, session.db))
+        super().__init__(session.core, session.db)
         self._once = once
         self.earlier: Reply = NEW
 
-    def _ask(self, plan: Callable[[Context], list[list[bytes]] | None]) -> Answer:
+    def unit(self, plan: Callable[[Context], list[list[bytes]] | None]) -> Answer:
         once = self._once
         if once is None:
-            return super()._ask(plan)
+            return super().unit(plan)
 
         def numbered(ctx: Context) -> list[list[bytes]] | None:
             self.earlier = once.before(ctx)
@@ -49,7 +53,7 @@ class _Served(SchedulesBase):
             words = plan(ctx)
             return [once.words(int(bool(words))), *(words or ())]
 
-        return super()._ask(numbered)
+        return super().unit(numbered)
 
 
 def schedule(session: Session, args: list[bytes]) -> Reply:
@@ -76,7 +80,7 @@ def schedule(session: Session, args: list[bytes]) -> Reply:
     lane = given.get(b"ONCE")
     once = Once(session.user, *lane) if lane is not None and verb == b"REMOVE" else None
     served = _Served(session, once)
-    there, promise = getattr(served, call)(_text(name))
+    there, promise = call(served, _text(name))
     session.rest_on(promise)
     return int(there) if served.earlier is NEW else served.earlier
 
@@ -93,7 +97,7 @@ def _add(
     every = int64(given[b"EVERY"][0]) / 1000 if b"EVERY" in given else None
     catch_up = (text[b"CATCHUP"] or "one").lower()
     priority = int64(given[b"PRIORITY"][0]) if b"PRIORITY" in given else 0
-    found, promise = _Served(session)._add(
+    found, promise = _Served(session).add(
         *(_text(name), text[b"CRON"], every, _text(queue), value, text[b"TZ"], catch_up, "bytes"),
         priority,
     )
@@ -103,7 +107,7 @@ def _add(
 
 def schedules(session: Session, args: list[bytes]) -> Reply:
     """QUEUE SCHEDULES: the schedules of the database, each as pairs. A user sees those whose queue it may read."""
-    found, promise = _Served(session)._list()
+    found, promise = _Served(session).list()
     session.rest_on(promise)
     return [_pairs(each) for each in found if session.user.may(each.queue.encode(), READ)]
 

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.aio import AsyncQueue
     from tidelog.store.queue.codecs import Codec
-    from tidelog.store.queue.schedules import AsyncSchedules, Schedule
+    from tidelog.store.queue.schedules import AsyncSchedules
+    from tidelog.store.queue.scheduling import Schedule
     from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")

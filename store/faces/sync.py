@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.codecs import Codec
     from tidelog.store.queue.face import Queue
-    from tidelog.store.queue.schedules import Schedule, Schedules
+    from tidelog.store.queue.schedules import Schedules
+    from tidelog.store.queue.scheduling import Schedule
     from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")

@@ -18,10 +18,11 @@ The modules, from the bottom:
     lanes             the streams of the priorities
     streams           which jobs there are, and which worker holds which
     shared            the common knowledge of all workers of a queue in this process: which are alive, what is paused
-    rules, schedules, ticks    schedules: when they tick, the calls that change them, and the jobs that they put
+    rules, scheduling, ticks   schedules: when they tick, the calls that change them, and the jobs that they put
     later             delayed jobs, and how they get into the queue's stream
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends
     deaths            the log line of each job that becomes a dead job
     leases            the thread that renews the leases of living workers
-    base              the queue without waiting; face and aio add it, for threads and for asyncio
+    engine            a queue of an open store. Putting, delayed, settling, redriving, looking and purging work with it
+    base              what the faces have in common; face and aio wait, for threads and for asyncio
 """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tidelog.engine.api import State, Stream, reading
 from tidelog.engine.ids import MAX
+from tidelog.store.commit.core import Answer, Core
 from tidelog.store.queue.options import LANES, RESERVED, SCHEDULES
 from tidelog.store.queue.rows import VALUE, shown
 
@@ -13,14 +14,13 @@ LATER: Final = ":later"
 USUAL: Final = "workers"  # the group of a queue that no worker has opened yet
 
 
-def queue_names(store: Any) -> list[tuple[str, str]]:
+def queue_names(core: Core, db: int) -> Answer:
     """(name, group) of every stream with a group, and of queues that have only been put to, also if only for later or
-    with a priority.
-    Leaves out the streams that belong to another queue, and keys that are not UTF-8. `store` is a face of either kind.
+    with a priority, with the promise for the reply.
+
+    Leaves out the streams that belong to another queue, and keys that are not UTF-8.
     """
-    answer = store._core.look(lambda state: _names(state, store._db))
-    found: list[tuple[str, str]] = answer[0]
-    return found
+    return core.look(lambda state: _names(state, db))
 
 
 def _names(state: State, db: int) -> list[tuple[str, str]]:

@@ -79,7 +79,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "ticks/pauses-are-made-up",
-        "store/queue/schedules.py",
+        "store/queue/scheduling.py",
         "            tick = rule.after(ctx.now) if paused else None\n",
         "            tick = rule.after(rule.anchor) if paused else None\n",
         (f"{SCHEDULES}::test_pause_resume_and_remove",),

@@ -115,7 +115,8 @@ def names_of(store: AnyStore) -> list[tuple[str, str]]:
     if isinstance(store, tidelog.SharedStore):
         listed = store.execute_command("QUEUE", "LIST")
         return [(name.decode(), group.decode()) for name, group in listed]
-    return queue_names(store)
+    found: list[tuple[str, str]] = queue_names(store._core, store._db)[0]
+    return found
 
 
 def found(store: AnyStore, path: Place, name: str, group: str | None) -> Opened:

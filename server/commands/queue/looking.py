@@ -88,11 +88,6 @@ def purge(session: Session, args: list[bytes]) -> Reply:
 
 def names(session: Session, args: list[bytes]) -> Reply:
     """QUEUE LIST: [[name, group], ...] of the selected database, with the queues whose key the user may use."""
-    found = queue_names(session.server.desk.face(session.core, session.db))
-    session.rest_on(session.core.look(_nothing)[1])
+    found = told(session, queue_names(session.core, session.db))
     pairs = [[name.encode(), group.encode()] for name, group in found]
     return [pair for pair in pairs if session.sees(pair[0])]
-
-
-def _nothing(state: object) -> None:
-    return None

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.queue.names import names_of
 from tests.until import parked
 
 import tidelog
 from tidelog import testing
 from tidelog.store.queue.lanes import SEQ_BITS, lane_of, next_in_lane
-from tidelog.store.queue.names import queue_names
 
 OPTIONS: dict[str, Any] = {"retry_after": 8.0, "max_deliveries": 3}
 LANE = "q:priority:%d"
@@ -448,10 +448,10 @@ def test_every_group_gets_the_jobs_of_all_lanes(db: Any) -> None:
 def test_lanes_without_a_worker_are_found(db: Any) -> None:
     queue = db.queue("q", **OPTIONS)
     queue.put("a", priority=3)
-    assert queue_names(db) == [("q", "workers")]
+    assert names_of(db) == [("q", "workers")]
     assert len(queue) == 1 and queue.stats().waiting == 1 and not db.exists("q")
     assert values(queue) == ["a"]
-    assert queue_names(db) == [("q", "workers")]
+    assert names_of(db) == [("q", "workers")]
 
 
 def test_a_lane_that_another_client_makes_is_found(db: Any, clock: testing.Clock) -> None:

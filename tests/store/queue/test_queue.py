@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 from tests import inside
+from tests.store.queue.names import names_of
 from tests.until import unlocked, until
 
 import tidelog
@@ -32,7 +33,6 @@ from tidelog.aof import frame
 from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.store.queue.names import queue_names
 from tidelog.store.queue.work.shared import Delivery
 
 LONG = 60  # seconds of real time after which a test gives up
@@ -1440,7 +1440,7 @@ def test_a_read_only_store_may_be_looked_at(tmp_path: Path) -> None:
             (dead,) = seen.dead.list()
             assert dead.value == "bad" and seen.dead.count() == 1
             assert seen.dead.get(dead.id) is not None
-            assert queue_names(reader) == [("jobs", "workers")]
+            assert names_of(reader) == [("jobs", "workers")]
             for write in (
                 lambda: seen.put(1),
                 lambda: seen.put(1, dedup_id="x"),
@@ -1515,9 +1515,9 @@ def test_a_closed_store_ends_a_wait_for_room(tmp_path: Path, clock: testing.Cloc
 def test_the_name_of_a_queue_with_delayed_jobs_only(db: tidelog.Store) -> None:
     job = db.queue("mails").put(1, delay=60)
     db.xadd("other:late", {"f": "v"})
-    assert queue_names(db) == [("mails", "workers")]
+    assert names_of(db) == [("mails", "workers")]
     assert db.queue("mails").cancel(job)
-    assert queue_names(db) == []
+    assert names_of(db) == []
 
 
 def test_queue_names(db: tidelog.Store) -> None:
@@ -1528,10 +1528,10 @@ def test_queue_names(db: tidelog.Store) -> None:
     take(failing).nack("no")
     db.set("a string", 1)
     db.xadd("no queue", {"field": 1})
-    assert queue_names(db) == [
+    assert names_of(db) == [
         ("a", "workers"), ("b", "readers"), ("only put to", "workers"),
     ]  # fmt: skip
-    assert queue_names(db.db(1)) == []
+    assert names_of(db.db(1)) == []
 
 
 def test_neither_queues_nor_jobs_pickle(jobs: tidelog.Queue) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.store.queue.names import names_of
 from tests.until import parked, until
 
 import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.store.queue.names import queue_names
 from tidelog.store.queue.rules import GRACE_MS, make_rule
 from tidelog.store.queue.work.ticks import TICKS_MAX
 
@@ -373,7 +373,7 @@ def test_an_entry_that_another_client_spoiled_stops_no_worker(
 
 def test_the_stream_of_schedules_is_no_queue(db: Any) -> None:
     db.schedule("poll", every=60, queue="jobs")
-    assert queue_names(db) == []
+    assert names_of(db) == []
 
 
 # --- crashes
