@@ -423,6 +423,7 @@ def test_random_work(db: Any, clock: testing.Clock) -> None:
         clock.advance(dice.choice((0.0, 0.1)))
     clock.advance(5)
     held.clear()
+    job = None  # or the last one would be held on
     clock.advance(20)
     while (job := queue.get("anna", block=0)) is not None:
         assert job.ack()
