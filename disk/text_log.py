@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
+from tidelog.disk.readable import ERRORS
+
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
@@ -17,4 +19,4 @@ def open_log_file(path: str) -> TextIO:
         fd = os.open(path, _APPEND, 0o600)  # a dangling link creates its target
     else:
         os.fchmod(fd, 0o600)  # restores bits that the umask removed
-    return os.fdopen(fd, "a", encoding="utf-8")
+    return os.fdopen(fd, "a", encoding="utf-8", errors=ERRORS)

@@ -59,9 +59,11 @@ def answer(core: Core, place: Place) -> bytes:
     try:
         found = _begun(core, place.lsn).result()
     except Beyond as error:
-        return b"-BEYOND %d %b" % (error.lsn, str(error).encode())
+        return b"-BEYOND %d %b" % (error.lsn, str(error).encode(errors="surrogateescape"))
     except (NotDigested, CheckpointError, OSError) as error:
-        return b"-ERR the state cannot be read: %b" % " ".join(str(error).split()).encode()
+        return b"-ERR the state cannot be read: %b" % " ".join(str(error).split()).encode(
+            errors="surrogateescape"
+        )
     if (found.lsn, found.crc) != place:
         here = b"no frame ends there here" if found.lsn != place.lsn else b"%08x here" % found.crc
         return b"-PARTED %d its frame has checksum %08x there, and %b" % (

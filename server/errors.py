@@ -65,4 +65,4 @@ def line(error: BaseException) -> bytes:
     else:
         return INTERNAL
     text = str(error).removeprefix("outcome unknown: ")  # a prefix of the log's own messages
-    return code + echo(text.encode(), TEXT_BYTES_MAX)
+    return code + echo(text.encode(errors="surrogateescape"), TEXT_BYTES_MAX)

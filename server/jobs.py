@@ -72,7 +72,7 @@ def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
     except UnicodeDecodeError:
         raise CommandError(b"ERR the names of a queue and of a group must be UTF-8") from None
     except DataError as error:
-        raise CommandError(b"ERR " + str(error).encode()) from None
+        raise CommandError(b"ERR " + str(error).encode(errors="surrogateescape")) from None
 
 
 def _same(name: str) -> Codec:

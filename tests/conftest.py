@@ -176,6 +176,15 @@ def loggers() -> Iterator[None]:
         each.handlers[:] = handlers
 
 
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Path]:
+    """The scratch directory of a crash bench, which leaves nothing in it."""
+    made = tmp_path / "room"
+    made.mkdir()
+    yield made
+    assert [*made.iterdir()] == []
+
+
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Of a server of S3."""

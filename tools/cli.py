@@ -6,13 +6,16 @@ says what, where and what to do, never a traceback, and an exit code per kind (t
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from io import TextIOWrapper
+from typing import Any, cast
 
 import click
 
+from tidelog.disk.readable import ERRORS
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.version import __version__
 from tidelog.tools import exits
@@ -196,6 +199,10 @@ def main() -> None:
     # Either may be closed (`>&-`).
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
+    for stream in (sys.stdout, sys.stderr):
+        # click writes UTF-8 where a stream claims to be ASCII; so does everything else here.
+        ascii = codecs.lookup(stream.encoding).name == "ascii"
+        cast(TextIOWrapper, stream).reconfigure(encoding="utf-8" if ascii else None, errors=ERRORS)
     if COMPLETE in os.environ:
         sys.exit(answer(cli))
     sys.exit(run(sys.argv[1:]))

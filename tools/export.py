@@ -12,7 +12,7 @@ from tidelog.tools import console
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.spark_session import spark_session
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, path_value
 
 if TYPE_CHECKING:
     from tidelog.spark.exports.run import Runner
@@ -144,7 +144,7 @@ def command(
         done = export.export(path, to, **told, runner=runner, progress=console.progress)
         seal = done.seal
         facts = {
-            "path": done.path,
+            "path": path_value(done.path),
             "lsn": seal.snapshot.position.lsn,
             "since": None if seal.since is None else seal.since.lsn,
             "existed": done.existed,

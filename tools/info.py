@@ -19,7 +19,7 @@ from tidelog.store.options import Options
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import argument, examples, json_value, size_text, time_text
+from tidelog.tools.text import argument, examples, json_value, path_value, size_text, time_text
 
 KEEPERS: Final = {
     "snapshot": "the snapshot",
@@ -51,7 +51,7 @@ def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) 
         if files.snapshot is not None:
             first_lsn = found.last_lsn + 1
         facts: dict[str, Any] = {
-            "path": str(path),
+            "path": path_value(path),
             "uuid": files.uuid.hex(),
             "format": identity.FORMAT,
             "segments": len(segments),

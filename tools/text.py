@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from os import PathLike
 from typing import Any, Final
 
 from tidelog.tools import exits
@@ -57,6 +59,11 @@ def json_value(value: bytes) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def path_value(path: str | PathLike[str]) -> Any:
+    """The name of a file in JSON, as `json_value`."""
+    return json_value(os.fsencode(path))
 
 
 def resp(command: Sequence[bytes]) -> bytes:

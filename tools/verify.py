@@ -17,7 +17,7 @@ from tidelog.store.directory import is_snapshot
 from tidelog.tools import console, exits
 from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot.facts import progress
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, path_value
 
 # fmt: off
 CHECKS: Final = {
@@ -74,5 +74,5 @@ def show(findings: list[Finding], made: set[str]) -> None:
 
 
 def show_json(findings: list[Finding], made: set[str]) -> None:
-    found = [finding._asdict() | {"path": str(finding.path)} for finding in findings]
+    found = [finding._asdict() | {"path": path_value(finding.path)} for finding in findings]
     click.echo(json.dumps({"findings": found, "snapshots": "snapshot" in made}))

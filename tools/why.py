@@ -85,7 +85,7 @@ class Found(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and event.")
 def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
     try:
-        wanted = parse(entry_id.encode())
+        wanted = parse(entry_id.encode(errors="surrogateescape"))
     except CommandError:
         raise click.BadParameter(
             f"{entry_id!r} is no ID; give 1700000000001-0", param_hint="ID"

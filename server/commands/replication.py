@@ -76,7 +76,9 @@ async def status(session: Session, args: list[bytes]) -> Reply:
     try:
         return json.dumps(await in_thread(complete)).encode()
     except (AofError, OSError) as error:
-        raise CommandError(b"ERR the store cannot be read: %b" % str(error).encode()) from error
+        raise CommandError(
+            b"ERR the store cannot be read: %b" % str(error).encode(errors="surrogateescape")
+        ) from error
 
 
 def role(session: Session, args: list[bytes]) -> Reply:
@@ -107,7 +109,9 @@ async def digest(session: Session, args: list[bytes]) -> Reply:
     except ProtocolError as error:
         raise CommandError(b"ERR %b" % error.reason.encode()) from error
     except AofError as error:
-        raise CommandError(b"ERR the store cannot be read: %b" % str(error).encode()) from error
+        raise CommandError(
+            b"ERR the store cannot be read: %b" % str(error).encode(errors="surrogateescape")
+        ) from error
     if line.startswith(b"-"):
         raise CommandError(line[1:])
     return Status(line[1:])
@@ -121,7 +125,9 @@ async def verify(session: Session, args: list[bytes]) -> Reply:
     try:
         lsn = await asyncio.wrap_future(link.verify())
     except Different as error:
-        raise CommandError(b"DIFFERENT %b" % str(error).encode()) from error
+        raise CommandError(b"DIFFERENT %b" % str(error).encode(errors="surrogateescape")) from error
     except (ReplicationError, TidelogError, AofError, OSError) as error:
-        raise CommandError(b"ERR %b" % " ".join(str(error).split()).encode()) from error
+        raise CommandError(
+            b"ERR %b" % " ".join(str(error).split()).encode(errors="surrogateescape")
+        ) from error
     return Status(b"SAME %d" % lsn)

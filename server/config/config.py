@@ -217,7 +217,8 @@ class Config:
         answer: list[bytes] = []
         for given, shown in found.items():
             name = ALIASES.get(given, given)
-            answer += shown, OPTIONS[name].kind.show(self._values[name]).encode()
+            value = OPTIONS[name].kind.show(self._values[name])
+            answer += shown, value.encode(errors="surrogateescape")
         return answer
 
     def set(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
@@ -300,9 +301,8 @@ class Config:
                     recipe.publish(self._disk, path, text.encode())
                 except (OSError, config_file.Malformed) as error:
                     reason = getattr(error, "strerror", None) or f"{path}{error}"
-                    raise CommandError(
-                        b"ERR Rewriting config file: %b" % echo(reason.encode(), _ECHO_BYTES_MAX)
-                    ) from error
+                    shown = echo(reason.encode(errors="surrogateescape"), _ECHO_BYTES_MAX)
+                    raise CommandError(b"ERR Rewriting config file: %b" % shown) from error
 
         return write
 
@@ -333,7 +333,7 @@ def _shown(given: Any) -> str:
 def _failed(name: bytes, reason: str) -> CommandError:
     return CommandError(
         b"ERR CONFIG SET failed (possibly related to argument '%b') - %b"
-        % (echo(name), echo(reason.encode(), _ECHO_BYTES_MAX))
+        % (echo(name), echo(reason.encode(errors="surrogateescape"), _ECHO_BYTES_MAX))
     )
 
 

@@ -76,7 +76,7 @@ class Integer(Kind):
         return f"an integer from {low} to {high}"
 
     def parse(self, text: str) -> int:
-        value = read_int64(text.encode())
+        value = read_int64(text.encode(errors="surrogateescape"))
         if value is None:
             raise Refused("argument couldn't be parsed into an integer")
         return self._checked(value)
@@ -243,7 +243,7 @@ class ReplicaOf(Text):
         words = super().parse(text).split()
         if not words or [word.lower() for word in words] == ["no", "one"]:
             return ""
-        port = read_int64(words[-1].encode())
+        port = read_int64(words[-1].encode(errors="surrogateescape"))
         if len(words) != 2 or port is None or not 0 < port <= 65535:
             raise Refused("argument must be a host and a port")
         return " ".join(words)

@@ -29,7 +29,7 @@ def monitor_line(table: Table, args: list[bytes], db: int, addr: str, now_us: in
         return None
     seconds, us = divmod(now_us, 1_000_000)
     shown = b" ".join([quoted(arg) for arg in redacted(args)])
-    return b"%d.%06d [%d %b] %b" % (seconds, us, db, addr.encode(), shown)
+    return b"%d.%06d [%d %b] %b" % (seconds, us, db, addr.encode(errors="surrogateescape"), shown)
 
 
 def monitor_addr(kind: str, addr: str) -> str:

@@ -56,7 +56,11 @@ class SlowLog:
         if not 0 <= self.slower_than_us <= us:
             return
         shown = cut(redacted(args))
-        self._entries.append(Slow(self._next, int(time.time()), us, shown, addr.encode(), name))
+        self._entries.append(
+            Slow(
+                self._next, int(time.time()), us, shown, addr.encode(errors="surrogateescape"), name
+            )
+        )
         self._next += 1
 
     def latest(self, count: int) -> list[Slow]:

@@ -549,9 +549,9 @@ def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) 
         "max_spare_txns": 0,
     }
     try:  # create files in the 0.9 format, even if an environment variable asks for another
-        return lmdb.Environment(str(path), lib_version=0, **options)
+        return lmdb.Environment(os.fsencode(path), lib_version=0, **options)
     except TypeError:  # py-lmdb before 3.0 knows no other format
-        return lmdb.Environment(str(path), **options)
+        return lmdb.Environment(os.fsencode(path), **options)
 
 
 def _not_opened(path: Path, error: Exception) -> CheckpointError:

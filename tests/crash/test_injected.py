@@ -101,7 +101,7 @@ def test_a_short_write_is_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_log_that_tries_a_failed_sync_again_is_found_kept_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second sync succeeds, and the pages are gone."""
     real = SimulatedFile.fdatasync
@@ -112,16 +112,14 @@ def test_a_log_that_tries_a_failed_sync_again_is_found_kept_and_tried_again(
         except OSError:
             real(self)
 
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(SimulatedFile, "fdatasync", again)
         patch.setattr(injected, "CODES", {errno.EIO: ()})
-        (finding,) = tried(scratch, "always", files=False, drawn=10_000).findings
+        (finding,) = tried(room, "always", files=False, drawn=10_000).findings
         assert finding.kind in (Kind.LOST.value, Kind.REFUSED.value)
         assert finding.trouble is not None
         assert finding.trouble.how == ONCE
-        finding = shrink(finding, scratch, 60)
+        finding = shrink(finding, room, 60)
         assert finding.kind in (Kind.LOST.value, Kind.REFUSED.value)
         assert finding.trouble is not None
         smaller = Scene.of(unpack(finding.trace, "x").about)
@@ -132,9 +130,9 @@ def test_a_log_that_tries_a_failed_sync_again_is_found_kept_and_tried_again(
         assert loaded == finding
         words = "\n".join(reports.describe(loaded))
         assert finding.trouble.words() in words and "sync of" in words
-        fault = tried_again(loaded, unpack(loaded.trace, "x"), scratch)
+        fault = tried_again(loaded, unpack(loaded.trace, "x"), room)
         assert fault is not None and fault.words == finding.words
-    assert tried_again(loaded, unpack(loaded.trace, "x"), scratch) is None
+    assert tried_again(loaded, unpack(loaded.trace, "x"), room) is None
 
     about = tmp_path / "found" / reports.FINDING
     about.write_text(about.read_text().replace('"once"', '"never"'))

@@ -43,7 +43,7 @@ def test_a_killed_process_takes_nothing_with_it(policy: str, drawn: int, tmp_pat
 
 @pytest.mark.slow
 def test_a_reply_before_the_write_is_found_kept_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store says that a unit is written, and writes it with the next one."""
     kept: list[tuple[RealFile, int, bytes]] = []
@@ -58,25 +58,23 @@ def test_a_reply_before_the_write_is_found_kept_and_tried_again(
         else:
             real(self, offset, data)
 
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
     adds: list[Step] = [["set", 0, 20]] * 4
     with monkeypatch.context() as patch:
         patch.setattr(RealFile, "map", lambda self, length: None)
         patch.setattr(RealFile, "write", late)
-        found = kill(Scene("no", (adds, adds), "1"), scratch, random.Random(1), Effort(10_000, 0))
+        found = kill(Scene("no", (adds, adds), "1"), room, random.Random(1), Effort(10_000, 0))
         (finding,) = found.findings
-        finding = shrink(finding, scratch, 60)
+        finding = shrink(finding, room, 60)
         assert finding.kind == Kind.LOST.value and finding.trouble is not None
         assert unpack(finding.trace, "x").about["steps"] == [["set", 0, 20]]
         reports.save(RealDisk(), tmp_path / "found", finding)
         loaded = reports.load(RealDisk(), tmp_path / "found")
         assert loaded == finding
         assert finding.trouble.words() in "\n".join(reports.describe(loaded))
-        fault = tried_again(loaded, unpack(loaded.trace, "x"), scratch)
+        fault = tried_again(loaded, unpack(loaded.trace, "x"), room)
         assert fault is not None and fault.kind is Kind.LOST
         kept.clear()
-    assert tried_again(loaded, unpack(loaded.trace, "x"), scratch) is None
+    assert tried_again(loaded, unpack(loaded.trace, "x"), room) is None
 
 
 def test_a_recovery_is_killed_too(tmp_path: Path) -> None:

@@ -26,10 +26,8 @@ def test_what_was_answered_is_there_after_two_kills(tmp_path: Path) -> None:
 
 
 def test_a_server_that_loses_what_it_answered_is_found_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
     made = servers.Runs.__init__
 
     def sound_at_first(self: servers.Runs, policy: str, seed: str, place: Path) -> None:
@@ -37,16 +35,16 @@ def test_a_server_that_loses_what_it_answered_is_found_and_tried_again(
         monkeypatch.setattr(HookedFile, "_append", lambda self, offset, data: None)
 
     monkeypatch.setattr(servers.Runs, "__init__", sound_at_first)
-    (finding,) = kill_servers("no", "seed", scratch, random.Random(1), drawn=9).findings
+    (finding,) = kill_servers("no", "seed", room, random.Random(1), drawn=9).findings
     # DURABLE or a checkpoint may prove that something is missing, and then the store does not open, or the second
     # server does not start. If it starts, the worker misses its job there.
     assert finding.kind in {each.value for each in (Kind.LOST, Kind.REFUSED, Kind.DIED, Kind.WRONG)}
     assert finding.layer == SERVERS
-    assert shrink(finding, scratch, 1.0) == finding
+    assert shrink(finding, room, 1.0) == finding
     monkeypatch.undo()
     monkeypatch.setattr(servers, "AGAIN", 1)
     # The servers that are tried now are sound.
-    assert tried_again(finding, unpack(finding.trace, "finding"), scratch) is None
+    assert tried_again(finding, unpack(finding.trace, "finding"), room) is None
 
 
 def test_a_wrong_answer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

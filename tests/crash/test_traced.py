@@ -56,26 +56,11 @@ def test_the_call_that_was_chosen_fails(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_trusts_a_commit_which_failed_is_found_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: Path, believing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(
-        "from tidelog.snapshot.rows.environment import Writing\n"
-        "from tidelog.snapshot.errors import CheckpointError\n"
-        "commit = Writing.commit\n"
-        "def believed(self):\n"
-        "    try:\n"
-        "        commit(self)\n"
-        "    except CheckpointError:\n"
-        "        pass\n"
-        "Writing.commit = believed\n"
-    )
-    room = tmp_path / "room"
-    room.mkdir()
     # The only calls that matter here are those of the commit.
     monkeypatch.setattr(traced, "RAISED", {errno.EIO: ("writev", "fdatasync")})
-    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONPATH", believing)
     with closing(Tracing(scene(files=True), LMDB, room)) as suffering:
         (finding,) = inject(suffering, random.Random(1), 100).findings
     trace = unpack(finding.trace, "x")
@@ -84,11 +69,10 @@ def test_a_checkpoint_that_trusts_a_commit_which_failed_is_found_and_tried_again
     assert fault is not None and fault.kind.value == finding.kind
     monkeypatch.delenv("PYTHONPATH")
     assert tried_again(finding, trace, room) is None
-    assert list(room.iterdir()) == []
 
 
 def test_a_tracer_that_may_not_trace_is_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -97,12 +81,9 @@ def test_a_tracer_that_may_not_trace_is_the_reason(
     )
     (tools / "strace").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/bin:/usr/bin")
-    room = tmp_path / "room"
-    room.mkdir()
     with closing(Tracing(scene(files=True), LMDB, room)) as suffering:
         with pytest.raises(NoTracer, match=r"may trace no process here: .*PTRACE_TRACEME"):
             suffering.ask(suffering.nothing)
-    assert list(room.iterdir()) == []
 
 
 def test_calls_are_numbered_one_kind_after_the_other() -> None:

@@ -18,6 +18,7 @@ from tests.mutants import (
     of_replication,
     of_results,
     of_resync,
+    of_seats,
     of_shared,
     of_spark_streams,
     of_store,
@@ -43,4 +44,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_resync.MUTANTS,
     *of_crash.MUTANTS,
     *of_strangers.MUTANTS,
+    *of_seats.MUTANTS,
 )

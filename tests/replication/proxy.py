@@ -100,6 +100,11 @@ class Proxy:
         self.change = stall
         return stalled
 
+    @property
+    def links(self) -> int:
+        """Ends of connections that are open."""
+        return len(self._links)
+
     def cut(self) -> None:
         """Cut all connections."""
         for link in list(self._links):

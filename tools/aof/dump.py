@@ -147,7 +147,9 @@ def command(
         raise click.UsageError("--frames and --hex belong to the text form")
     wanted = Wanted(
         key=name_filter(wanted_keys),
-        names=tuple(tuple(name.upper().encode().split()) for name in wanted_commands),
+        names=tuple(
+            tuple(name.upper().encode(errors="surrogateescape").split()) for name in wanted_commands
+        ),
         lsn_min=from_lsn or 0,
         lsn_max=math.inf if to_lsn is None else to_lsn,
         time_min=since or 0,

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from tidelog.aof.errors import Damage
+from tidelog.disk.readable import readable
 from tidelog.tools import console, exits, names
 from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.series import GroupName, Sample, Series, base_for, samples
@@ -102,7 +103,7 @@ def command(
         for base in bases(files)
         if base.folder is not None and stats.since <= base.start.now <= stats.until
     ]
-    picture = Picture(series, of_groups, marks, str(paths[0]))
+    picture = Picture(series, of_groups, marks, readable(str(paths[0])))
     publish(output, drawn(picture, output.suffix[1:]))
     count = len(series.numbers())
     click.echo(

@@ -20,6 +20,7 @@ from tidelog.crash.served import be_quiet
 from tidelog.crash.shrink import shrink
 from tidelog.crash.trace import versions
 from tidelog.disk.plain import Kind
+from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
 from tidelog.store.errors import TidelogError
 from tidelog.testing.scratch import scratch
@@ -27,6 +28,7 @@ from tidelog.tools import console, exits
 from tidelog.tools.crash.blocks import RECORDED
 from tidelog.tools.crash.models import NOT_FOUND, STRICT, on_ordered
 from tidelog.tools.queue.stats import a_number
+from tidelog.tools.text import path_value
 
 SHRINK_SECONDS: Final = 30.0
 
@@ -162,12 +164,14 @@ class Session:
                 "seconds": round(self.seconds, 1),
                 "versions": versions(),
                 **data,
-                "findings": [str(path) for path in kept],
-                "not_counted": [str(path) for path in self.notes],
+                "findings": [path_value(path) for path in kept],
+                "not_counted": [path_value(path) for path in self.notes],
                 "wrong_without_crash": self.wrong,
             }
             if self.ordered:
-                found["ordered"] = {str(path): words for path, words in self.ordered.items()}
+                found["ordered"] = {
+                    readable(str(path)): words for path, words in self.ordered.items()
+                }
             click.echo(json.dumps(found))
             return
         console.table(head, rows, right=" ".join(head[1:]))

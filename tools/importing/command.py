@@ -33,7 +33,7 @@ from tidelog.tools.importing.keys import Keys
 from tidelog.tools.importing.pieces import pieces_of
 from tidelog.tools.importing.report import Report
 from tidelog.tools.replica.client import is_url, place_of
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, path_value
 
 Take = Callable[[Keys], None]
 PSYNC: Final = "psync"
@@ -178,7 +178,11 @@ def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> 
     check_target(disk, target)
     report = Report()
     now_ms = time.time_ns() // 1_000_000
-    facts: dict[str, Any] = {"path": str(target), "source": source, "dry_run": dry_run}
+    facts: dict[str, Any] = {
+        "path": path_value(target),
+        "source": path_value(source),
+        "dry_run": dry_run,
+    }
     uuid = secrets.token_bytes(16)
 
     def fill(folder: Path) -> tuple[Start, int, bool]:

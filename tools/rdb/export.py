@@ -18,7 +18,7 @@ from tidelog.tools import console
 from tidelog.tools.aof.export import keys_text, new_file
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import columns, examples, json_value, size_text
+from tidelog.tools.text import columns, examples, json_value, path_value, size_text
 
 ADVANCE_BYTES: Final = 1 << 20
 
@@ -79,7 +79,13 @@ def command(
             }
             for (kind, db, key), count in lost.counts.items()
         ]
-        facts = {"path": str(file), "lsn": lsn, "target": target, "bytes": nbytes, "lost": losses}
+        facts = {
+            "path": path_value(file),
+            "lsn": lsn,
+            "target": target,
+            "bytes": nbytes,
+            "lost": losses,
+        }
         click.echo(json.dumps(facts))
         return
     click.echo(

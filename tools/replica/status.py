@@ -14,7 +14,7 @@ from tidelog.tools import console
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
 from tidelog.tools.replica.client import Place, Refused, ask, is_url, place_of
-from tidelog.tools.text import examples, size_text
+from tidelog.tools.text import examples, path_value, size_text
 
 Facts = dict[str, Any]
 
@@ -38,7 +38,7 @@ def command(places: tuple[str, ...], as_json: bool) -> None:
     found = [server(place) if isinstance(place, Place) else store(place) for place in asked]
     for number, facts in enumerate(found):
         if as_json:
-            click.echo(json.dumps(facts))
+            click.echo(json.dumps(facts | {"place": path_value(facts["place"])}))
             continue
         if number:
             click.echo()

@@ -16,7 +16,7 @@ from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replica.client import PORT_DEFAULT, Place, Refused, ask, is_url, place_of
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, path_value
 
 TIMEOUT_S: Final = 6 * 3600.0
 
@@ -51,7 +51,7 @@ def command(place: str, leader: str | None, as_json: bool) -> None:
     else:
         name, lsn = place, files(Path(place), None if leader is None else place_of(leader))
     if as_json:
-        click.echo(json.dumps({"place": name, "same": True, "lsn": lsn}))
+        click.echo(json.dumps({"place": path_value(name), "same": True, "lsn": lsn}))
     else:
         click.echo(f"{name} and its leader hold the same data at LSN {lsn:,}")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tidelog.disk.readable import ERRORS
 from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
@@ -159,7 +160,7 @@ def command(
         "report made": time_text(time.time_ns() // 1_000_000),
     }
     html = page(f"Report on {path}", facts, sections)
-    publish(output, html.encode(errors="backslashreplace"))
+    publish(output, html.encode(errors=ERRORS))
     click.echo(f"{output}: {len(sections)} sections of the snapshot at LSN {shown.lsn}")
 
 

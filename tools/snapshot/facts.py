@@ -13,7 +13,7 @@ from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.portable import Snapshot
 from tidelog.tools import console
 from tidelog.tools.logfiles import store_root
-from tidelog.tools.text import json_value
+from tidelog.tools.text import json_value, path_value
 
 NOTE_URL: Final = (
     "A snapshot is given as a path or as a URL, s3://bucket/path, with ?endpoint_override=HOST:PORT&scheme=http for a "
@@ -43,7 +43,7 @@ def manifest_facts(name: str, manifest: Manifest) -> dict[str, Any]:
     """The snapshot with this path or URL in JSON, without its streams one by one."""
     counts = manifest.counts
     return {
-        "path": name,
+        "path": path_value(name),
         "lsn": manifest.lsn,
         "uuid": manifest.uuid.hex(),
         "last_write_ms": manifest.now_ms,

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Unreadable, snapshots
 from tidelog.tools import console, exits
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import facts, snapshots_of
-from tidelog.tools.text import examples, size_text, time_text
+from tidelog.tools.text import examples, path_value, size_text, time_text
 
 HEAD = ("SNAPSHOT", "LAST WRITE", "CREATED", "KEYS", "STREAMS", "ENTRIES", "PENDING", "BYTES")
 
@@ -35,7 +36,9 @@ def command(path: Path, as_json: bool) -> int:
     for item in found:
         if isinstance(item, Unreadable):
             if as_json:
-                click.echo(json.dumps({"path": str(item.path), "error": str(item.error)}))
+                click.echo(
+                    json.dumps({"path": path_value(item.path), "error": readable(str(item.error))})
+                )
             rows.append((item.path.name, "cannot be read", *[""] * (len(HEAD) - 2)))
             continue
         if as_json:

@@ -12,7 +12,7 @@ from tidelog.snapshot.portable import prune
 from tidelog.tools import exits
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import snapshots_of
-from tidelog.tools.text import examples, size_text
+from tidelog.tools.text import examples, path_value, size_text
 
 
 @click.command(
@@ -37,10 +37,10 @@ def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
     nbytes = sum(item.manifest.data_bytes for item in pruned.deleted)
     if as_json:
         facts = {
-            "deleted": [str(item.path) for item in pruned.deleted],
-            "kept": [str(item.path) for item in pruned.kept],
-            "held": [str(item.path) for item in pruned.held],
-            "unreadable": [str(item.path) for item in pruned.left],
+            "deleted": [path_value(item.path) for item in pruned.deleted],
+            "kept": [path_value(item.path) for item in pruned.kept],
+            "held": [path_value(item.path) for item in pruned.held],
+            "unreadable": [path_value(item.path) for item in pruned.left],
             "bytes": nbytes,
             "dry_run": dry_run,
         }

@@ -13,7 +13,7 @@ from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
-from tidelog.tools.text import examples, parse_time, time_text
+from tidelog.tools.text import examples, parse_time, path_value, time_text
 
 DIRECTORY = click.Path(path_type=Path, readable=False)
 
@@ -82,7 +82,7 @@ def command(
     finally:
         place.close()
     if as_json:
-        facts = made._asdict() | {"path": str(made.path), "uuid": made.uuid.hex()}
+        facts = made._asdict() | {"path": path_value(made.path), "uuid": made.uuid.hex()}
         click.echo(json.dumps(facts))
         return
     written = f", last written {time_text(made.now_ms)}" if made.lsn else ""

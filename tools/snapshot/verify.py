@@ -6,13 +6,14 @@ import json
 
 import click
 
+from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import is_url, local, place_of
 from tidelog.snapshot.scrub import verify_place, verify_snapshot
 from tidelog.tools import exits
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, path_value
 
 
 @click.command(
@@ -37,8 +38,8 @@ def command(snapshot: str, as_json: bool) -> int:
         path = local(snapshot)
         findings, name = verify_snapshot(RealDisk(), path, progress), str(path)
     if as_json:
-        texts = [finding.text for finding in findings]
-        click.echo(json.dumps({"path": name, "findings": texts}))
+        texts = [readable(finding.text) for finding in findings]
+        click.echo(json.dumps({"path": path_value(name), "findings": texts}))
     else:
         for finding in findings:
             click.echo(finding.text)

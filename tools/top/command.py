@@ -12,7 +12,7 @@ import click
 from tidelog.tools import console
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, path_value
 from tidelog.tools.top.look import SORTS, Look, Source, ranked
 from tidelog.tools.top.words import (
     GROUP_HEAD,
@@ -103,7 +103,7 @@ def command(
         look = look._replace(streams=ranked(look.streams, sort, reverse=False, wanted=wanted))
         if as_json:
             groups = [source.groups(row.place) for row in look.streams]
-            told = {"v": VERSION, "place": source.title}
+            told = {"v": VERSION, "place": path_value(source.title)}
             click.echo(json.dumps(told | as_object(look, groups, source.queues())))
         else:
             show(source, look, count)

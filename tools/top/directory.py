@@ -228,7 +228,7 @@ class Directory:
 
 def life_text(files: LogFiles, key: bytes, entry_id: str) -> str:
     """The life of an entry as lines. Raises as `story`."""
-    found = story(files, key, parse(entry_id.encode()), quiet=True)
+    found = story(files, key, parse(entry_id.encode(errors="surrogateescape")), quiet=True)
     if not found.lives and found.damage is not None:
         raise found.damage
     if not found.lives:

@@ -7,6 +7,7 @@ many of them is not kept busy by its observer.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from itertools import islice
@@ -293,7 +294,7 @@ class Server:
         files = None if root is None else self._files(root)
         if files is not None:
             return life_text(files, place[1], entry_id)
-        path = "PATH" if root is None else argument(str(root).encode())
+        path = "PATH" if root is None else argument(os.fsencode(root))
         return (
             "A server does not tell its log, and its store is not on this machine. On the machine of the store, use\n"
             f"tidelog why {path} {argument(place[1])} {entry_id}\n"

