@@ -313,7 +313,7 @@ class Connection(asyncio.Protocol):
             self.kill()  # its disconnect would go unnoticed
             return
         if self._failure is not None and not (self.waiting or self.session.busy or self.closing):
-            if self._failure:
+            if self._failure and self.session.reply_mode == "on":
                 self.send(b"-%b\r\n" % self._failure)
             self.close_soon()
         self._brake()

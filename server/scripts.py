@@ -37,14 +37,24 @@ def is_known(sha: bytes) -> bool:
     return sha in _LOCK
 
 
+_SHA_BYTES: Final = 40
+
+
 def decide(core: Core, ctx: Context, args: list[bytes]) -> int:
     """[lock] Decide an EVAL or EVALSHA: name, script or SHA1, number of keys, key, token, ... Raises CommandError."""
     by_sha = args[0].lower() == b"evalsha"
     sha = args[1].lower() if by_sha else sha_of(args[1])
+    if by_sha and len(sha) != _SHA_BYTES:
+        raise CommandError(_NO_SCRIPT)
+    keys = int64(args[2])
+    if keys > len(args) - 3:
+        raise CommandError(b"ERR Number of keys can't be greater than number of args")
+    if keys < 0:
+        raise CommandError(b"ERR Number of keys can't be negative")
     if not is_known(sha):
         raise CommandError(_NO_SCRIPT if by_sha else NO_LUA)
     script, more = _LOCK[sha]
-    if int64(args[2]) != 1 or len(args) != 5 + more:
+    if keys != 1 or len(args) != 5 + more:
         raise CommandError(_LOCK_ARGUMENTS)
     key, token, *rest = args[3:]
     if core.decide_words(ctx, [b"GET", key]) != token:

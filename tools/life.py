@@ -52,8 +52,9 @@ _WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 # effects that end or move the entry, or what is known of it in a group, and do not name it
 _TAKES_AWAY: Final = _WITHOUT_KEY | {
     *(e.XTRIM, e.XGROUP_DESTROY, e.XGROUP_DELCONSUMER),
-    *(e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE),
+    *(e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE, e.RESTORE),
 }
+_BRINGS: Final = frozenset((e.RESTORE, e.RESTORE | END))
 
 
 class WasDelayed(Exception):
@@ -153,6 +154,7 @@ class Watch:
             e.XNACK:              self._released,
             e.DEL:                self._key_gone,
             e.SET:                self._overwritten,
+            e.RESTORE:            self._restored,
             e.RENAME:             self._renamed,
             e.COPY:               self._copied,
             e.MOVE:               self._moved,
@@ -246,7 +248,9 @@ class Watch:
         named    the bytes of the effects have one of the `needles`
         """
         if not named:
-            # Only effects that take entries away name none.
+            # Only effects that take entries away name none, and those that bring a whole stream.
+            if not _BRINGS.isdisjoint([effect[0] for effect in effects]):
+                return True
             return bool(self._here or self._has_result) and any(
                 effect[0] & OPCODE in _TAKES_AWAY and self._takes(effect) for effect in effects
             )
@@ -287,6 +291,8 @@ class Watch:
         if opcode in _WITHOUT_KEY:
             return bool(here)
         place = effect[1], effect[2]
+        if opcode == e.RESTORE:
+            return True  # nobody knows what its stream holds before it is there
         if opcode == e.XTRIM:
             return place in here and self._is_there(effect)
         if opcode == e.RENAME:
@@ -630,6 +636,13 @@ class Watch:
         self._result_stored(effect)
         self._end((effect[1], effect[2]), "the key was overwritten by SET")
         self._apply(effect)
+
+    def _restored(self, effect: Effect) -> None:
+        place = effect[1], effect[2]
+        self._end(place, "the key was overwritten by RESTORE")
+        self._apply(effect)
+        if self._concerns(place):
+            self._note(self._born(place), "restored", "brought by RESTORE of the stream")
 
     def _renamed(self, effect: Effect) -> None:
         _, db, source, target = effect

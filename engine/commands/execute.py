@@ -6,7 +6,7 @@ from tidelog.engine.commands.context import Context
 
 # Importing a module registers its commands.
 from tidelog.engine.commands.groups import ack, claim, nack, readgroup, xgroup, xinfo, xpending  # noqa: F401
-from tidelog.engine.commands.keys import expire, keys, scan, server, strings  # noqa: F401
+from tidelog.engine.commands.keys import dump, expire, keys, scan, server, strings  # noqa: F401
 from tidelog.engine.commands.streams import add, delete, idempotent, range, read, setid, trim  # noqa: F401
 from tidelog.engine.commands.table import TABLE, wrong_arity
 from tidelog.engine.effects.effect import DEL, Effect

@@ -10,9 +10,12 @@ from collections.abc import Callable
 
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import Effect
+from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.expiries import NEVER
 from tidelog.engine.keys.state import Database, State
 from tidelog.engine.keys.values import RawString
+from tidelog.engine.rdb.errors import RdbError
+from tidelog.engine.rdb.restore import restored
 from tidelog.engine.streams.stream import Stream
 
 
@@ -32,10 +35,22 @@ def apply_set(state: State, effect: Effect) -> None:
     _, db, key, value, expire_at = effect
     database = state.databases[db]
     database.keys[key] = value
-    if expire_at != -1:
-        _put_expiry(state, database, key, expire_at)
-    elif database.expires.count:
-        _drop_expiry(state, database, key)
+    _set_expiry(state, database, key, expire_at)
+
+
+def apply_restore(state: State, effect: Effect) -> None:
+    _, db, key, kind, data, expire_at = effect
+    number = state.next_stream_number
+    try:
+        value, _ = restored(kind, data, number)
+    except RdbError as error:  # only in a replay: decide has built the value once
+        raise CorruptBlock(f"the value that RESTORE stored at {key!r}: {error}") from None
+    if value.__class__ is Stream:
+        state.next_stream_number = number + 1
+        state.changes.touch(value)
+    database = state.databases[db]
+    database.keys[key] = value
+    _set_expiry(state, database, key, expire_at)
 
 
 def apply_append(state: State, effect: Effect) -> None:
@@ -127,6 +142,14 @@ def _move(
         _put_expiry(state, target_database, target, at)
 
 
+def _set_expiry(state: State, database: Database, key: bytes, at: int) -> None:
+    """Give a key this expiry; -1: none."""
+    if at != -1:
+        _put_expiry(state, database, key, at)
+    else:
+        _drop_expiry(state, database, key)
+
+
 def _put_expiry(state: State, database: Database, key: bytes, at: int) -> None:
     before = database.expires.get(key, NEVER)
     database.expires.put(key, at)
@@ -154,4 +177,5 @@ APPLY: dict[int, Callable[[State, Effect], None]] = {
     e.FLUSHDB: apply_flushdb,
     e.FLUSHALL: apply_flushall,
     e.APPEND: apply_append,
+    e.RESTORE: apply_restore,
 }

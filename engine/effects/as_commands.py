@@ -3,7 +3,7 @@
 `commands(effect)` is a pure function of the effect. It returns Redis's own propagated form (spec 11.2, and 12.2 for
 the result of a rewrite): concrete IDs, absolute times, resulting counters. Sent in order to an empty Redis, the
 commands build the same state there. Redis 7.0 understands all of them except XNACK, XCFGSET, XIDMPRECORD and
-XTRIM ... ACKED, which only effects of 8.x commands need.
+XTRIM ... ACKED, which only effects of 8.x commands need, and RESTORE of a stream that a newer Redis has dumped.
 
 Three kinds of facts have no command, so a Redis that replays the export does not get them:
 
@@ -27,6 +27,8 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import MAX
 from tidelog.engine.ids import text as id_text
+from tidelog.engine.rdb.file import payload_of
+from tidelog.engine.rdb.stream import FIVE, VERSIONS
 from tidelog.engine.streams.block import rows_of
 
 Command = list[bytes]
@@ -240,6 +242,12 @@ def _copy(effect: Effect) -> list[Command]:
     return [[b"COPY", source, target, b"DB", _number(target_db), b"REPLACE"]]
 
 
+def _restore(effect: Effect) -> list[Command]:
+    _, _, key, kind, data, expire_at = effect
+    payload = payload_of(kind, data, VERSIONS.get(kind, VERSIONS[FIVE]))
+    return [[b"RESTORE", key, _number(max(expire_at, 0)), payload, b"REPLACE", b"ABSTTL"]]
+
+
 def _swapdb(effect: Effect) -> list[Command]:
     return [[b"SWAPDB", _number(effect[1]), _number(effect[2])]]
 
@@ -280,5 +288,6 @@ _FORMS: Final[dict[int, Callable[[Effect], list[Command]]]] = {
     e.FLUSHDB: _plain(b"FLUSHDB"),
     e.FLUSHALL: _plain(b"FLUSHALL"),
     e.APPEND: _plain(b"APPEND"),
+    e.RESTORE: _restore,
     e.SEEN: _nothing,
 }

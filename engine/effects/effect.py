@@ -83,6 +83,8 @@ SWAPDB: Final = 31  # (op, a, b)
 FLUSHDB: Final = 32  # (op, db)
 FLUSHALL: Final = 33  # (op,)
 APPEND: Final = 34  # (op, db, key, suffix)               creates the string if missing
+RESTORE: Final = 35  # (op, db, key, kind, value, expire_at)   replaces the key. expire_at: unix ms, -1 = none
+#                      kind, value: the type of an RDB image, and the bytes of the value in that type (engine.rdb)
 
 # --- applied, never logged
 SEEN: Final = 48  # (op, db, key, group, consumer, now)   sets the seen-time; consumer: one name or a tuple

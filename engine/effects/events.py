@@ -21,6 +21,7 @@ from typing import Final
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.keys.state import State
+from tidelog.engine.rdb.skip import STRING
 from tidelog.engine.streams.stream import Stream
 
 Event = tuple[str, bytes, int, bytes]  # class, name, database, key
@@ -208,6 +209,17 @@ def _moved(effect: Effect, state: State, now: int) -> list[Event]:
     ]
 
 
+def _restored(effect: Effect, state: State, now: int) -> list[Event]:
+    _, db, key, kind, *_ = effect
+    before = state.databases[db].keys.get(key)
+    # `new` even if the key existed, as in `_renamed`: Redis's RESTORE deletes it first.
+    return [
+        ("n", b"new", db, key),
+        ("g", b"restore", db, key),
+        *_overwritten(before, kind == STRING, db, key),
+    ]
+
+
 # The code that decided the effects has looked up their keys, so the keys are in memory and these lookups cannot fail.
 
 
@@ -250,5 +262,6 @@ _EVENTS: Final[dict[int, Callable[[Effect, State, int], list[Event]]]] = {
     e.RENAME:                _renamed,
     e.COPY:                  _copied,
     e.MOVE:                  _moved,
+    e.RESTORE:               _restored,
 }
 # fmt: on

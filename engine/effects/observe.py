@@ -96,6 +96,7 @@ SIGNALS: dict[int, _Find] = {
     e.SWAPDB:         _swapped,
     e.FLUSHDB:        _flushed,
     e.FLUSHALL:       _all_flushed,
+    e.RESTORE:        _key,
 }
 
 TOUCHES: dict[int, _Find] = {
@@ -118,5 +119,6 @@ TOUCHES: dict[int, _Find] = {
     e.FLUSHDB:        _flushed,
     e.FLUSHALL:       _all_flushed,
     e.APPEND:         _key,
+    e.RESTORE:        _key,
 }
 # fmt: on

@@ -157,6 +157,28 @@ def check_version(version: int, offset: int) -> None:
         )
 
 
+def payload_of(kind: int, data: bytes, version: int) -> bytes:
+    """The payload of DUMP for the bytes of a value, in this version of the format."""
+    body = bytes((kind,)) + data + version.to_bytes(2, "little")
+    return body + crc64(body).to_bytes(8, "little")
+
+
+def is_payload(payload: bytes) -> bool:
+    """Whether RESTORE takes a payload: its version is not above ours, and its checksum is right, never left out.
+
+    As in Redis, any older version will do: it is the type that says how the value is laid out.
+    """
+    end = len(payload) - _FOOTER_BYTES
+    if end < 0 or int.from_bytes(payload[end : end + 2], "little") > VERSION_MAX:
+        return False
+    return crc64(payload[:-8]) == int.from_bytes(payload[-8:], "little")
+
+
+def value_in(payload: bytes) -> tuple[int, bytes] | None:
+    """The type of the value in a payload of DUMP, and its bytes; None if the payload has no type."""
+    return (payload[0], payload[1:-_FOOTER_BYTES]) if len(payload) > _FOOTER_BYTES else None
+
+
 def dumped(payload: bytes) -> tuple[int, Source]:
     """The type and the value of a payload of DUMP. Raises RdbDamaged, RdbUnknown."""
     end = len(payload) - _FOOTER_BYTES

@@ -59,6 +59,11 @@ def type_name(kind: int) -> str:
     return layout[0] if layout is not None else _OTHERS.get(kind, f"type {kind}")
 
 
+def is_type(kind: int) -> bool:
+    """Whether this codec knows the type."""
+    return kind in _LAYOUTS or kind in _OTHERS
+
+
 def skip_value(source: Source, kind: int) -> None:
     """Step over a value. Raises RdbError; RdbUnknown for a type that this codec does not know."""
     if kind == MODULE:

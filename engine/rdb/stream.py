@@ -42,7 +42,9 @@ SEVEN: Final = 19  # first ID, max deleted ID, entries added, entries read
 SEVEN_TWO: Final = 21  # active time
 EIGHT_SIX: Final = 26  # dedup tables
 EIGHT_EIGHT: Final = 27  # released entries
-KINDS: Final = frozenset((FIVE, SEVEN, SEVEN_TWO, EIGHT_SIX, EIGHT_EIGHT))
+# type -> the version of the format that first had it
+VERSIONS: Final = {FIVE: 9, SEVEN: 10, SEVEN_TWO: 11, EIGHT_SIX: 13, EIGHT_EIGHT: 14}
+KINDS: Final = frozenset(VERSIONS)
 
 _PENDING_BYTES: Final = 33  # of one pending entry at most
 _IDS_AT_ONCE: Final = 4096

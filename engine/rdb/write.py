@@ -17,10 +17,10 @@ from tidelog.engine.groups.group import NEVER_ACTIVE, Consumer, Group
 from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import State
 from tidelog.engine.rdb.crc64 import crc64
-from tidelog.engine.rdb.file import AUX, END, EXPIRE_MS, MAGIC, SELECT
+from tidelog.engine.rdb.file import AUX, END, EXPIRE_MS, MAGIC, SELECT, payload_of
 from tidelog.engine.rdb.listpack import write_columns, write_node
 from tidelog.engine.rdb.skip import STRING
-from tidelog.engine.rdb.stream import EIGHT_EIGHT, EIGHT_SIX, SEVEN, SEVEN_TWO
+from tidelog.engine.rdb.stream import EIGHT_EIGHT, EIGHT_SIX, SEVEN, SEVEN_TWO, VERSIONS
 from tidelog.engine.streams.idmp import Idmp
 from tidelog.engine.streams.stream import Stream
 
@@ -41,19 +41,19 @@ class RdbTarget(Enum):
     @property
     def version(self) -> int:
         """The version of the format."""
-        return _FORMATS[self][0]
+        return VERSIONS[_KINDS[self]]
 
     @property
     def kind(self) -> int:
         """The type of streams."""
-        return _FORMATS[self][1]
+        return _KINDS[self]
 
 
-_FORMATS: Final = {
-    RdbTarget.REDIS_7_0: (10, SEVEN),
-    RdbTarget.REDIS_7_2: (11, SEVEN_TWO),
-    RdbTarget.REDIS_8_6: (13, EIGHT_SIX),
-    RdbTarget.REDIS_8_8: (14, EIGHT_EIGHT),
+_KINDS: Final = {
+    RdbTarget.REDIS_7_0: SEVEN,
+    RdbTarget.REDIS_7_2: SEVEN_TWO,
+    RdbTarget.REDIS_8_6: EIGHT_SIX,
+    RdbTarget.REDIS_8_8: EIGHT_EIGHT,
 }
 
 
@@ -106,12 +106,24 @@ def _parts(state: State, lost: Lost, target: RdbTarget) -> Iterator[bytes]:
 def dump(key: bytes, value: Stream | bytes, target: RdbTarget, lost: Lost, db: int = 0) -> bytes:
     """The payload of DUMP for a value."""
     if isinstance(value, bytes):
-        body = bytes((STRING,)) + string(value)
-    else:
-        parts = StreamForm(db, key, value, lost, target).parts()
-        body = bytes((target.kind,)) + b"".join(parts)
-    body += target.version.to_bytes(2, "little")
-    return body + crc64(body).to_bytes(8, "little")
+        return payload_of(STRING, string(value), target.version)
+    parts = StreamForm(db, key, value, lost, target).parts()
+    return payload_of(target.kind, b"".join(parts), target.version)
+
+
+def oldest(value: Stream | bytes) -> RdbTarget:
+    """The oldest version of Redis that loses nothing of a value that a newer one would keep."""
+    if isinstance(value, bytes):
+        return RdbTarget.REDIS_7_0
+    groups = value.groups.values()
+    if any(group.pending.nacked() for group in groups):
+        return RdbTarget.REDIS_8_8
+    if value.idmp is not None:
+        return RdbTarget.REDIS_8_6
+    consumers = (consumer for group in groups for consumer in group.consumers.values())
+    if any(consumer.active_time != consumer.seen_time for consumer in consumers):
+        return RdbTarget.REDIS_7_2
+    return RdbTarget.REDIS_7_0
 
 
 class StreamForm:

@@ -27,8 +27,8 @@ _BY_FLAG = {
 # Categories that do not follow from the flags of an engine command. The name of a container includes its subcommands.
 _FAMILIES = {
     "keyspace": (
-        b"copy dbsize del exists expire expireat expiretime flushall flushdb keys move object persist pexpire "
-        b"pexpireat pexpiretime pttl randomkey rename renamenx scan swapdb touch ttl type unlink"
+        b"copy dbsize del dump exists expire expireat expiretime flushall flushdb keys move object persist pexpire "
+        b"pexpireat pexpiretime pttl randomkey rename renamenx restore scan swapdb touch ttl type unlink"
     ),
     "string": (
         b"append decr decrby get getdel getex getset incr incrby mget mset msetnx psetex set setex setnx strlen"
@@ -39,7 +39,7 @@ _FAMILIES = {
     ),
     "connection": b"echo ping select",
     "transaction": b"discard exec multi unwatch watch",
-    "dangerous": b"flushall flushdb keys swapdb",
+    "dangerous": b"flushall flushdb keys restore swapdb",
 }
 _FAMILY_OF: dict[bytes, set[str]] = {}
 for _family, _names in _FAMILIES.items():

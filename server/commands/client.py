@@ -87,7 +87,7 @@ def client_setinfo(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(b"ERR Unrecognized option '%b'" % echo(args[2], _ECHO))
     if not is_plain(args[3]):
         raise CommandError(
-            b"ERR %b cannot contain spaces, newlines or special characters." % option
+            b"ERR %b cannot contain spaces, newlines or special characters." % echo(args[2], _ECHO)
         )
     if option == b"lib-name":
         session.lib_name = args[3]

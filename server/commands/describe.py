@@ -29,7 +29,7 @@ _SUM, _MIN, _ALL = (f"response_policy:{p}" for p in ("agg_sum", "agg_min", "all_
 _SPECIAL = "response_policy:special"
 
 TIPS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys("xadd xtrim xclaim xautoclaim xpending xinfo|consumers".split(), (_ANY,)),
+    **dict.fromkeys("dump xadd xtrim xclaim xautoclaim xpending xinfo|consumers".split(), (_ANY,)),
     **dict.fromkeys("object|encoding object|freq object|idletime object|refcount".split(), (_ANY,)),
     **dict.fromkeys("client|info client|list ttl pttl time lastsave".split(), (_ANY,)),
     **dict.fromkeys("command command|docs command|info command|list".split(), (_ORDER,)),
@@ -67,7 +67,7 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
 _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
     "object|encoding object|freq object|idletime object|refcount queue|len",
-    "RO access": "get mget ttl pttl expiretime pexpiretime xpending xrange xrevrange xread xreadgroup "
+    "RO access": "dump get mget ttl pttl expiretime pexpiretime xpending xrange xrevrange xread xreadgroup "
     "xinfo|stream xinfo|groups xinfo|consumers queue|result queue|stats queue|peek queue|failures",
     "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
@@ -77,7 +77,7 @@ _USES: Final[dict[str, str]] = {
     "RW access update": "eval evalsha incr decr incrby decrby getset getex move queue|take",
     "RW access delete": "getdel queue|dead",
     "RW access update variable_flags": "set",
-    "OW update": "setex psetex mset",
+    "OW update": "restore setex psetex mset",
     "OW insert": "setnx msetnx",
     "RM delete": "del unlink",
     "not_key": "ssubscribe sunsubscribe spublish",

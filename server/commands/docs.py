@@ -123,6 +123,7 @@ strlen 2.2.0 Tell the length of a string
 # generic
 copy 6.2.0 Copy a key
 del 1.0.0 Delete keys
+dump 2.6.0 Show a value as a payload that RESTORE takes
 exists 1.0.0 Count which of the keys exist
 expire 1.0.0 Set the time to live, in seconds
 expireat 1.2.0 Set when a key expires, in unix seconds
@@ -143,6 +144,7 @@ pttl 2.6.0 Tell the time to live, in milliseconds
 randomkey 1.0.0 Answer any key
 rename 1.0.0 Rename a key
 renamenx 1.0.0 Rename a key, if the new name is free
+restore 2.6.0 Store a value that DUMP has shown
 scan 2.8.0 Walk over the keys
 touch 3.2.1 Use keys, and count which exist
 ttl 1.0.0 Tell the time to live, in seconds

@@ -896,6 +896,53 @@ class Methods(Generic[TextT]):
             words.append(b"REPLACE")
         return self._call(shapes.boolean, words)
 
+    def dump(self, name: KeyT) -> bytes | None:
+        """A key's value as a payload that `restore` and a Redis take (spec 14).
+
+        Returns:
+            The payload, never decoded; None if the key does not exist. Redis 7.0 loads it, unless the value has
+            something that only a later version keeps.
+        """
+        return self._call(shapes.payload, [b"DUMP", name])
+
+    def restore(
+        self,
+        name: KeyT,
+        ttl: int,
+        value: bytes,
+        replace: bool = False,
+        absttl: bool = False,
+        idletime: int | None = None,
+        frequency: int | None = None,
+    ) -> TextT:
+        """Store the value of a payload that `dump` or a Redis has made (spec 14).
+
+        Args:
+            ttl: Milliseconds until the key expires; 0 = never. With `absttl` the unix time in milliseconds at which it
+                does; if that has passed, the key does not exist afterwards.
+            value: The payload.
+            replace: Replace a key that exists.
+            idletime: Seconds that OBJECT IDLETIME says from then on.
+            frequency: 0 to 255, as in Redis; it has no effect.
+
+        Returns:
+            "OK".
+
+        Raises:
+            ResponseError: The key exists; the payload is damaged, of a newer version, or holds a value of another type
+                than a stream or a string; `ttl` or another number is out of range.
+        """
+        words: list[Any] = [b"RESTORE", name, ttl, value]
+        if replace:
+            words.append(b"REPLACE")
+        if absttl:
+            words.append(b"ABSTTL")
+        if idletime is not None:
+            words += (b"IDLETIME", idletime)
+        if frequency is not None:
+            words += (b"FREQ", frequency)
+        return self._call(shapes.text, words)
+
     def move(self, name: KeyT, db: int) -> bool:
         """Move a key to another database (spec 14).
 

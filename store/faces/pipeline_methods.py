@@ -719,6 +719,48 @@ class PipelineMethods:
             words.append(b"REPLACE")
         return self._call(shapes.boolean, words)
 
+    def dump(self, name: KeyT) -> Any:
+        """A key's value as a payload that `restore` and a Redis take (spec 14).
+
+        Returns:
+            The pipeline. `execute` returns what `Store.dump` returns.
+        """
+        return self._call(shapes.payload, [b"DUMP", name])
+
+    def restore(
+        self,
+        name: KeyT,
+        ttl: int,
+        value: bytes,
+        replace: bool = False,
+        absttl: bool = False,
+        idletime: int | None = None,
+        frequency: int | None = None,
+    ) -> Any:
+        """Store the value of a payload that `dump` or a Redis has made (spec 14).
+
+        Args:
+            ttl: Milliseconds until the key expires; 0 = never. With `absttl` the unix time in milliseconds at which it
+                does; if that has passed, the key does not exist afterwards.
+            value: The payload.
+            replace: Replace a key that exists.
+            idletime: Seconds that OBJECT IDLETIME says from then on.
+            frequency: 0 to 255, as in Redis; it has no effect.
+
+        Returns:
+            The pipeline. `execute` returns what `Store.restore` returns.
+        """
+        words: list[Any] = [b"RESTORE", name, ttl, value]
+        if replace:
+            words.append(b"REPLACE")
+        if absttl:
+            words.append(b"ABSTTL")
+        if idletime is not None:
+            words += (b"IDLETIME", idletime)
+        if frequency is not None:
+            words += (b"FREQ", frequency)
+        return self._call(shapes.text, words)
+
     def move(self, name: KeyT, db: int) -> Any:
         """Move a key to another database (spec 14).
 

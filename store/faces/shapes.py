@@ -61,6 +61,11 @@ def optional_text(reply: Reply, decode: bool) -> Any:
     return reply.decode() if decode else bytes(reply)
 
 
+def payload(reply: Reply, decode: bool) -> bytes | None:
+    """DUMP: bytes that are no text."""
+    return None if reply is None else bytes(reply)
+
+
 def texts(reply: Reply, decode: bool) -> list[Any]:
     return [r.decode() for r in reply] if decode else reply
 
@@ -264,6 +269,7 @@ SHAPES: dict[str, Shape[Any]] = {
     "SCAN": cursor,
     "PING": pong,
     "TIME": clock,
+    "DUMP": payload,
 }
 # fmt: on
 _OPTIONS: dict[tuple[str, str], Shape[Any]] = {

@@ -18,7 +18,11 @@ def ids(*pairs: tuple[int, int]) -> idlist.IdList:
 
 
 def lines(effect: Effect) -> list[str]:
-    return [" ".join(arg.decode() for arg in command) for command in commands(effect)]
+    return [" ".join(map(word, command)) for command in commands(effect)]
+
+
+def word(arg: bytes) -> str:
+    return arg.decode("latin-1") if arg.isascii() and arg.isalnum() else str(arg)[2:-1]
 
 
 # fmt: off
@@ -73,6 +77,10 @@ FORMS: list[tuple[Effect, list[str]]] = [
     ((e.FLUSHDB, 2), ["FLUSHDB"]),
     ((e.FLUSHALL,), ["FLUSHALL"]),
     ((e.APPEND, 0, b"k", b"v"), ["APPEND k v"]),
+    ((e.RESTORE, 0, b"k", 0, b"\x01x", -1),
+        [r"RESTORE k 0 \x00\x01x\t\x00\xf2r\xd7\x93\xe9n+a REPLACE ABSTTL"]),
+    ((e.RESTORE, 0, b"k", 0, b"\x01x", 1700),
+        [r"RESTORE k 1700 \x00\x01x\t\x00\xf2r\xd7\x93\xe9n+a REPLACE ABSTTL"]),
     ((e.SEEN, 0, b"k", b"g", b"c", 1000), []),
 ]
 # fmt: on

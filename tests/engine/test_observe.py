@@ -17,6 +17,7 @@ BOTH: list[tuple[Effect, list[tuple[int, bytes]]]] = [
     *(((op, 0, K, 1, 1), [(0, K)]) for op in DATA),
     ((e.DEL, 0, (K, T)),      [(0, K), (0, T)]),
     ((e.SET, 0, K, b"", -1),  [(0, K)]),
+    ((e.RESTORE, 0, K, 0, b"", -1), [(0, K)]),
     ((e.RENAME, 0, K, T),     [(0, T), (0, K)]),
     ((e.COPY, 0, K, 1, T),    [(1, T)]),
     ((e.MOVE, 0, K, 2),       [(2, K), (0, K)]),

@@ -286,6 +286,7 @@ class Pair:
             (b"XGROUP", b"DESTROY", key, b"g"),
             (b"PEXPIRE", key, b"%d" % r.choice((1, 5000))),
             (b"COPY", key, b"v", b"REPLACE"),
+            (b"RESTORE", b"v", b"0", run(b"DUMP", key) or b"", b"REPLACE"),
             (b"RENAME", b"v", key),
             (b"MOVE", key, b"%d" % r.randrange(3)),
             (b"SWAPDB", b"0", b"%d" % r.randrange(3)),

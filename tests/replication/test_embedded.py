@@ -27,6 +27,26 @@ def test_it_holds_what_its_leader_holds(pair: Pair) -> None:
         follower.xadd("orders", {"n": 3})
 
 
+def test_a_restored_key_is_on_the_follower_and_in_what_is_replayed(pair: Pair) -> None:
+    """Behind a checkpoint, too: the values of both sides and of the next open are the same."""
+    pair.db.xadd("orders", {"n": 1})
+    pair.db.xgroup_create("orders", "g", "0")
+    pair.db.xreadgroup("g", "c", {"orders": ">"})
+    payload = pair.db.dump("orders")
+    assert payload is not None
+    follower = pair.follow()
+    for key in ("copy", "late"):
+        assert pair.db.restore(key, 0, payload) == b"OK"
+        with pair.db.pipeline() as both:
+            both.set("text", "t").dump("text").restore("text", 60_000, payload, replace=True)
+            assert both.execute()[2] == b"OK"
+        equal(pair.db, follower)
+        pair.db.checkpoint()
+    full = pair.db.xinfo_stream("orders", full=True)
+    assert follower.xinfo_stream("late", full=True) == full
+    assert follower.pttl("text") > 0 and follower.dump("late") == payload
+
+
 def test_threads_of_the_leader_wake_the_feed(pair: Pair) -> None:
     follower = pair.follow()
     caught_up(pair.db, follower)

@@ -30,6 +30,11 @@ from tidelog import testing
 
 SEED = int(os.environ.get("BLOCKING_SEED", "1"))
 CLIENTS = 6
+# A stream with the entry 1-1, as DUMP has it.
+PAYLOAD = bytes.fromhex(
+    "130110000000000000000100000000000000011d1d0000000a00010100010101816602000102010001000181760204"
+    "01ff0101010101000001000a00ff55ab626ac035db"
+)
 STEPS = 120
 
 
@@ -136,6 +141,7 @@ class Script:
             [[b"DEL", key]],
             [[b"RENAME", key, other]],
             [[b"COPY", key, other, b"REPLACE"]],
+            [[b"RESTORE", key, b"0", PAYLOAD, b"REPLACE"]],
             [[b"MOVE", key, b"1"]],
             [[b"XTRIM", key, b"MAXLEN", b"1"]],
             [[b"PEXPIREAT", key, b"1"]],

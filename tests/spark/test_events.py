@@ -271,6 +271,8 @@ CASES: list[tuple[Effect, list[dict[str, Any]]]] = [
     ((e.PEXPIREAT, 3, b"k", T0), [{**K, "event": "expiry", "detail": {"expires_at": T0}}]),
     ((e.PERSIST, 3, b"k"), [{**K, "event": "expiry", "detail": {"expires_at": None}}]),
     ((e.RENAME, 3, b"k", b"l"), [{**K, "event": "renamed", "detail": {"to": "l"}}]),
+    ((e.RESTORE, 3, b"k", 0, b"\x01x", -1),
+     [{**K, "event": "restored", "detail": {"bytes": 2, "expires_at": None}}]),
     ((e.COPY, 3, b"k", 4, b"l"), [{**K, "event": "copied", "detail": {"to": "l", "to_db": 4}}]),
     ((e.MOVE, 3, b"k", 4), [{**K, "event": "moved", "detail": {"to_db": 4}}]),
     ((e.SWAPDB, 3, 4), [{"db": 3, "event": "swapped", "detail": {"to_db": 4}}]),

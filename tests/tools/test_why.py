@@ -624,3 +624,21 @@ def test_renewals_of_a_lease_are_one_line(run: Run, tmp_path: Path) -> None:
     out = run("why", tmp_path / "db", "s", entry).out
     assert "lease renewed by anna of group g, 452 times, last at 20" in out
     assert out.splitlines()[-1].endswith("lease renewed by ben of group g")
+
+
+def test_an_entry_that_restore_brought(run: Run, tmp_path: Path) -> None:
+    """It has a life before and behind, at each key that holds it."""
+    root = tmp_path / "db"
+    with tidelog.open(root) as db:
+        entry = added(db, {"n": "1"})
+        payload = db.dump("s")
+        assert payload is not None
+        db.delete("s")
+        db.restore("s", 0, payload)
+        db.restore("t", 0, payload)
+        db.set("t", "text")
+    for key, events in (("s", ["added", "gone", "restored"]), ("t", ["restored", "gone"])):
+        out = run("why", root, key, entry, "--json").out
+        told = [json.loads(line) for line in out.splitlines()]
+        assert [row["event"] for row in told] == events
+        assert "RESTORE" in told[events.index("restored")]["text"]

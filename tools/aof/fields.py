@@ -51,6 +51,7 @@ NAMES: Final[dict[int, tuple[str, ...]]] = {
     e.FLUSHDB:               ("db",),
     e.FLUSHALL:              (),
     e.APPEND:                ("db", "key", "suffix"),
+    e.RESTORE:               ("db", "key", "kind", "value", "expire_at"),
 }
 # fmt: on
 

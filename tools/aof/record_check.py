@@ -122,6 +122,7 @@ FIELDS: Final[dict[int, tuple[str, ...]]] = {
     e.FLUSHDB:               ("d",),
     e.FLUSHALL:              ("",),
     e.APPEND:                ("dbb",),
+    e.RESTORE:               ("dbubn",),
 }
 # fmt: on
 

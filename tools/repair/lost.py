@@ -17,7 +17,7 @@ from tidelog.tools.aof.fields import entries_of
 from tidelog.tools.aof.records import Record
 
 _ADDS = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
-_REPLACES = frozenset((e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE, e.STREAM_CREATE))
+_REPLACES = frozenset((e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE, e.STREAM_CREATE, e.RESTORE))
 _REPLACES_ALL = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 
 Place = tuple[int, bytes]

@@ -8,12 +8,12 @@ from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.table import command
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.glob import matcher
-from tidelog.engine.integers import int64
+from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import Reply
 
 _COUNT_DEFAULT = 10
-# Matches the texts that C's strtoul accepts in full. Like Redis, it rejects leading blanks.
-_CURSOR = re.compile(rb"([+-]?)([0-9]+)|")
+# Matches the texts that C's strtoull accepts in full.
+_CURSOR = re.compile(rb"[ \t-\r]*([+-]?)0*([0-9]{1,20})")
 
 
 @command("scan", -2, "readonly", (0, 0, 0))
@@ -50,8 +50,10 @@ def scan(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def _cursor(raw: bytes) -> int:
-    match = _CURSOR.fullmatch(raw.partition(b"\0")[0])
-    if match is None or (match[2] and int(match[2]) >= 1 << 64):
+    text = raw.partition(b"\0")[0]
+    match = _CURSOR.fullmatch(text)
+    value = 0 if match is None else int(match[2])
+    # Redis refuses a negative number only if it is written as Redis itself would write it.
+    if match is None or value >= 1 << 64 or (read_int64(text) or 0) < 0:
         raise CommandError(b"ERR invalid cursor")
-    value = int(match[2] or 0)
     return -value % (1 << 64) if match[1] == b"-" else value

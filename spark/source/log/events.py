@@ -19,6 +19,7 @@ time of its frame, `stream` the key. The rest is null where it does not apply:
     duplicate, idmp_recorded, idmp_changed      id, detail: pid, iid; or duration, maxsize
     key_deleted, key_set, key_appended          detail: bytes, expires_at
     renamed, copied, moved, swapped             detail: to, to_db
+    restored                                    detail: bytes, expires_at. RESTORE of a string or a stream
     flushed                                     db is null if all databases were flushed
     expiry                                      detail: expires_at in unix ms, or null
     epoch                                       detail: number, incarnation. A life began
@@ -34,8 +35,8 @@ A record has the outcome of a command, not the command. XCLAIM and XREADGROUP wr
       time is unchanged
     has no position                          claimed
 
-A trim's record has the number of removed entries. The records of DEL and FLUSHALL do not have that number. COPY adds
-entries that no event lists.
+A trim's record has the number of removed entries. The records of DEL and FLUSHALL do not have that number. COPY and
+RESTORE add entries that no event lists.
 
 Keys and names in `detail`, a JSON object, are text, or {"base64": "..."} if they are not UTF-8.
 """
@@ -401,6 +402,12 @@ def _set(events: Events, lsn: int, record: Effect) -> None:
     events.put(_Record(1, lsn, db, "key_set", key, detail=detail))
 
 
+def _restored(events: Events, lsn: int, record: Effect) -> None:
+    _, db, key, _, data, expire_at = record
+    detail = _detail(bytes=len(data), expires_at=_known(expire_at))
+    events.put(_Record(1, lsn, db, "restored", key, detail=detail))
+
+
 def _append(events: Events, lsn: int, record: Effect) -> None:
     _, db, key, suffix = record
     events.put(_Record(1, lsn, db, "key_appended", key, detail=_detail(bytes=len(suffix))))
@@ -469,4 +476,5 @@ _MAKERS: Final[Mapping[int, _Maker]] = {
     e.SWAPDB: _swapped,
     e.FLUSHDB: _flushed,
     e.FLUSHALL: _flushed,
+    e.RESTORE: _restored,
 }

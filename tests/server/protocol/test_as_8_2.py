@@ -41,6 +41,16 @@ def sent(*lines: str) -> bytes:
         ["COMMAND GETKEYS GET"],
         ["COMMAND GETKEYSANDFLAGS EVAL x 1 a"],
         ["COMMAND GETKEYSANDFLAGS SET a 1"],
+        ["COMMAND INFO DUMP RESTORE", "COMMAND LIST FILTERBY PATTERN dump"],
+        ["COMMAND GETKEYSANDFLAGS RESTORE a 0 x", "COMMAND GETKEYSANDFLAGS DUMP a"],
+        ["ACL SETUSER only reset +restore +dump %R~r %W~w", "ACL DRYRUN only RESTORE w 0 x",
+         "ACL DRYRUN only RESTORE r 0 x", "ACL DRYRUN only DUMP w", "ACL DRYRUN only DUMP r"],
+        ["MULTI", "RESTORE s 0 x", "DUMP s", "RESTORE s 0", "EXEC"],
+        [*(f"EVALSHA {'f' * 40} {keys}" for keys in ("x", "-1", "5", "0")), "EVALSHA x 5", "EVALSHA x y"],
+        ["SCAN -1", "SCAN -1 COUNT 0", "SCAN ' 1'", "SCAN ''", "SCAN '1 '", "SCAN -01", "SCAN -0"],
+        ["SCAN +0", "SCAN 00"],
+        ["SCAN 18446744073709551616", f"SCAN {'0' * 30}1", f"SCAN {'1' * 5000}"],
+        ["CLIENT SETINFO LIB-NAME 'a b'", "CLIENT SETINFO lib-Ver 'a b'"],
         ["MULTI", "SUBSCRIBE news", "PING", "PING x", "EXEC", "PING", "UNSUBSCRIBE", "PING"],
         ["MULTI", "PING", "PING x", "PING x y", "EXEC"],
         ["MULTI", "PING", "SET k v", "PING", "GET k", "EXEC", "DEL k"],
@@ -60,3 +70,12 @@ def test_the_same_bytes(lines: list[str], server: Running, eight: RedisServer) -
         with Raw(place) as client:
             client.ask(sent("ACL DELUSER only plain", "DEL k"))
     assert replies[0] == replies[1]
+
+
+@pytest.mark.parametrize("mode", ["OFF", "SKIP", "ON"])
+def test_a_protocol_error_keeps_to_client_reply(mode: str, server: Running) -> None:
+    """Redis says nothing either; it does not even close the connection."""
+    with Raw(server.port) as client:
+        told = client.last(sent(f"CLIENT REPLY {mode}") + b"*x\r\n")
+    bad = b"-ERR Protocol error: invalid multibulk length\r\n"
+    assert told == (b"+OK\r\n" + bad if mode == "ON" else b"")
