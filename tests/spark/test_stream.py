@@ -441,6 +441,35 @@ def test_a_start_by_time(tmp_path: Path) -> None:
     assert Query(root, startingOffsets="2101-01-01").all() == []
 
 
+def test_a_start_before_the_beginning_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = testing.Clock()
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, clock=clock, segment_bytes=4096, retain_bytes=0) as db:
+        for n in range(100):
+            clock.advance(10)
+            add(db, range(n, n + 1))
+        began = clock.time_ns() // 1_000_000
+        db.checkpoint()
+        clock.advance(10)
+        add(db, range(100, 103))
+        first = Query(root).offset["lsn"] + 1
+        rest = Query(root).all()
+        assert 0 < len(rest) < 100
+        text = rf"\[TIDELOG_LOSS_RELEASED\] .* begins with LSN {first}, written since .* since 2001-01-01T00:00:00.000Z"
+        for start in ("2001-01-01", "978307200000ms"):
+            with pytest.raises(TidelogSparkError, match=text):
+                Query(root, startingOffsets=start)
+            caplog.clear()
+            assert Query(root, startingOffsets=start, failOnDataLoss="false").all() == rest
+            (line,) = caplog.messages
+            assert line.endswith(f"the query starts with LSN {first}")
+        assert Query(root, startingOffsets=f"{began + 10}ms").all() == [100, 101, 102]
+        caplog.clear()
+        assert Query(root, startingOffsets="2101-01-01").all() == [] == caplog.messages
+
+
 def test_level_fsynced(tmp_path: Path) -> None:
     """Records that a power cut can still take back are not read."""
     with tidelog.open(tmp_path / "s", **OPTIONS) as db:

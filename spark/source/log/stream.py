@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -271,7 +272,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif starting == LATEST:
             position = self._promised(log, log.latest())
         elif isinstance(starting, tuple):
-            position = log.since(starting[1])
+            position = self._at_time(log, starting[1])
         else:
             position = self._at_lsn(log, int(starting))
         return Offset(log.uuid, log.lasting(position))
@@ -305,15 +306,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"option startingOffsets: {self._options.path} ends with LSN {last.lsn}, before LSN {lsn}",
             )
         if first.lsn and lsn <= first.lsn:
-            message = f"{self._options.path} begins with LSN {first.lsn + 1}: LSN {lsn} to {first.lsn} were released"
-            if self._options.fail:
-                raise TidelogSparkError(
-                    _CODES[RELEASED],
-                    f"{message}. Use startingOffsets=earliest or failOnDataLoss=false",
-                )
-            _logger.warning("%s; the query starts with LSN %d", message, first.lsn + 1)
-            return first
+            return self._at_beginning(first, f": LSN {lsn} to {first.lsn} were released")
         return log.behind(max(lsn - 1, 0))
+
+    def _at_time(self, log: Log, ms: int) -> Position:
+        found = log.segments()
+        if found and found[0].header.before.lsn and ms <= found[0].header.time:
+            told = [f"{np.datetime64(each, 'ms')}Z" for each in (found[0].header.time, ms)]
+            text = f", written since {told[0]}: older records were released, also those since {told[1]}"
+            return self._at_beginning(log.earliest(), text)
+        return log.since(ms)
+
+    def _at_beginning(self, first: Position, text: str) -> Position:
+        """The log's beginning, for a query that wanted an earlier one. Raises TidelogSparkError if it is strict."""
+        message = f"{self._options.path} begins with LSN {first.lsn + 1}{text}"
+        if self._options.fail:
+            raise TidelogSparkError(
+                _CODES[RELEASED],
+                f"{message}. Use startingOffsets=earliest or failOnDataLoss=false",
+            )
+        _logger.warning("%s; the query starts with LSN %d", message, first.lsn + 1)
+        return first
 
     def _promised(self, log: Log, position: Position) -> Position:
         """The position, or with level=fsynced the last one before it that survives a power cut."""
