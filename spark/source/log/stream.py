@@ -174,9 +174,9 @@ def _starting(value: str) -> str | int | tuple[str, int]:
         raise refused("startingOffsets", value, wanted) from None
 
 
-def ddl(given: Mapping[str, str]) -> str:
-    """The schema of a streaming read in Spark's DDL. Raises TidelogSparkError."""
-    return schemas.ddl(records.COLUMNS[parse(given).table])
+def columns(given: Mapping[str, str]) -> Mapping[str, pa.DataType]:
+    """The columns of a streaming read. Raises TidelogSparkError."""
+    return records.COLUMNS[parse(given).table]
 
 
 def is_stream(given: Mapping[str, str]) -> bool:
