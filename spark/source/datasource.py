@@ -5,7 +5,8 @@ Spark makes the object in one process, plans the read in a second and reads in a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+import json
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import options as batch_options
@@ -28,6 +30,10 @@ from tidelog.spark.source.batch.snapshots import resolve
 from tidelog.spark.source.log import stream
 
 NAME: Final = "tidelog"
+# CREATE TABLE gives the options to `schema` alone, beside others that are about the table, as this one. A query of the
+# table gives none to `reader`. But it gives the schema, and a column's metadata keep the options in between.
+CREATED: Final = "provider"
+OPTIONS: Final = "tidelog.options"
 
 
 class TidelogDataSource(DataSource):
@@ -35,15 +41,19 @@ class TidelogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._told = {name.lower(): value for name, value in dict(options).items()}
+        told = {name.lower(): value for name, value in dict(options).items()}
+        self._table = CREATED in told
+        self._told = _of_table(told) if self._table else told
+        self._batch = self._parsed()
+
+    def _parsed(self) -> tuple[batch_options.Options, tuple[str, ...]] | TidelogSparkError:
         # Spark makes the object once per load and copies it into every plan, so resolve "latest" here. Parsing fails if
         # the options are those of a stream or a sink. So keep the error; only a batch read raises it.
-        self._batch: tuple[batch_options.Options, tuple[str, ...]] | TidelogSparkError
         try:
             parsed = batch_options.parse(self._told)
-            self._batch = parsed, resolve(parsed.paths, parsed.snapshot)
+            return parsed, resolve(parsed.paths, parsed.snapshot)
         except TidelogSparkError as error:
-            self._batch = error
+            return error
 
     @classmethod
     def name(cls) -> str:
@@ -54,23 +64,48 @@ class TidelogDataSource(DataSource):
             raise self._batch
         return self._batch
 
-    def schema(self) -> str:
+    def schema(self) -> types.StructType | str:
+        columns = self._columns()
+        if not self._table:
+            return schemas.ddl(columns)
+        schema = from_arrow_schema(pa.schema(list(columns.items())))
+        schema.fields[0].metadata[OPTIONS] = json.dumps(self._told)
+        return schema
+
+    def _columns(self) -> Mapping[str, pa.DataType]:
         if isinstance(self._batch, TidelogSparkError):
             # Spark does not say what the schema is for. A store without a snapshot can be streamed all the same.
             try:
-                return stream.ddl(self._told)
+                return stream.columns(self._told)
             except TidelogSparkError:
                 if stream.is_stream(self._told):
                     raise
         options, paths = self._resolved()
-        return schemas.ddl(columns_of(options, len(paths)))
+        return columns_of(options, len(paths))
+
+    def _take_options(self, schema: types.StructType) -> None:
+        """Add the options of a table of the catalog, which only its schema has."""
+        stored = next(
+            (field.metadata[OPTIONS] for field in schema if OPTIONS in field.metadata), None
+        )
+        if stored is not None:
+            self._told = {**json.loads(stored), **self._told}
+            self._batch = self._parsed()
+        elif not self._told:
+            raise TidelogSparkError(
+                batch_options.OPTION,
+                "no options came: Spark tells a source in Python no options of a CREATE TABLE that lists its columns. "
+                "Leave the columns out, or use CREATE TEMPORARY VIEW name (columns) USING tidelog OPTIONS (...)",
+            )
 
     def reader(self, schema: types.StructType) -> DataSourceReader:
+        self._take_options(schema)
         options, paths = self._resolved()
         columns = columns_by(options, arrow_columns(schema))
         return Reader(read(options, paths, columns))
 
     def streamReader(self, schema: types.StructType) -> DataSourceStreamReader:
+        self._take_options(schema)
         return stream.reader(self._told, arrow_columns(schema))
 
     def writer(self, schema: types.StructType, overwrite: bool) -> DataSourceWriter:
@@ -84,6 +119,19 @@ class TidelogDataSource(DataSource):
         from tidelog.spark.source.writing import sink
 
         return sink.stream_writer(self._told, schema, overwrite)
+
+
+def _of_table(told: Mapping[str, str]) -> dict[str, str]:
+    """The options of CREATE TABLE. `told`: what Spark makes of them; a path begins with file: there."""
+    options = {
+        name.removeprefix("option."): value
+        for name, value in told.items()
+        if name.startswith("option.")
+    }
+    path = told.get("path", "")
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    return {"path": path, **options} if path else options
 
 
 _ARROW: Final[dict[type[types.DataType], pa.DataType]] = {

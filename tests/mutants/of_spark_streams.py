@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 _LOSSES: Final = "tests/spark/test_losses.py"
+_SPLIT: Final = "tests/spark/test_split_units.py"
 _STREAM: Final = "tests/spark/test_stream.py"
 _POWER: Final = "tests/store/checkpoint/test_bookmark_power.py"
 _CHUNKS: Final = "tests/spark/source/writing/test_chunks.py"
@@ -39,16 +40,24 @@ MUTANTS: Final = (
     Mutant(
         "streams/unit-cut",
         "spark/source/log/stream.py",
-        "            if fields[1] + fields[2] - 1 > lsn_max or (over and end != begin):\n",
-        "            if fields[1] + fields[2] - 1 > lsn_max or over:\n",
+        "            if nbytes > limits.nbytes and end != begin:\n",
+        "            if nbytes > limits.nbytes:\n",
         (f"{_STREAM}::test_limits_cut_at_the_end_of_units",),
         "A batch has at least one unit, however small its limit is.",
+    ),
+    Mutant(
+        "streams/frame-that-was-read-in-part-not-checked",
+        "spark/source/log/offsets.py",
+        "            if isinstance(whole, Loss) and whole.kind != RELEASED:\n",
+        "            if False:\n",
+        (f"{_SPLIT}::test_a_unit_that_was_taken_back_when_a_part_of_it_was_read[3]",),
+        "A query goes on inside a unit only if it is the unit whose first rows it has read.",
     ),
     Mutant(
         "streams/unsynced-records-read",
         "spark/source/log/stream.py",
         "            lsn_max = self._synced(log)\n",
-        "            lsn_max = 1 << 63\n",
+        "            lsn_max = _ANY\n",
         (f"{_STREAM}::test_level_fsynced",),
         "With level=fsynced, nothing is read that a power cut can take back.",
     ),

@@ -47,6 +47,24 @@ def test_tables_have_no_expired_keys(snapshot: Path, tmp_path: Path) -> None:
     assert {row["stream"] for row in state([str(tmp_path / "to")])} == {b"now", b"later"}
 
 
+def test_iids_that_had_expired_are_not_tracked(tmp_path: Path) -> None:
+    """Two producers: of one, all iids have expired since the last write; of the other, one of two."""
+    clock = testing.Clock()
+    with tidelog.open(tmp_path / "store", fsync="no", clock=clock) as db:
+        for pid, iid in (("p", "a"), ("q", "b"), ("q", "c")):
+            clock.advance(40 if iid == "c" else 1)
+            db.execute_command("XADD", "s", "IDMP", pid, iid, "*", "f", "v")
+        clock.advance(61)
+        snapshot = db.snapshot().path
+        told = db.xinfo_stream("s")
+        (row,) = rows(str(snapshot), table="streams")
+    tracked = {name.replace("-", "_"): told[name] for name in ("pids-tracked", "iids-tracked")}
+    assert (
+        {name: row[name] for name in tracked} == tracked == {"pids_tracked": 1, "iids_tracked": 1}
+    )
+    assert (row["iids_added"], row["iids_duplicates"]) == (3, 0)
+
+
 def test_counts_have_no_expired_keys(
     run: Run, snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

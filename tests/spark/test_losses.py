@@ -138,7 +138,7 @@ def test_hints_may_be_wrong(tmp_path: Path) -> None:
     query.finish()
     query.offset |= {"segment": 5, "byte": 4711}
     query.restart()
-    assert query.all() == list(range(29, 100))
+    assert query.all() == list(range(30, 100))
 
 
 def test_what_was_planned_is_gone_when_it_is_read(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_frame_with_the_same_lsn_and_another_checksum(tmp_path: Path) -> None:
     for hints in ({}, {"segment": 5, "byte": 4711}):
         query.offset |= {**hints, "crc": "00000000"}
         query.restart()
-        with pytest.raises(TidelogSparkError, match=r"LOSS_REWOUND\] LSN 30 to 30,"):
+        with pytest.raises(TidelogSparkError, match=r"LOSS_REWOUND\] LSN 31 to 31,"):
             query.plan()
 
 

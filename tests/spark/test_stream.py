@@ -125,8 +125,7 @@ def test_partitions_of_any_size(tmp_path: Path, target: str) -> None:
     sizes = {"1": 11, "3000": 10, "2000000": 2, "16777216": 1}
     whole = query.reader.partitions(query.reader.initialOffset(), query.offset)
     assert len(whole) == sizes[target]
-    # records: the life's, and ten batches
-    limited = Query(tmp_path / "s", maxOffsetsPerTrigger="8")
+    limited = Query(tmp_path / "s", maxOffsetsPerTrigger="2399")
     counts = []
     while limited.plan():
         counts.append(len(values(limited.run())))
@@ -322,7 +321,7 @@ def test_limits_cut_at_the_end_of_units(tmp_path: Path) -> None:
     while query.plan():
         sizes.append(len(values(query.run())))
         query.finish()
-    assert sizes == [2, 3, 2, 3, 2]  # the first record is the life's; the transaction is one unit
+    assert sizes == [3, 2, 3, 3, 1]  # the transaction is one unit
     assert values(query.rows) == list(range(12))
     query = Query(tmp_path / "s", maxBytesPerTrigger="1")
     sizes = []
@@ -440,6 +439,35 @@ def test_a_start_by_time(tmp_path: Path) -> None:
         assert Query(root, startingOffsets=f"{times[n] + 1}ms").all() == list(range(n + 1, 100))
     assert Query(root, startingOffsets="2001-01-01T00:00:00Z").all() == list(range(100))
     assert Query(root, startingOffsets="2101-01-01").all() == []
+
+
+def test_a_start_before_the_beginning_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = testing.Clock()
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, clock=clock, segment_bytes=4096, retain_bytes=0) as db:
+        for n in range(100):
+            clock.advance(10)
+            add(db, range(n, n + 1))
+        began = clock.time_ns() // 1_000_000
+        db.checkpoint()
+        clock.advance(10)
+        add(db, range(100, 103))
+        first = Query(root).offset["lsn"] + 1
+        rest = Query(root).all()
+        assert 0 < len(rest) < 100
+        text = rf"\[TIDELOG_LOSS_RELEASED\] .* begins with LSN {first}, written since .* since 2001-01-01T00:00:00.000Z"
+        for start in ("2001-01-01", "978307200000ms"):
+            with pytest.raises(TidelogSparkError, match=text):
+                Query(root, startingOffsets=start)
+            caplog.clear()
+            assert Query(root, startingOffsets=start, failOnDataLoss="false").all() == rest
+            (line,) = caplog.messages
+            assert line.endswith(f"the query starts with LSN {first}")
+        assert Query(root, startingOffsets=f"{began + 10}ms").all() == [100, 101, 102]
+        caplog.clear()
+        assert Query(root, startingOffsets="2101-01-01").all() == [] == caplog.messages
 
 
 def test_level_fsynced(tmp_path: Path) -> None:
@@ -581,7 +609,7 @@ def test_a_bookmark_keeps_what_was_not_committed(tmp_path: Path) -> None:
             db.checkpoint()
             assert query.plan()
             query.finish()
-        assert query.all() == list(range(249, 500))
+        assert query.all() == list(range(250, 500))
         assert values(query.rows) == list(range(500))
         add(db, range(500, 600))
         db.checkpoint()

@@ -17,7 +17,15 @@ from tidelog.engine.errors import UnknownEffect
 from tidelog.engine.streams.stored import StoredNode
 from tidelog.spark.source import schemas
 from tidelog.spark.source.batch.columns import BATCH_BYTES, Batches, Origin, bigint, texts, times
-from tidelog.spark.source.log.pieces import ADDS, Pieces, Row, bytes_of, fields_of, nodes_of
+from tidelog.spark.source.log.pieces import (
+    ADDS,
+    Pieces,
+    Row,
+    bytes_of,
+    fields_of,
+    many_of,
+    nodes_of,
+)
 
 _COLUMNS: Final = tuple(schemas.ENTRIES)
 
@@ -73,6 +81,11 @@ class Appended:
                 self._take_many(record)
             elif not is_known(record[0]):
                 raise UnknownEffect(record[0])
+
+    def count(self, record: Effect) -> int:
+        """The number of rows that `take` makes of a record."""
+        opcode = record[0] & OPCODE
+        return many_of(record) if opcode == e.XADD_MANY else opcode in ADDS
 
     def _take_many(self, record: Effect) -> None:
         _, db, key, ms, seq, head, _, tail = record

@@ -61,7 +61,15 @@ from tidelog.engine.errors import UnknownEffect
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.spark.source import schemas
 from tidelog.spark.source.batch.columns import BATCH_BYTES, Batches, texts, times
-from tidelog.spark.source.log.pieces import Array, Pieces, Row, bytes_of, fields_of, nodes_of
+from tidelog.spark.source.log.pieces import (
+    Array,
+    Pieces,
+    Row,
+    bytes_of,
+    fields_of,
+    many_of,
+    nodes_of,
+)
 
 # fmt: off
 EVENTS: Final = {
@@ -186,6 +194,14 @@ class Events:
         if tail:
             first += before
             self.put(added._replace(rows=len(tail)), range(first, first + len(tail)), fields=tail)
+
+    def count(self, record: Effect) -> int:
+        """The number of rows that `take` makes of a record. Raises UnknownEffect."""
+        if record[0] & OPCODE == e.XADD_MANY:
+            return many_of(record)
+        before = self._waiting
+        self.take([record])
+        return self._waiting - before
 
     def gap(self, lsn: int, ts: int, detail: Mapping[str, object]) -> None:
         """Add an event `gap`: records through `lsn` are lost."""

@@ -1,7 +1,8 @@
 """Offsets: places in a store's log that outlive the query which made them, and what is lost if one is gone.
 
 An offset is a position as recovery trusts it: the store's uuid, the life that wrote the segment, an LSN, and the
-checksum of the frame that ends with it. Segment and byte only say where to look first.
+checksum of the frame that ends with it. Segment and byte only say where to look first. Inside a frame, an offset also
+has the position behind that frame, whose checksum says whether the frame is still the one that was read in part.
 
     released       the writer deleted the segments behind the offset: the records up to the first retained one are lost
     rewound        records that the query has read were taken back, by a power cut or by restoring a snapshot
@@ -29,47 +30,76 @@ REWOUND: Final = "rewound"
 OTHER_STORE: Final = "other store"
 
 
+class Within(NamedTuple):
+    """A place inside the frame that ends at `behind`. Before it lie so many records, and rows of the next one."""
+
+    behind: Position
+    records: int
+    rows: int
+
+
 class Offset(NamedTuple):
     """A place in the log of the store `uuid`.
 
     snapshot   that snapshot's entries are read first; "" for none
     begun      at the end of a query's first batch: where that batch begins. Spark stores only the ends of batches
+    within     the place is inside the frame behind `position`, because a unit has more rows than a batch may have
     """
 
     uuid: bytes
     position: Position
     snapshot: str = ""
     begun: Offset | None = None
+    within: Within | None = None
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Sorts the offsets of one history."""
+        return self.position.lsn, *(self.within[1:] if self.within else (0, 0))
 
     def told(self) -> dict[str, Any]:
         """For Spark, which keeps it as JSON."""
-        lsn, crc, first, byte, incarnation = self.position
-        told: dict[str, Any] = {
-            "uuid": self.uuid.hex(),
-            "life": f"{incarnation:016x}",
-            "lsn": lsn,
-            "crc": f"{crc:08x}",
-            "segment": first,
-            "byte": byte,
-        }
+        told: dict[str, Any] = {"uuid": self.uuid.hex(), **_told(self.position)}
         if self.snapshot:
             told["snapshot"] = self.snapshot
         if self.begun is not None:
             told["begun"] = self.begun.told()
+        if self.within is not None:
+            behind, records, rows = self.within
+            told["within"] = {**_told(behind), "records": records, "rows": rows}
         return told
 
 
-def offset_of(told: Mapping[str, Any]) -> Offset:
-    """The offset that `Offset.told` described."""
-    position = Position(
+def _told(position: Position) -> dict[str, Any]:
+    lsn, crc, first, byte, incarnation = position
+    return {
+        "life": f"{incarnation:016x}",
+        "lsn": lsn,
+        "crc": f"{crc:08x}",
+        "segment": first,
+        "byte": byte,
+    }
+
+
+def _position_of(told: Mapping[str, Any]) -> Position:
+    return Position(
         int(told["lsn"]),
         int(told["crc"], 16),
         int(told["segment"]),
         int(told["byte"]),
         int(told["life"], 16),
     )
+
+
+def offset_of(told: Mapping[str, Any]) -> Offset:
+    """The offset that `Offset.told` described."""
     begun = offset_of(told["begun"]) if "begun" in told else None
-    return Offset(bytes.fromhex(told["uuid"]), position, told.get("snapshot", ""), begun)
+    within = None
+    if "within" in told:
+        inside = told["within"]
+        within = Within(_position_of(inside), int(inside["records"]), int(inside["rows"]))
+    uuid = bytes.fromhex(told["uuid"])
+    return Offset(uuid, _position_of(told), told.get("snapshot", ""), begun, within)
 
 
 class Loss(NamedTuple):
@@ -178,6 +208,11 @@ class Log:
     def find(self, offset: Offset) -> Position | Loss:
         """Where to read on, or what is lost. Raises Damage."""
         at = offset.position
+        if offset.within is not None:
+            # The rest of the frame is needed, and it must be the frame of which the query has read the first rows.
+            whole = self.find(Offset(offset.uuid, offset.within.behind))
+            if isinstance(whole, Loss) and whole.kind != RELEASED:
+                return whole
         if offset.uuid != self.uuid:
             resume = self.earliest()
             return Loss(

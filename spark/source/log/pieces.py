@@ -52,6 +52,13 @@ def bytes_of(frames: Sequence[FrameTuple]) -> int:
     return frames[-1][0] + len(frames[-1][6]) - frames[0][0]
 
 
+def many_of(effect: Effect) -> int:
+    """The number of entries of an XADD_MANY."""
+    _, _, _, _, _, head, blocks, tail = effect
+    inside: int = sum(count for count, _ in blocks)
+    return len(head) + inside + len(tail)
+
+
 def nodes_of(path: Path, effect: Effect) -> tuple[list[tuple[Origin, StoredNode]], int]:
     """The sealed blocks of an XADD_MANY as nodes, and the number of entries in front of them."""
     _, db, key, ms, seq, head, blocks, _ = effect

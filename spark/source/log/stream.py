@@ -1,7 +1,8 @@
 """The streaming source: the log of a store, beside its writer, as the table entries or events.
 
 The driver finds out how far the log goes and where its frames end (`latestOffset`, `partitions`); each task reads a
-range of bytes and checks every frame again (`read`). A batch ends where a frame ends, so units are never split.
+range of bytes and checks every frame again (`read`). A batch ends where a frame ends, or with maxOffsetsPerTrigger
+where a unit ends; a unit that has more rows than a batch may have is split.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -43,7 +45,16 @@ from tidelog.spark.source.batch.plan import KeysPart, Part
 from tidelog.spark.source.batch.read import Read, columns_of, read
 from tidelog.spark.source.batch.snapshots import DAMAGED, IO, resolve, telling
 from tidelog.spark.source.log import records
-from tidelog.spark.source.log.offsets import RELEASED, REWOUND, Gap, Log, Loss, Offset, offset_of
+from tidelog.spark.source.log.offsets import (
+    RELEASED,
+    REWOUND,
+    Gap,
+    Log,
+    Loss,
+    Offset,
+    Within,
+    offset_of,
+)
 from tidelog.spark.source.options import OPTION, choice, ms_of, number, refuse_unknown, refused
 
 NAMES: Final = (
@@ -61,6 +72,7 @@ _LOOK_BYTES: Final = 1 << 20
 _SKIM_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 5
 _WALKS: Final = 4  # planned batches that are remembered
+_ANY: Final = 1 << 63  # no limit
 # While nothing is written, a query looks that often, and answers Spark after this time. In a query of several sources,
 # an idle one delays the others for as long.
 _LOOK_EVERY_S: Final = 0.02
@@ -80,7 +92,7 @@ class StreamOptions:
     """The options of a streaming read.
 
     starting       "earliest", "latest", "snapshot", or an LSN, or ("ms", unix ms)
-    records_max    of a batch, None: any number; bytes_max: of the log
+    rows_max       of a batch, None: any number; bytes_max: of the log
     fsynced        read only what survives a power cut
     fail           whether a loss ends the query
     target_bytes   of the log in a partition
@@ -90,7 +102,7 @@ class StreamOptions:
     path: str
     table: str = "entries"
     starting: str | int | tuple[str, int] = EARLIEST
-    records_max: int | None = None
+    rows_max: int | None = None
     bytes_max: int | None = None
     fsynced: bool = False
     fail: bool = True
@@ -125,7 +137,7 @@ def parse(given: Mapping[str, str]) -> StreamOptions:
         path=path,
         table=table,
         starting=starting,
-        records_max=number(told, "maxOffsetsPerTrigger", 1, 1 << 60),
+        rows_max=number(told, "maxOffsetsPerTrigger", 1, 1 << 60),
         bytes_max=number(told, "maxBytesPerTrigger", 1, 1 << 60),
         fsynced=choice(told, "level", ("written", "fsynced"), "written") == "fsynced",
         fail=choice(told, "failOnDataLoss", ("true", "false"), "true") == "true",
@@ -162,9 +174,9 @@ def _starting(value: str) -> str | int | tuple[str, int]:
         raise refused("startingOffsets", value, wanted) from None
 
 
-def ddl(given: Mapping[str, str]) -> str:
-    """The schema of a streaming read in Spark's DDL. Raises TidelogSparkError."""
-    return schemas.ddl(records.COLUMNS[parse(given).table])
+def columns(given: Mapping[str, str]) -> Mapping[str, pa.DataType]:
+    """The columns of a streaming read. Raises TidelogSparkError."""
+    return records.COLUMNS[parse(given).table]
 
 
 def is_stream(given: Mapping[str, str]) -> bool:
@@ -174,11 +186,16 @@ def is_stream(given: Mapping[str, str]) -> bool:
 
 
 class LogPart(NamedTuple):
-    """A partition: the frames of the store `uuid` between two positions."""
+    """A partition: the frames of the store `uuid` between two positions.
+
+    first, last   where the rows begin in the first frame, and end in the last one, if the batch splits them
+    """
 
     uuid: bytes
     start: Position
     end: Position
+    first: Within | None = None
+    last: Within | None = None
 
 
 class GapPart(NamedTuple):
@@ -219,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._begun = False  # whether latestOffset was asked from there
         self._held = ExitStack()  # the lease of the snapshot that the query begins with
         self._target: Position | None = None  # of Trigger.AvailableNow
-        self._walks: dict[tuple[Position, Position], list[Position]] = {}
+        self._walks: dict[tuple[object, ...], list[Position]] = {}
         self._idle: tuple[Offset, Tail] | None = None  # where nothing was new at the last look
 
     def __getstate__(self) -> dict[str, Any]:
@@ -255,7 +272,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif starting == LATEST:
             position = self._promised(log, log.latest())
         elif isinstance(starting, tuple):
-            position = log.since(starting[1])
+            position = self._at_time(log, starting[1])
         else:
             position = self._at_lsn(log, int(starting))
         return Offset(log.uuid, log.lasting(position))
@@ -289,15 +306,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"option startingOffsets: {self._options.path} ends with LSN {last.lsn}, before LSN {lsn}",
             )
         if first.lsn and lsn <= first.lsn:
-            message = f"{self._options.path} begins with LSN {first.lsn + 1}: LSN {lsn} to {first.lsn} were released"
-            if self._options.fail:
-                raise TidelogSparkError(
-                    _CODES[RELEASED],
-                    f"{message}. Use startingOffsets=earliest or failOnDataLoss=false",
-                )
-            _logger.warning("%s; the query starts with LSN %d", message, first.lsn + 1)
-            return first
+            return self._at_beginning(first, f": LSN {lsn} to {first.lsn} were released")
         return log.behind(max(lsn - 1, 0))
+
+    def _at_time(self, log: Log, ms: int) -> Position:
+        found = log.segments()
+        if found and found[0].header.before.lsn and ms <= found[0].header.time:
+            told = [f"{np.datetime64(each, 'ms')}Z" for each in (found[0].header.time, ms)]
+            text = f", written since {told[0]}: older records were released, also those since {told[1]}"
+            return self._at_beginning(log.earliest(), text)
+        return log.since(ms)
+
+    def _at_beginning(self, first: Position, text: str) -> Position:
+        """The log's beginning, for a query that wanted an earlier one. Raises TidelogSparkError if it is strict."""
+        message = f"{self._options.path} begins with LSN {first.lsn + 1}{text}"
+        if self._options.fail:
+            raise TidelogSparkError(
+                _CODES[RELEASED],
+                f"{message}. Use startingOffsets=earliest or failOnDataLoss=false",
+            )
+        _logger.warning("%s; the query starts with LSN %d", message, first.lsn + 1)
+        return first
 
     def _promised(self, log: Log, position: Position) -> Position:
         """The position, or with level=fsynced the last one before it that survives a power cut."""
@@ -316,8 +345,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
-        if options.records_max is not None:
-            return ReadMaxRows(options.records_max)
+        if options.rows_max is not None:
+            return ReadMaxRows(options.rows_max)
         return ReadAllAvailable() if options.bytes_max is None else ReadMaxBytes(options.bytes_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -352,20 +381,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, log: Log, offset: Offset, limit: ReadLimit) -> Offset | None:
         """The end of the next batch; None if nothing is new. Raises TidelogSparkError."""
         for attempt in range(_ATTEMPTS):
-            begin, loss = self._begin(log, offset)
+            begin, within, loss = self._begin(log, offset)
             if loss is not None:
                 self._mark(Offset(log.uuid, begin))
             try:
-                end = self._walk(log, begin, limit)
+                end, rest = self._walk(log, begin, within, limit)
                 break
             except Vanished:
                 # The records were released or taken back during the walk. The next `_begin` finds out which.
                 if attempt == _ATTEMPTS - 1:
                     raise
-        if end == begin and offset.uuid == log.uuid and begin.lsn == offset.position.lsn:
+        if loss is None and (end, rest) == (begin, within):
             self._idle = offset, log.tail(begin)
             return None
-        return Offset(log.uuid, log.lasting(end) if end == begin else end)
+        return Offset(log.uuid, log.lasting(end) if end == begin else end, within=rest)
 
     def _is_idle(self, log: Log, offset: Offset) -> bool:
         """Whether there is still nothing behind an offset where the last look found nothing."""
@@ -405,42 +434,45 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except Vanished:  # the next `_begin` finds out why
             return True
 
-    def _begin(self, log: Log, offset: Offset) -> tuple[Position, Loss | None]:
-        """Where to read on, and what is lost before. Raises TidelogSparkError if that must not be."""
+    def _begin(self, log: Log, offset: Offset) -> tuple[Position, Within | None, Loss | None]:
+        """Where to read on, where in the frame there, and what is lost before. Raises TidelogSparkError if that must
+        not be."""
         found = log.find(offset)
         if isinstance(found, Position):
-            return found, None
+            return found, offset.within, None
         if self._options.fail:
             raise _lost(found)
         _logger.warning("%s; the query goes on with LSN %d", found.text, found.resume.lsn + 1)
-        return found.resume, found
+        return found.resume, None, found
 
-    def _walk(self, log: Log, begin: Position, limit: ReadLimit) -> Position:
+    def _walk(
+        self, log: Log, begin: Position, within: Within | None, limit: ReadLimit
+    ) -> tuple[Position, Within | None]:
         """The end of a batch that begins there. Remembers where its partitions end."""
-        records_max, bytes_max = self._limits(limit)
+        rows_max, bytes_max = self._limits(limit)
         if self._options.fsynced:
             lsn_max = self._synced(log)
         else:
-            lsn_max = 1 << 63
+            lsn_max = _ANY
         if self._target is not None:
             lsn_max = min(lsn_max, self._target.lsn)
-        cuts, end = _walk(log, begin, lsn_max, records_max, bytes_max, self._options.target_bytes)
+        limits = _Limits(lsn_max, rows_max, bytes_max)
+        cuts, end, rest = _walk(log, begin, within, limits, self._options)
         while len(self._walks) >= _WALKS:
             del self._walks[next(iter(self._walks))]
-        self._walks[begin, end] = cuts
-        return end
+        self._walks[begin, end, rest] = cuts
+        return end, rest
 
     def _limits(self, limit: ReadLimit) -> tuple[int, int]:
-        """(records, bytes) of a batch at most."""
-        most = 1 << 63
+        """(rows, bytes) of a batch at most."""
         if isinstance(limit, ReadAllAvailable):
-            return most, most
-        records_max, bytes_max = self._options.records_max or most, self._options.bytes_max or most
+            return _ANY, _ANY
+        rows_max, bytes_max = self._options.rows_max or _ANY, self._options.bytes_max or _ANY
         if isinstance(limit, ReadMaxRows):
-            records_max = min(records_max, limit.max_rows)
+            rows_max = min(rows_max, limit.max_rows)
         elif isinstance(limit, ReadMaxBytes):
             bytes_max = min(bytes_max, limit.max_bytes)
-        return records_max, bytes_max
+        return rows_max, bytes_max
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = offset_of(start), offset_of(end)
@@ -463,20 +495,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _log_parts(self, log: Log, first: Offset, last: Offset) -> list[InputPartition]:
         """The partitions of a batch between two offsets."""
         found: list[GapPart | LogPart] = []
-        begin, loss = self._begin(log, first)
+        begin, within, loss = self._begin(log, first)
         if loss is not None:
             found += self._gap_parts(loss, last.position.lsn)
-        if begin.lsn >= last.position.lsn or last.uuid != log.uuid:
+        order = Offset(log.uuid, begin, within=within).order
+        if order >= last.order or last.uuid != log.uuid:
             return [InputPartition(part) for part in found]
         # Spark may plan a batch again, and the batch's last records may have been taken back meanwhile.
-        ending, _ = self._begin(log, last)
-        cuts = self._walks.get((begin, last.position))
+        ending, rest, _ = self._begin(log, last)
+        cuts = self._walks.get((begin, last.position, rest))
         if cuts is None:
-            most = 1 << 63
-            lsn_max = min(ending.lsn, last.position.lsn)
-            cuts, _ = _walk(log, begin, lsn_max, most, most, self._options.target_bytes)
-        found += (LogPart(log.uuid, *pair) for pair in zip([begin, *cuts], cuts))
-        return [InputPartition(part) for part in found]
+            lsn_max = min(ending.lsn, last.position.lsn) if rest is None else rest.behind.lsn
+            cuts, _, _ = _walk(log, begin, None, _Limits(lsn_max), self._options)
+        parts = [LogPart(log.uuid, *pair) for pair in zip([begin, *cuts], cuts)]
+        if parts:
+            parts[0] = parts[0]._replace(first=within)
+            parts[-1] = parts[-1]._replace(last=rest)
+        return [InputPartition(part) for part in (*found, *parts)]
 
     def _gap_parts(self, loss: Loss, end: int) -> list[GapPart]:
         """The events of a loss, in a batch that ends with LSN `end`."""
@@ -535,7 +570,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rest = part
         while True:
             frames = _Frames(log, rest)
-            yield from records.batches(table, frames)
+            yield from frames.batches(table)
             loss = frames.loss
             if loss is None:
                 return
@@ -547,33 +582,44 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield records.gap(each.ms, each.gap)
             if loss.resume.lsn >= part.end.lsn:
                 return
-            rest = part._replace(start=loss.resume)
+            rest = part._replace(start=loss.resume, first=None)
+
+
+class _Limits(NamedTuple):
+    """Of a batch: the last LSN, the number of rows, and of bytes of the log."""
+
+    lsn: int
+    rows: int = _ANY
+    nbytes: int = _ANY
 
 
 def _walk(
-    log: Log, begin: Position, lsn_max: int, records_max: int, bytes_max: int, target_bytes: int
-) -> tuple[list[Position], Position]:
-    """(ends of the partitions, end) of a batch: whole frames through `lsn_max`, at least one."""
+    log: Log, begin: Position, within: Within | None, limits: _Limits, options: StreamOptions
+) -> tuple[list[Position], Position, Within | None]:
+    """(ends of the partitions, end, where in the frame there) of a batch.
+
+    It has whole frames, at least one, if its rows are not limited.
+    """
     cuts: list[Position] = []
     end = begin
     tail = log.tail(begin)
-    nbytes = part = count = 0
+    nbytes = part = 0
+    left, counted = limits.rows, limits.rows != _ANY
 
     def fits(behind: Position, size: int) -> bool:
         """Whether the frames up to `behind`, of so many bytes, are within all limits of the batch."""
-        held = count + behind.lsn - end.lsn
-        return behind.lsn <= lsn_max and held <= records_max and nbytes + size <= bytes_max
+        return not counted and behind.lsn <= limits.lsn and nbytes + size <= limits.nbytes
 
     while True:
         # If much lies ahead, the tasks verify it, and the walk only looks where frames end.
-        while nbytes >= _LOOK_BYTES:
-            skimmed = tail.skim(min(_SKIM_BYTES, target_bytes - part))
+        while nbytes >= _LOOK_BYTES and not counted:
+            skimmed = tail.skim(min(_SKIM_BYTES, options.target_bytes - part))
             if skimmed is None or not fits(*skimmed):
                 break
             behind, size = skimmed
-            nbytes, part, count = nbytes + size, part + size, count + behind.lsn - end.lsn
+            nbytes, part = nbytes + size, part + size
             tail.position = end = behind
-            if part >= target_bytes:
+            if part >= options.target_bytes:
                 cuts.append(end)
                 part = 0
         stretch = tail.look(_LOOK_BYTES)
@@ -581,24 +627,35 @@ def _walk(
             break
         # A stretch that reaches no limit is taken without a look at its frames.
         size = stretch.end.offset - stretch.frames[0][0]
-        if fits(stretch.end, size) and part + size < target_bytes:
-            nbytes, part, count = nbytes + size, part + size, count + stretch.end.lsn - end.lsn
+        if fits(stretch.end, size) and part + size < options.target_bytes:
+            nbytes, part = nbytes + size, part + size
             tail.position = end = stretch.end
             continue
         for fields in stretch.frames:
             size = HEADER_BYTES + len(fields[6])
-            count += fields[2]
             nbytes += size
-            over = count > records_max or nbytes > bytes_max
-            if fields[1] + fields[2] - 1 > lsn_max or (over and end != begin):
-                return ([*cuts, end] if part else cuts), end
-            end = stretch.behind(fields)
+            behind = stretch.behind(fields)
+            stop = (0, 0) if behind.lsn > limits.lsn else None
+            if nbytes > limits.nbytes and end != begin:
+                stop = (0, 0)
+            if stop is None and counted:
+                counts = records.count(options.table, stretch.path, fields)
+                start = within if end == begin else None
+                stop = counts.stop(start, left, limits.rows)
+                left -= sum(counts.rows) - counts.before(start)
+            if stop == (0, 0):
+                break
             part += size
-            if part >= target_bytes:
-                cuts.append(end)
+            if part >= options.target_bytes:
+                cuts.append(behind)
                 part = 0
-        tail.position = end
-    return ([*cuts, end] if part else cuts), end
+            if stop is not None:
+                return ([*cuts, behind] if part else cuts), end, Within(behind, *stop)
+            tail.position = end = behind
+        else:
+            continue
+        break
+    return ([*cuts, end] if part else cuts), end, within if end == begin else None
 
 
 class _Frames:
@@ -608,6 +665,26 @@ class _Frames:
         self.loss: Loss | None = None
         self._log = log
         self._part = part
+
+    def batches(self, table: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a table."""
+        first, last = self._part.first, self._part.last
+        if first is None and last is None:
+            yield from records.batches(table, self)
+            return
+        for path, frames in self:
+            whole: list[FrameTuple] = []
+            for fields in frames:
+                end_lsn = fields[1] + fields[2] - 1
+                start = first if first is not None and end_lsn == first.behind.lsn else None
+                end = last if last is not None and end_lsn == last.behind.lsn else None
+                if start is end is None:
+                    whole.append(fields)
+                    continue
+                yield from records.batches(table, [(path, whole)])
+                whole = []
+                yield from records.part(table, path, fields, start, end)
+            yield from records.batches(table, [(path, whole)])
 
     def __iter__(self) -> Iterator[tuple[Path, list[FrameTuple]]]:
         at, end = self._part.start, self._part.end
