@@ -14,6 +14,17 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
+from tidelog.api import shapes
+from tidelog.api.async_methods import AsyncMethods
+from tidelog.api.encode import encode
+from tidelog.api.idrange import IdRange
+from tidelog.api.pipeline import call_words
+from tidelog.api.queue.dead import Ids, Jobs, Where
+from tidelog.api.queue.handle import AsyncHandle
+from tidelog.api.queue.running.plan import SHARED_PASSING, make_plan
+from tidelog.api.queue.running.tasks import run_tasks
+from tidelog.api.shapes import Shape
+from tidelog.api.types import KeyT, PatternT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.dead import FIRST
 from tidelog.client.job import SharedJob, SharedPut
@@ -22,31 +33,20 @@ from tidelog.client.queue import SharedConsumer, SharedQueue
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import FSYNCED, SharedStore
 from tidelog.client.threaded import threaded
+from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
+from tidelog.jobs.scheduling import Schedule
+from tidelog.jobs.stats import Stats
+from tidelog.jobs.typed import T as V
+from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.tasks import this_task
 from tidelog.store.durations import Duration
 from tidelog.store.errors import TidelogError, WatchError
-from tidelog.store.faces import shapes
-from tidelog.store.faces.async_methods import AsyncMethods
-from tidelog.store.faces.encode import encode
-from tidelog.store.faces.idrange import IdRange
-from tidelog.store.faces.pipeline import call_words
-from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, PatternT, TextT
 from tidelog.store.lifetime import DRAIN_SECONDS
-from tidelog.store.queue.dead import Ids, Jobs, Where
-from tidelog.store.queue.handle import AsyncHandle
-from tidelog.store.queue.rows import DeadJob, Failure, WaitingJob
-from tidelog.store.queue.running.plan import SHARED_PASSING, make_plan
-from tidelog.store.queue.running.tasks import run_tasks
-from tidelog.store.queue.scheduling import Schedule
-from tidelog.store.queue.stats import Stats
-from tidelog.store.queue.typed import T as V
-from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 
 if TYPE_CHECKING:
+    from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
-    from tidelog.store.queue.codecs import Codec
-    from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")
 

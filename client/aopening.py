@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from tidelog.api.aopening import Opening
+from tidelog.api.queue.aio import AsyncQueue
+from tidelog.api.queue.aopening import aopen_queue as aopen_embedded
 from tidelog.client.opening import TIMEOUT_S, connect, open_queue
-from tidelog.store.aopening import Opening
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath, is_url
-from tidelog.store.queue.aio import AsyncQueue
-from tidelog.store.queue.aopening import aopen_queue as aopen_embedded
 
 if TYPE_CHECKING:
     from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
+    from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.typed import OpenOptions, T, Typed
     from tidelog.store.options import ConnectOptions
-    from tidelog.store.queue.codecs import Codec
-    from tidelog.store.queue.typed import OpenOptions, T, Typed
 
 
 @overload

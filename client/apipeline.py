@@ -7,12 +7,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tidelog.api.missing import answers_missing
+from tidelog.api.pipeline_methods import PipelineMethods
+from tidelog.api.shapes import Shape
+from tidelog.api.types import KeyT
 from tidelog.client.pipeline import SharedPipeline
 from tidelog.client.threaded import threaded
-from tidelog.store.faces.missing import answers_missing
-from tidelog.store.faces.pipeline_methods import PipelineMethods
-from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ import sys
 import traceback
 from multiprocessing import spawn
 
+from tidelog.api.queue.running.plan import is_coroutine
 from tidelog.client import working
 from tidelog.client.aio import AsyncSharedStore
 from tidelog.client.link import Link
@@ -20,7 +21,6 @@ from tidelog.client.processes import end_with_parent
 from tidelog.client.store import SharedStore
 from tidelog.client.working import CANNOT_WORK, LENGTH, MESSAGE_BYTES_MAX, Work
 from tidelog.store.errors import CannotOpen, DataError, StoreLocked
-from tidelog.store.queue.running.plan import is_coroutine
 
 
 def main() -> int:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.client.keeper import Queued
-from tidelog.client.link import Safe
-from tidelog.engine import ids
-from tidelog.store.durations import Duration
-from tidelog.store.queue.dead import (
+from tidelog.api.queue.dead import (
     Ids,
     Jobs,
     Where,
@@ -18,9 +14,13 @@ from tidelog.store.queue.dead import (
     listed_ids,
     value_bytes,
 )
-from tidelog.store.queue.redriving import PAGE
-from tidelog.store.queue.rows import DeadJob
-from tidelog.store.queue.units import in_units
+from tidelog.client.keeper import Queued
+from tidelog.client.link import Safe
+from tidelog.engine import ids
+from tidelog.jobs.redriving import PAGE
+from tidelog.jobs.rows import DeadJob
+from tidelog.jobs.units import in_units
+from tidelog.store.durations import Duration
 
 _LIST: Final = b"LIST"
 FIRST: Final = b"-"  # where the first page starts

@@ -12,12 +12,12 @@ from typing import Any, Final, Generic, NamedTuple, Self
 from tidelog.client.keeper import Queued
 from tidelog.client.link import Safe
 from tidelog.engine.api import EntryRow
+from tidelog.jobs import rows
+from tidelog.jobs.typed import T
+from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, OutcomeUnknown, TidelogError
-from tidelog.store.queue import rows
-from tidelog.store.queue.typed import T
-from tidelog.store.queue.work.results import NO_RESULT, RESULT_SECONDS
 
 OPEN: Final = "open"
 ACKED: Final = "acked"

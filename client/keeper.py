@@ -23,9 +23,9 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.client.link import Link, Safe
+from tidelog.jobs.options import Options
 from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError
-from tidelog.store.queue.options import Options
 
 BEAT_S: Final = 1.0  # longest pause between two beats while a job is held
 RENEW_S: Final = 5.0  # longest time between two renewals of a lease

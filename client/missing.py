@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from tidelog.store.faces.missing import answers
+from tidelog.api.missing import answers
 
 T = TypeVar("T")
 PAGE: Final = "docs/guides/web-app-and-workers.md"

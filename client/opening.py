@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from tidelog.api.queue.face import Queue
+from tidelog.api.queue.opening import open_queue as open_embedded
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, NotAStore
 from tidelog.store.opening import AnyPath, is_url
 from tidelog.store.options import make_options
-from tidelog.store.queue.face import Queue
-from tidelog.store.queue.opening import open_queue as open_embedded
 
 if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
     from tidelog.client.store import SharedStore
+    from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.typed import OpenOptions, T, Typed
     from tidelog.store.options import ConnectOptions
-    from tidelog.store.queue.codecs import Codec
-    from tidelog.store.queue.typed import OpenOptions, T, Typed
 
 TIMEOUT_S = 30.0
 

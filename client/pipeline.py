@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tidelog.api import shapes
+from tidelog.api.encode import encode, encode_all
+from tidelog.api.missing import answers_missing
+from tidelog.api.pipeline import command_words
+from tidelog.api.pipeline_methods import PipelineMethods
+from tidelog.api.shapes import Shape
+from tidelog.api.types import KeyT
 from tidelog.client.base import Base
 from tidelog.client.link import Lane, Safe, error_of
 from tidelog.client.replies import as_engine
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.errors import DataError, TidelogError, WatchError
-from tidelog.store.faces import shapes
-from tidelog.store.faces.encode import encode, encode_all
-from tidelog.store.faces.missing import answers_missing
-from tidelog.store.faces.pipeline import command_words
-from tidelog.store.faces.pipeline_methods import PipelineMethods
-from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT
 
 T = TypeVar("T")
 _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")

@@ -20,8 +20,8 @@ from typing import Final
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.api.queue.running.signals import Signals
 from tidelog.client.starting import environment
-from tidelog.store.queue.running.signals import Signals
 
 OK: Final = 0  # exit code of success
 FIRST_PAUSE_S: Final = 1.0  # before a child that failed is started again; doubled each time

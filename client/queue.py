@@ -13,6 +13,10 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, Self
 
+from tidelog.api.queue.consuming import BATCH_MAX
+from tidelog.api.queue.handle import Handle
+from tidelog.api.queue.running.plan import SHARED_PASSING, count_processes, make_plan
+from tidelog.api.queue.running.threads import run_threads
 from tidelog.client.base import Base
 from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
@@ -20,6 +24,15 @@ from tidelog.client.keeper import BEAT_S, RENEW_S, Held
 from tidelog.client.link import Lane, Safe
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
+from tidelog.jobs import rows
+from tidelog.jobs.options import Options, job_number, make_options, named, positive, ranked
+from tidelog.jobs.putting import BATCH_JOBS, lifetime
+from tidelog.jobs.rows import Failure, WaitingJob
+from tidelog.jobs.stats import Stats
+from tidelog.jobs.typed import T
+from tidelog.jobs.units import in_units
+from tidelog.jobs.work.later import when
+from tidelog.jobs.work.results import no_result, result_late
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration, patience, seconds
 from tidelog.store.errors import (
@@ -32,19 +45,6 @@ from tidelog.store.errors import (
     TidelogError,
 )
 from tidelog.store.lifetime import DRAIN_SECONDS
-from tidelog.store.queue import rows
-from tidelog.store.queue.consuming import BATCH_MAX
-from tidelog.store.queue.handle import Handle
-from tidelog.store.queue.options import Options, job_number, make_options, named, positive, ranked
-from tidelog.store.queue.putting import BATCH_JOBS, lifetime
-from tidelog.store.queue.rows import Failure, WaitingJob
-from tidelog.store.queue.running.plan import SHARED_PASSING, count_processes, make_plan
-from tidelog.store.queue.running.threads import run_threads
-from tidelog.store.queue.stats import Stats
-from tidelog.store.queue.typed import T
-from tidelog.store.queue.units import in_units
-from tidelog.store.queue.work.later import when
-from tidelog.store.queue.work.results import no_result, result_late
 
 BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
 DEFAULTS: Final = make_options("any")

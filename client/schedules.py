@@ -6,11 +6,11 @@ from typing import Any
 
 from tidelog.client.base import Base
 from tidelog.client.link import Safe
+from tidelog.jobs import rows
+from tidelog.jobs.options import make_options, named, ranked
+from tidelog.jobs.scheduling import Schedule
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, ResponseError
-from tidelog.store.queue import rows
-from tidelog.store.queue.options import make_options, named, ranked
-from tidelog.store.queue.scheduling import Schedule
 
 
 class SharedSchedules:

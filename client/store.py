@@ -10,6 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
 
+from tidelog.api import shapes
+from tidelog.api.encode import encode, encode_all
+from tidelog.api.idrange import IdRange
+from tidelog.api.methods import Methods
+from tidelog.api.pipeline import call_words
+from tidelog.api.receipts import followers, level_number
+from tidelog.api.shapes import Shape
+from tidelog.api.types import KeyT, PatternT, TextT
 from tidelog.client.base import Base
 from tidelog.client.keeper import Keeper
 from tidelog.client.link import Lane, Link, Safe
@@ -20,24 +28,16 @@ from tidelog.engine.api import LANE, TABLE
 from tidelog.engine.reply import Reply
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, WatchError
-from tidelog.store.faces import shapes
-from tidelog.store.faces.encode import encode, encode_all
-from tidelog.store.faces.idrange import IdRange
-from tidelog.store.faces.methods import Methods
-from tidelog.store.faces.pipeline import call_words
-from tidelog.store.faces.receipts import followers, level_number
-from tidelog.store.faces.shapes import Shape
-from tidelog.store.faces.types import KeyT, PatternT, TextT
 
 FOLD_S: Final = 3600.0  # for which a checkpoint may block a call
 
 if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
     from tidelog.client.schedules import SharedSchedules
+    from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.scheduling import Schedule
+    from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
-    from tidelog.store.queue.codecs import Codec
-    from tidelog.store.queue.scheduling import Schedule
-    from tidelog.store.queue.typed import QueueOptions, Typed
 
 T = TypeVar("T")
 FSYNCED: Final = "fsynced"
@@ -391,7 +391,7 @@ class SharedStore(Base, Methods[TextT]):
         """
         # here: a program without queues does not load them
         from tidelog.client.queue import SharedQueue
-        from tidelog.store.queue.options import make_options
+        from tidelog.jobs.options import make_options
 
         options = make_options(
             *(name, group),

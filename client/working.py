@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from tidelog.api.queue.running.plan import SHARED_PASSING, is_coroutine, make_plan
 from tidelog.client.address import Address
 from tidelog.client.processes import Processes
+from tidelog.jobs.options import Options
 from tidelog.store import errors
 from tidelog.store.durations import patience
 from tidelog.store.errors import DataError, NotStored, TidelogError
-from tidelog.store.queue.options import Options
-from tidelog.store.queue.running.plan import SHARED_PASSING, is_coroutine, make_plan
 
 LENGTH: Final = struct.Struct(">Q")
 CANNOT_WORK: Final = 2  # exit code of a child that fails before it takes jobs

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from tidelog.api.sync import Store
 from tidelog.crash.errors import Mismatch
 from tidelog.crash.model import Model, number, place
 from tidelog.crash.oracle import unit_text
 from tidelog.crash.served import Jumping, Still
 from tidelog.crash.trace import Unit
-from tidelog.store.faces.sync import Store
 
 GROUP: Final = b"g"
 ANN: Final = "ann"

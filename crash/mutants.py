@@ -243,7 +243,7 @@ PLANTED: Final = (
     ),
     Planted(
         "queue/done-and-in-two-units",
-        "store/queue/settling.py",
+        "jobs/settling.py",
         "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)\n",
         "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, lambda ctx: []), ACKED)\n"
         "        if done[0]:\n"

@@ -13,6 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.api.queue.face import Queue
+from tidelog.api.queue.job import Job
+from tidelog.api.sync import Store
 from tidelog.crash.asking import PAD
 from tidelog.crash.errors import BenchError
 from tidelog.crash.jobs import (
@@ -34,13 +37,10 @@ from tidelog.crash.served import Stage, Still, content_of, keys_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.crash.workloads import Life
 from tidelog.engine.ids import parse
-from tidelog.store.faces.sync import Store
-from tidelog.store.queue.face import Queue
-from tidelog.store.queue.job import Job
-from tidelog.store.queue.rows import EXPIRES, VALUE, WaitingJob, milliseconds
-from tidelog.store.queue.rules import SCHEDULES
-from tidelog.store.queue.work.leases import leases_of
-from tidelog.store.queue.work.ticks import tick_words
+from tidelog.jobs.rows import EXPIRES, VALUE, WaitingJob, milliseconds
+from tidelog.jobs.rules import SCHEDULES
+from tidelog.jobs.work.leases import leases_of
+from tidelog.jobs.work.ticks import tick_words
 
 QUEUES: Final = "queues"
 NAMES: Final = ("mails", "bills", "calls")

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from tidelog.api.opening import open_store
+from tidelog.api.sync import Store
 from tidelog.crash.model import DATABASES, Contents, place
 from tidelog.crash.oracle import Served
 from tidelog.crash.trace import Tree, lay
@@ -22,8 +24,6 @@ from tidelog.disk.real import RealDisk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.faces.sync import Store
-from tidelog.store.opening import open_store
 
 STORE: Final = "store"  # the directory of the store below that of a trace
 SEGMENT_BYTES: Final = 8192  # so that a short life has several segments

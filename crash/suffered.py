@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidelog.api.sync import Store
 from tidelog.crash.afterwards import PROBE
 from tidelog.crash.errors import BenchError
 from tidelog.crash.lives import Step
@@ -22,7 +23,6 @@ from tidelog.crash.trace import Promised, Unit
 from tidelog.crash.workloads import Life
 from tidelog.disk.interface import Disk
 from tidelog.store.errors import CheckpointFailed, NotStored, TidelogError
-from tidelog.store.faces.sync import Store
 
 # An error or a kind of trouble -> how many operations can have it.
 Seen = dict[int | str, int]

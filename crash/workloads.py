@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.api.sync import Store
 from tidelog.crash.asking import ANN, BOB, GROUP, PAD, flat
 from tidelog.crash.commands import TIMED, Commands, drawn
 from tidelog.crash.errors import BenchError, WrongId
@@ -27,7 +28,6 @@ from tidelog.crash.record import RecordingDisk
 from tidelog.crash.served import Jumping, Stage, contents_of, open_on
 from tidelog.crash.trace import Trace, Tree, Unit
 from tidelog.store.checkpoints import Checkpoints
-from tidelog.store.faces.sync import Store
 
 POLICIES: Final = ("always", "everysec", "no")
 

@@ -25,8 +25,8 @@ from typing import Any, Final, TypeVar
 from opentelemetry import propagate, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
+from tidelog.api.queue.running.plan import is_coroutine
 from tidelog.integrations.jobs import queue_of
-from tidelog.store.queue.running.plan import is_coroutine
 from tidelog.store.version import __version__
 
 Q = TypeVar("Q")

@@ -20,9 +20,9 @@ from weakref import WeakKeyDictionary
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from tidelog.api.queue.running.plan import is_coroutine
 from tidelog.integrations.jobs import queue_of
-from tidelog.store.queue.running.plan import is_coroutine
-from tidelog.store.queue.stats import Stats
+from tidelog.jobs.stats import Stats
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 LABELS: Final = ("queue", "group")

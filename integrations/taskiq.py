@@ -24,12 +24,12 @@ from taskiq.abc.serializer import TaskiqSerializer
 from taskiq.exceptions import ResultGetError
 from taskiq.serializers import JSONSerializer
 
+from tidelog.api.aio import AsyncStore
+from tidelog.api.aopening import aopen_store
 from tidelog.client.aio import AsyncSharedStore
 from tidelog.client.aopening import aconnect
-from tidelog.store.aopening import aopen_store
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import TidelogError
-from tidelog.store.faces.aio import AsyncStore
 from tidelog.store.opening import AnyPath
 
 T = TypeVar("T")

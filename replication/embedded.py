@@ -14,19 +14,20 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.api.aio import AsyncStore
+from tidelog.api.aopening import Opening, aopen_store
+from tidelog.api.opening import open_store
+from tidelog.api.sync import Store
 from tidelog.replication.dial import Address, address_of
 from tidelog.replication.feed import TIMEOUT_S_MIN
 from tidelog.replication.follower import take_up
 from tidelog.replication.link import TIMEOUT_S, Link
 from tidelog.replication.rejoin import SURPLUS_S
-from tidelog.store.aopening import Opening, aopen_store
 from tidelog.store.commit.core import Core
 from tidelog.store.durations import seconds
 from tidelog.store.errors import CannotOpen, DataError
-from tidelog.store.faces.aio import AsyncStore
-from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import end
-from tidelog.store.opening import AnyPath, open_store
+from tidelog.store.opening import AnyPath
 
 _Face = TypeVar("_Face", Store, AsyncStore)
 _FSYNC: Final = "always"

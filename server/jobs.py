@@ -4,7 +4,7 @@ A job lives while the connection that took it lives and, if TAKE named a HEARTBE
 It is settled by its worker's name, its ID and its number of deliveries, over any connection. When a connection ends,
 its jobs are abandoned: they are delivered again when their lease is over, as after a crash of an embedded worker.
 
-Deliveries, leases and settling are those of the embedded queue (store/queue/work). The loop's thread uses this module.
+Deliveries, leases and settling are those of the embedded queue (jobs/work). The loop's thread uses this module.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tidelog.engine import ids
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import INVALID_ID, CommandError
 from tidelog.engine.integers import int64
+from tidelog.jobs.codecs import Codec
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.lanes import lane_of
+from tidelog.jobs.options import Options, make_options
+from tidelog.jobs.redriving import DeadBase
+from tidelog.jobs.settling import JobBase, Place
+from tidelog.jobs.streams import holds
+from tidelog.jobs.work.shared import Delivery, Leftover, Shared
+from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
-from tidelog.store.queue.codecs import Codec
-from tidelog.store.queue.engine import QueueEngine
-from tidelog.store.queue.lanes import lane_of
-from tidelog.store.queue.options import Options, make_options
-from tidelog.store.queue.redriving import DeadBase
-from tidelog.store.queue.settling import JobBase, Place
-from tidelog.store.queue.streams import holds
-from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
-from tidelog.store.queue.work.shared import Job as Entry
 
 QUEUES_MAX: Final = 1_000  # with their options, cached
 FEW: Final = 64  # a longer list of a connection's jobs is pruned once most of them are settled

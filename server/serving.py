@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.api.sync import Store
 from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
 from tidelog.server.config.config import Config
@@ -24,13 +25,12 @@ from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import CannotOpen
-from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import close
 from tidelog.store.opening import is_new, open_core
 from tidelog.store.options import Options, make_options
 
 if TYPE_CHECKING:
-    from tidelog.store.faces.aio import AsyncStore
+    from tidelog.api.aio import AsyncStore
 
 _logger = logging.getLogger("tidelog.server")
 

@@ -27,6 +27,7 @@ from time import perf_counter_ns
 from typing import Final, Protocol
 
 from tidelog.aof.log import Log
+from tidelog.api.face import nothing
 from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
@@ -48,7 +49,6 @@ from tidelog.store.commit.durability import Promise
 from tidelog.store.commit.following import UNBLOCKED
 from tidelog.store.commit.reads import first_write
 from tidelog.store.errors import StoreDamaged, TidelogError
-from tidelog.store.faces.face import nothing
 
 _logger = logging.getLogger("tidelog.server")
 _XADD = ENGINE.commands[b"xadd"]

@@ -1,4 +1,4 @@
-"""Opening: lock the directory, recover, and return a store. Also rebuilds the memory after a call that broke halfway.
+"""Opening: lock the directory, recover, and return a core. Also rebuilds the memory after a call that broke halfway.
 
 A directory that holds anything else is refused and left unchanged. The options of an open are not stored.
 """
@@ -12,18 +12,16 @@ import re
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any
 
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, layout, segment
-from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.epochs import first_number, generation
 from tidelog.aof.lock import acquire
-from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
+from tidelog.aof.log import Log, Policy
 from tidelog.aof.reading import recovery
 from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.reading.recovery import Recovered
@@ -36,11 +34,10 @@ from tidelog.snapshot import swap
 from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
-from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.clock import Clock
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.landing import HELD, Landing
 from tidelog.store.directory import is_snapshot
-from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
@@ -50,15 +47,9 @@ from tidelog.store.errors import (
     StoreLocked,
     StorePoisoned,
 )
-from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import (
-    CHECKPOINT_BYTES,
-    RETAIN_BYTES,
-    SAVE,
     Options,
-    StoreOptions,
-    make_options,
 )
 from tidelog.store.role import ALONE
 from tidelog.store.roles import Roles
@@ -82,108 +73,10 @@ ADVICE = {
 }
 
 
-@overload
-def open_store(
-    path: AnyPath,
-    *,
-    decode_responses: Literal[False] = False,
-    **options: Unpack[StoreOptions],
-) -> Store[bytes]: ...
-@overload
-def open_store(
-    path: AnyPath,
-    *,
-    decode_responses: Literal[True],
-    **options: Unpack[StoreOptions],
-) -> Store[str]: ...
-@overload
-def open_store(
-    path: AnyPath,
-    *,
-    decode_responses: bool,
-    **options: Unpack[StoreOptions],
-) -> Store[bytes | str]: ...
-def open_store(
-    path: AnyPath,
-    *,
-    fsync: str = "always",
-    decode_responses: bool = False,
-    read_only: bool = False,
-    memory_budget: int | None = None,
-    checkpoint_bytes: int = CHECKPOINT_BYTES,
-    save: Iterable[tuple[float, int]] = SAVE,
-    snapshot_every: float | timedelta | None = None,
-    keep_snapshots: int = 0,
-    retain_bytes: int = RETAIN_BYTES,
-    retain_seconds: float | timedelta | None = None,
-    retain_bookmark_bytes: int = KEEP_BYTES,
-    segment_bytes: int = SEGMENT_BYTES,
-    lock_timeout: Duration = 0.0,
-    disk: Disk | None = None,
-    clock: Clock = SYSTEM,
-) -> Store[bytes | str]:
-    """Open the store in a directory. Creates it if the directory is empty or missing.
-
-        with tidelog.open("orders") as db:
-            db.xadd("orders", {"item": "tea"})
-
-    Args:
-        path: The directory.
-        fsync: `always`: a reply means that the disk has the data. `everysec`, `no`: that the kernel has it.
-        decode_responses: Replies hold str instead of bytes.
-        read_only: Only look, also beside a running writer; `refresh` catches up with the writer. `path` may be a
-            snapshot.
-        memory_budget: Approximate bytes for entries, groups and strings in memory. After a checkpoint the least
-            recently used data is evicted; it is read back when needed. None = nothing is evicted.
-        checkpoint_bytes: Make a checkpoint after this many bytes of log; 0 = not by bytes.
-        save: Rules (seconds, changes): make a checkpoint after so many seconds if there were so many changes; () = not
-            by time.
-        snapshot_every: Seconds (or a timedelta) between automatic snapshots; None = no automatic snapshots.
-        keep_snapshots: How many of the newest snapshots to keep; 0 = all.
-        retain_bytes: Bytes of log to keep that a checkpoint already covers, for point-in-time restores.
-        retain_seconds: Also keep log that is younger than this (seconds or a timedelta).
-        retain_bookmark_bytes: Bytes of log to keep for readers in other processes that have set a bookmark.
-        segment_bytes: Size at which the log starts a new file, 4,096 bytes or more.
-        lock_timeout: Seconds or a timedelta to wait while another process has the store open for writing.
-        disk: The file system; tests replace it.
-        clock: The time; tests replace it (see `tidelog.testing`).
-
-    Returns:
-        The store, to be closed. The options are not stored.
-
-    Raises:
-        DataError: An option or the path is invalid.
-        StoreLocked: Another process writes to it; `pid` is that process.
-        NotAStore: The directory holds something else. It is left unchanged.
-        StoreDamaged: Recovery found damage that it must not repair by itself.
-        NewerFormat: A newer tidelog has written it.
-        CannotOpen: The operating system refuses; the base of the four errors before. A failed open never changes stored
-            data.
-    """
-    options = make_options(
-        fsync=fsync,
-        read_only=read_only,
-        memory_budget=memory_budget,
-        checkpoint_bytes=checkpoint_bytes,
-        save=save,
-        snapshot_every=snapshot_every,
-        keep_snapshots=keep_snapshots,
-        retain_bytes=retain_bytes,
-        retain_seconds=retain_seconds,
-        retain_bookmark_bytes=retain_bookmark_bytes,
-        segment_bytes=segment_bytes,
-    )
-    wait = seconds("lock_timeout", lock_timeout, zero=True)
-    core = open_core(path, options, disk, clock, wait)
-    store: Store[bytes | str] = Store(core, decode=decode_responses)
-    store._opened_here = True
-    return store
-
-
 def open_core(
     path: AnyPath, options: Options, disk: Disk | None, clock: Clock, lock_timeout: float = 0.0
 ) -> Core:
-    """Open the core that both faces use; see `open_store`."""
+    """Open the core that the faces use; see api/opening.py."""
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise DataError(f"{name!r} cannot be the path of a directory")

@@ -22,6 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidelog.api.aopening import aopen_store
+from tidelog.api.opening import open_store
 from tidelog.crash.commits import commits_noted
 from tidelog.crash.explore import Finding
 from tidelog.crash.record import RecordingDisk
@@ -32,9 +34,7 @@ from tidelog.crash.trace import Operation, Promised, SyncBegin, Trace, Tree, pac
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
-from tidelog.store.aopening import aopen_store
 from tidelog.store.errors import DataError
-from tidelog.store.opening import open_store
 from tidelog.testing.limits import Hung, Limit, one_process
 from tidelog.testing.lines import Line, line_of
 from tidelog.testing.scratch import scratch

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tidelog.store.faces.sync import Store
+    from tidelog.api.sync import Store
     from tidelog.testing.clock import Clock
     from tidelog.testing.crashes import Crashes
 

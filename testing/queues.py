@@ -12,8 +12,8 @@ from tidelog.store.durations import Duration
 from tidelog.testing.stores import astore, store
 
 if TYPE_CHECKING:
-    from tidelog.store.queue.aio import AsyncQueue
-    from tidelog.store.queue.face import Queue
+    from tidelog.api.queue.aio import AsyncQueue
+    from tidelog.api.queue.face import Queue
 
 
 @contextmanager

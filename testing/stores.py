@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.aof.log import SEGMENT_BYTES
+from tidelog.api.opening import open_store
+from tidelog.api.sync import Store
 from tidelog.disk.interface import Disk
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import close
-from tidelog.store.opening import open_store
 
 if TYPE_CHECKING:
-    from tidelog.store.faces.aio import AsyncStore
+    from tidelog.api.aio import AsyncStore
 
 
 @contextmanager
@@ -67,7 +67,7 @@ async def astore(
     disk: Disk | None = None,
 ) -> AsyncIterator[AsyncStore]:
     """An empty store in a temporary directory, for asyncio: `async with`. As `testing.store`."""
-    from tidelog.store.aopening import aopen_store  # here: synchronous tests need no asyncio
+    from tidelog.api.aopening import aopen_store  # here: synchronous tests need no asyncio
 
     with _directory(disk) as place:
         async with aopen_store(

@@ -34,12 +34,12 @@ import pytest
 
 import tidelog
 from tidelog import testing
+from tidelog.api import encode
+from tidelog.api.methods import Methods
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.putting import Put
 from tidelog.server.config.config import ConfigError
 from tidelog.store import errors
-from tidelog.store.faces import encode
-from tidelog.store.faces.methods import Methods
-from tidelog.store.queue.engine import QueueEngine
-from tidelog.store.queue.putting import Put
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"
@@ -131,17 +131,18 @@ def test_the_api_reference_shows_what_public_methods_return() -> None:
     classes = {
         value.__name__
         for module in (
-            "queue.face",
-            "queue.aio",
-            "queue.base",
-            "queue.engine",
-            "queue.stats",
-            "faces.sync",
-            "faces.aio",
-            "faces.pipeline",
+            "api.queue.face",
+            "api.queue.aio",
+            "api.queue.base",
+            "jobs.engine",
+            "jobs.stats",
+            "api.sync",
+            "api.aio",
+            "api.pipeline",
         )
-        for value in vars(import_module(f"tidelog.store.{module}")).values()
-        if isinstance(value, type) and value.__module__.startswith("tidelog.store")
+        for value in vars(import_module(f"tidelog.{module}")).values()
+        if isinstance(value, type)
+        and value.__module__.startswith(("tidelog.api", "tidelog.jobs", "tidelog.store"))
     }
     for item in CALLED:
         returned = set(re.findall(r"\w+", str(item.code.__annotations__.get("return"))))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-TYPED = ROOT / "tests/store/api/test_typed_use.py"
+TYPED = ROOT / "tests/api/test_typed_use.py"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md")))
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.S | re.M)
 # Examples of some pages build on those before, or are files of their own.

@@ -14,9 +14,9 @@ from tidelog.engine.ids import MAX
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
-from tidelog.store.queue import rows
-from tidelog.store.queue.streams import waiting
-from tidelog.store.queue.work.later import GROUP, SHIFT_MS
+from tidelog.jobs import rows
+from tidelog.jobs.streams import waiting
+from tidelog.jobs.work.later import GROUP, SHIFT_MS
 from tidelog.tools.queue_streams import (
     DEAD,
     FAILURES,

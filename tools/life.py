@@ -30,8 +30,8 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
-from tidelog.store.queue.rows import fields_of
-from tidelog.store.queue.rules import SCHEDULES
+from tidelog.jobs.rows import fields_of
+from tidelog.jobs.rules import SCHEDULES
 from tidelog.tools.aof.fields import entries_of, names_id
 from tidelog.tools.queue_streams import (
     DUE,

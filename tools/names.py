@@ -17,9 +17,9 @@ from tidelog.engine.api import reading
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
+from tidelog.jobs.rules import SCHEDULES, rule_of
 from tidelog.snapshot.errors import CheckpointError, SnapshotError
 from tidelog.store.errors import TidelogError
-from tidelog.store.queue.rules import SCHEDULES, rule_of
 from tidelog.tools.completion import typed
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents

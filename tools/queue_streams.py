@@ -13,10 +13,10 @@ from typing import Final
 
 from tidelog.engine import ids
 from tidelog.engine.ids import SEQ_MAX
-from tidelog.store.queue import rows
-from tidelog.store.queue.options import SUFFIXES
-from tidelog.store.queue.work.later import FIRST_SEQ, GROUP, SHIFT_MS
-from tidelog.store.queue.work.later import has_due_times as has_due_times
+from tidelog.jobs import rows
+from tidelog.jobs.options import SUFFIXES
+from tidelog.jobs.work.later import FIRST_SEQ, GROUP, SHIFT_MS
+from tidelog.jobs.work.later import has_due_times as has_due_times
 from tidelog.tools.text import argument, span, time_text
 
 HOLDS, FAILURES, DEAD, LATER = (suffix.encode() for suffix in SUFFIXES)

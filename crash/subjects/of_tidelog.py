@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tidelog.api.opening import open_store
+from tidelog.api.sync import Store
 from tidelog.crash.model import Contents
 from tidelog.crash.oracle import Kind
 from tidelog.crash.served import contents_of
 from tidelog.crash.subjects.subject import Opened, Subject, admits
 from tidelog.crash.trace import Unit
-from tidelog.store.faces.sync import Store
-from tidelog.store.opening import open_store
 
 
 class Tidelog:

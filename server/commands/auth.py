@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 
+from tidelog.api.face import REDIS_VERSION
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import OK, Map, Reply, Status
@@ -17,7 +18,6 @@ from tidelog.server.acl.users import DEFAULT
 from tidelog.server.monitoring.clients import is_plain
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import SetReply
-from tidelog.store.faces.face import REDIS_VERSION
 
 _WRONGPASS = b"WRONGPASS invalid username-password pair or user is disabled."
 _NOT_SIGNED_IN = (

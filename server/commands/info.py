@@ -5,13 +5,13 @@ server/monitoring/info.py, memory.py, latency.py and calls.py make the replies.
 
 from __future__ import annotations
 
+from tidelog.api.face import REDIS_VERSION
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.monitoring import info, memory
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Verbatim
-from tidelog.store.faces.face import REDIS_VERSION
 from tidelog.store.residence import give_back
 
 

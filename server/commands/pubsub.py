@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tidelog.api.face import nothing
 from tidelog.engine.api import wrong_arity
 from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.glob import matcher
@@ -11,7 +12,6 @@ from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Push
 from tidelog.store.commit.durability import Promise
-from tidelog.store.faces.face import nothing
 
 # --- subscriptions: one message for each name
 

@@ -12,14 +12,14 @@ from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Map, Reply
+from tidelog.jobs import rows
+from tidelog.jobs.options import SCHEDULES
+from tidelog.jobs.scheduling import Schedule, SchedulesEngine
 from tidelog.server.acl.keys import READ
 from tidelog.server.once import NEW, Once
 from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
-from tidelog.store.queue import rows
-from tidelog.store.queue.options import SCHEDULES
-from tidelog.store.queue.scheduling import Schedule, SchedulesEngine
 
 _NOT_TEXT: Final = b"ERR names, cron expressions and time zones must be UTF-8"
 _CALLS: Final[dict[bytes, Callable[[SchedulesEngine, str], Answer]]] = {

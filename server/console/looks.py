@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
+from tidelog.jobs import rows
+from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.options import LANES, RESERVED, SCHEDULES
+from tidelog.jobs.rows import DeadJob
 from tidelog.server.console import shown
 from tidelog.server.console.link import Link
-from tidelog.store.queue import rows
-from tidelog.store.queue.codecs import NAMED
-from tidelog.store.queue.options import LANES, RESERVED, SCHEDULES
-from tidelog.store.queue.rows import DeadJob
 
 SCANS: Final = 20  # per list
 SCANNED: Final = 1000  # keys of one scan

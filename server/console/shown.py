@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from tidelog.store.queue.codecs import NAMED
+from tidelog.jobs.codecs import NAMED
 
 CHARS_MAX: Final = 20_000  # of one value
 

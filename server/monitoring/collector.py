@@ -22,12 +22,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.samples import Sample
 
+from tidelog.api.face import REDIS_VERSION
 from tidelog.replication.status import lag_seconds
 from tidelog.server.host import Host
 from tidelog.server.monitoring.calls import Calls
 from tidelog.server.monitoring.figures import KEYS_MAX, StreamFigures, figures
 from tidelog.server.session import Session
-from tidelog.store.faces.face import REDIS_VERSION
 
 Labels = dict[str, str]
 

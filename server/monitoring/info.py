@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from tidelog.api.face import REDIS_VERSION
 from tidelog.engine.api import State
 from tidelog.replication.handover import SHOWN
 from tidelog.replication.status import lag_seconds
@@ -24,7 +25,6 @@ from tidelog.server.monitoring.memory import checkpoint_facts
 from tidelog.server.saving import REWRITE, SAVE
 from tidelog.server.session import Session
 from tidelog.store.errors import TidelogError
-from tidelog.store.faces.face import REDIS_VERSION
 from tidelog.store.version import __version__
 
 Rows = Iterable[tuple[str, object]]

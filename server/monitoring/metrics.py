@@ -22,13 +22,13 @@ from prometheus_client.exposition import choose_encoder
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.api.face import nothing
 from tidelog.replication.status import lag_seconds
 from tidelog.server.connection import ConnectionHost
 from tidelog.server.console import console
 from tidelog.server.console.console import Console, Request
 from tidelog.server.monitoring.collector import Collector
 from tidelog.store.errors import CannotOpen, TidelogError
-from tidelog.store.faces.face import nothing
 
 SEATS: Final = 8  # connections at a time
 SEAT_S: Final = 1.0  # how long a connection may take to give way

@@ -13,7 +13,7 @@ analyses, by db, stream (binary), group (binary) and consumer (binary, null: giv
                                   handled_ms_p50 ... _max    from the delivery to its acknowledgement
 
 Delayed jobs and schedules are pending in groups `due` of their own, whose delivery times say when they are due
-(store/queue/work/later.py). Those are no deliveries, and are left out everywhere.
+(jobs/work/later.py). Those are no deliveries, and are left out everywhere.
 
 All counts are bigint; `_ms` columns are bigint milliseconds, null if there is nothing to measure.
 """

@@ -7,9 +7,9 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidelog.jobs.options import SCHEDULES
+from tidelog.jobs.work.later import GROUP, SUFFIX
 from tidelog.spark.jobs.terms import MS_MAX
-from tidelog.store.queue.options import SCHEDULES
-from tidelog.store.queue.work.later import GROUP, SUFFIX
 
 # With more distinct values than this, a quantile is an approximation: its rank is off by at most 1 / ACCURACY of the
 # rows.
@@ -48,7 +48,7 @@ def quantiles(value: Column, name: str) -> list[Column]:
 
 
 def has_due_times() -> Column:
-    """Whether the group of a row has due times, and no deliveries: `has_due_times` of store/queue/work/later.py.
+    """Whether the group of a row has due times, and no deliveries: `has_due_times` of jobs/work/later.py.
 
     False, never null, in rows without a group.
     """

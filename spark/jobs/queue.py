@@ -43,14 +43,14 @@ from typing import Final, Literal, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidelog.jobs.options import Options, make_options
+from tidelog.jobs.rows import EXPIRES, HEADER, ORIGIN, VALUE
+from tidelog.jobs.work.later import GROUP as DUE
+from tidelog.jobs.work.later import SHIFT_MS
 from tidelog.spark.jobs.latency import deliveries
 from tidelog.spark.jobs.measures import added_at, field, ms_between, order, text
 from tidelog.spark.jobs.terms import MS_MAX
 from tidelog.spark.jobs.terms import STATES as STATES
-from tidelog.store.queue.options import Options, make_options
-from tidelog.store.queue.rows import EXPIRES, HEADER, ORIGIN, VALUE
-from tidelog.store.queue.work.later import GROUP as DUE
-from tidelog.store.queue.work.later import SHIFT_MS
 
 Codec = Literal["json", "str", "bytes", "msgpack"]
 _TEXT: Final = ("json", "str")

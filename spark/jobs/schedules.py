@@ -23,11 +23,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidelog.jobs.rows import VALUE
+from tidelog.jobs.rules import SCHEDULES
+from tidelog.jobs.work.later import GROUP as DUE
+from tidelog.jobs.work.later import SHIFT_MS
 from tidelog.spark.jobs.measures import field, ms_between, text
-from tidelog.store.queue.rows import VALUE
-from tidelog.store.queue.rules import SCHEDULES
-from tidelog.store.queue.work.later import GROUP as DUE
-from tidelog.store.queue.work.later import SHIFT_MS
 
 STREAMS: Final = json.dumps([SCHEDULES.decode()])  # for the option `streams` of the data source
 

@@ -31,6 +31,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tidelog.api.aio import AsyncStore
+    from tidelog.api.aopening import aopen_store as aopen
+    from tidelog.api.idrange import IdRange
+    from tidelog.api.opening import open_store as open
+    from tidelog.api.queue.aio import AsyncQueue
+    from tidelog.api.queue.ajob import AsyncJob
+    from tidelog.api.queue.face import Queue
+    from tidelog.api.queue.handle import AsyncHandle, Handle
+    from tidelog.api.queue.job import Job
+    from tidelog.api.receipts import Receipt
+    from tidelog.api.sync import Store
     from tidelog.client.aio import AsyncSharedJob, AsyncSharedQueue, AsyncSharedStore
     from tidelog.client.aopening import aconnect
     from tidelog.client.aopening import aopen_queue as aqueue
@@ -43,18 +54,7 @@ if TYPE_CHECKING:
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
-    from tidelog.store.aopening import aopen_store as aopen
     from tidelog.store.errors import *
-    from tidelog.store.faces.aio import AsyncStore
-    from tidelog.store.faces.idrange import IdRange
-    from tidelog.store.faces.receipts import Receipt
-    from tidelog.store.faces.sync import Store
-    from tidelog.store.opening import open_store as open
-    from tidelog.store.queue.aio import AsyncQueue
-    from tidelog.store.queue.ajob import AsyncJob
-    from tidelog.store.queue.face import Queue
-    from tidelog.store.queue.handle import AsyncHandle, Handle
-    from tidelog.store.queue.job import Job
     from tidelog.store.role import Role
     from tidelog.store.version import __version__ as __version__
 
@@ -122,19 +122,19 @@ __all__ = [
 # Each name is imported on first access. Most programs need neither asyncio nor queues, and the command line must
 # handle Ctrl-C before it imports the rest. The names of `__all__` that are not in this table are errors.
 _LATER = {
-    "open": ("tidelog.store.opening", "open_store"),
-    "Store": ("tidelog.store.faces.sync", "Store"),
-    "IdRange": ("tidelog.store.faces.idrange", "IdRange"),
-    "Receipt": ("tidelog.store.faces.receipts", "Receipt"),
+    "open": ("tidelog.api.opening", "open_store"),
+    "Store": ("tidelog.api.sync", "Store"),
+    "IdRange": ("tidelog.api.idrange", "IdRange"),
+    "Receipt": ("tidelog.api.receipts", "Receipt"),
     "Role": ("tidelog.store.role", "Role"),
-    "AsyncStore": ("tidelog.store.faces.aio", "AsyncStore"),
-    "aopen": ("tidelog.store.aopening", "aopen_store"),
-    "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
-    "Queue": ("tidelog.store.queue.face", "Queue"),
-    "AsyncHandle": ("tidelog.store.queue.handle", "AsyncHandle"),
-    "Handle": ("tidelog.store.queue.handle", "Handle"),
-    "AsyncJob": ("tidelog.store.queue.ajob", "AsyncJob"),
-    "Job": ("tidelog.store.queue.job", "Job"),
+    "AsyncStore": ("tidelog.api.aio", "AsyncStore"),
+    "aopen": ("tidelog.api.aopening", "aopen_store"),
+    "AsyncQueue": ("tidelog.api.queue.aio", "AsyncQueue"),
+    "Queue": ("tidelog.api.queue.face", "Queue"),
+    "AsyncHandle": ("tidelog.api.queue.handle", "AsyncHandle"),
+    "Handle": ("tidelog.api.queue.handle", "Handle"),
+    "AsyncJob": ("tidelog.api.queue.ajob", "AsyncJob"),
+    "Job": ("tidelog.api.queue.job", "Job"),
     "aqueue": ("tidelog.client.aopening", "aopen_queue"),
     "aconnect": ("tidelog.client.aopening", "aconnect"),
     "AsyncSharedJob": ("tidelog.client.aio", "AsyncSharedJob"),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Draining(Protocol):
-    """A wait for the jobs that other threads and tasks hold. See `store.queue.work.drain.Drain`."""
+    """A wait for the jobs that other threads and tasks hold. See `jobs.work.drain.Drain`."""
 
     def begin(self) -> None:
         """Stop handing out jobs."""
@@ -46,7 +46,7 @@ class Draining(Protocol):
 
 
 class Leasing(Protocol):
-    """The queues of a store. See `store.queue.work.leases.Leases`."""
+    """The queues of a store. See `jobs.work.leases.Leases`."""
 
     def drain(self, limit: float | None, caller: Caller, me: Holder) -> Draining | None:
         """A wait of at most `limit` seconds. None if the store has ended."""

@@ -56,7 +56,7 @@ NEW_ID: Final = (XADD, XADD_NODE)
 
 
 class Core:
-    """One open store. The faces share it; see `store.faces.sync` and `store.faces.aio`.
+    """One open store. The faces share it; see `api.sync` and `api.aio`.
 
     lock          the log's lock
     landing       state and log, and how units get into them

@@ -5,7 +5,7 @@ has a new one, in which the LSN of a lost unit may belong to another unit. A rea
 that it could have seen, so that no caller acts on data that a power cut can still lose.
 
 Only `Durability` decides. Threads call `hold`. Event loops call `holds`, or `through` once for many replies, and
-subscribe to the log for the rest (store/faces/aio.py, server/turns.py).
+subscribe to the log for the rest (api/aio.py, server/turns.py).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, clone / name, symlinks=True, ignore=ignored)
     (clone / "store/version.py").write_text('"""Changed."""\n\n__version__ = "0.0.test"\n')
-    with (clone / "store/faces/sync.py").open("a") as file:
+    with (clone / "api/sync.py").open("a") as file:
         file.write(SLOWER)
     return clone
 

@@ -14,15 +14,15 @@ import pytest
 from tests.client.conftest import Bench
 
 import tidelog
+from tidelog.api.missing import _Absent
+from tidelog.api.pipeline import AsyncPipeline, Pipeline
+from tidelog.api.queue.aio import AsyncConsumer, AsyncDead
+from tidelog.api.queue.dead import Dead
+from tidelog.api.queue.face import Consumer
+from tidelog.api.queue.schedules import AsyncSchedules, Schedules
 from tidelog.client import aio, dead, pipeline, queue, schedules
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.missing import LACKING, PAGE
-from tidelog.store.faces.missing import _Absent
-from tidelog.store.faces.pipeline import AsyncPipeline, Pipeline
-from tidelog.store.queue.aio import AsyncConsumer, AsyncDead
-from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.face import Consumer
-from tidelog.store.queue.schedules import AsyncSchedules, Schedules
 
 ROOT = Path(__file__).parents[2]
 PAIRS: list[tuple[type, type]] = [

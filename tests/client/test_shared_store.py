@@ -17,8 +17,8 @@ from tests.client.conftest import Bench
 from tests.until import parked, until
 
 import tidelog
+from tidelog.api.methods import Methods
 from tidelog.client.store import SharedStore
-from tidelog.store.faces.methods import Methods
 
 # Runs on both faces, one after the other; the keys of the second have another prefix. IDs are given, so replies are
 # equal.

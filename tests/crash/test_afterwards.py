@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tidelog.aof.reading import recovery
+from tidelog.api.sync import Store
 from tidelog.crash import afterwards as checks
 from tidelog.crash import served
 from tidelog.crash.afterwards import afterwards
@@ -23,7 +24,6 @@ from tidelog.crash.workloads import record
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot import restore as restoring
-from tidelog.store.faces.sync import Store
 from tidelog.store.read_only import ReadOnlyCore
 
 SHORT: list[Step] = [["add", 0, 300], ["set", 0, 600], ["read", 0, 1], ["add", 0, 700]]

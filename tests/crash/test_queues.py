@@ -21,12 +21,12 @@ from tidelog.crash.served import Files, Memory, Stage
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
 from tidelog.crash.workloads import POLICIES
+from tidelog.jobs.redriving import DeadBase
+from tidelog.jobs.work.fetch import Fetch
+from tidelog.jobs.work.keyed import Keyed
+from tidelog.jobs.work.keys import Keys
+from tidelog.jobs.work.limits import Delivered
 from tidelog.store.commit.batch import land_commands, run_unit
-from tidelog.store.queue.redriving import DeadBase
-from tidelog.store.queue.work.fetch import Fetch
-from tidelog.store.queue.work.keyed import Keyed
-from tidelog.store.queue.work.keys import Keys
-from tidelog.store.queue.work.limits import Delivered
 
 # Each way in which a job can end; jobs that are known already; some that nobody ends.
 STEPS: list[Step] = [
@@ -210,7 +210,7 @@ def redriven_in_two_units(monkeypatch: pytest.MonkeyPatch) -> None:
             answer = original(core, db, lambda ctx, one=command: [one])  # type: ignore[misc]
         return answer
 
-    monkeypatch.setattr("tidelog.store.queue.engine.run_unit", split)
+    monkeypatch.setattr("tidelog.jobs.engine.run_unit", split)
 
 
 def result_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def result_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
             answer = original(core, db, lambda ctx, one=command: [one])  # type: ignore[misc]
         return answer
 
-    monkeypatch.setattr("tidelog.store.queue.settling.run_unit", split)
+    monkeypatch.setattr("tidelog.jobs.settling.run_unit", split)
 
 
 def tick_behind_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def tick_behind_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
                 del command[2:5]
             original(core, ctx, [command])
 
-    monkeypatch.setattr("tidelog.store.queue.work.ticks.land_commands", split)
+    monkeypatch.setattr("tidelog.jobs.work.ticks.land_commands", split)
 
 
 def rate_behind_the_delivery(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.api.sync import Store
 from tidelog.crash import workloads
 from tidelog.crash.explore import STORE, Effort, Explorer, Report
 from tidelog.crash.killed import Effort as KillEffort
@@ -20,7 +21,6 @@ from tidelog.crash.suffered import Scene
 from tidelog.crash.trace import Promised, Trace
 from tidelog.crash.workloads import record
 from tidelog.snapshot.rows.environment import ColdRows
-from tidelog.store.faces.sync import Store
 
 ALWAYS, NO = 0, 2
 SWITCHED: list[Step] = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tidelog
+from tidelog.api.sync import Store
 from tidelog.crash.client import BadReply
 from tidelog.crash.oracle import Kind
 from tidelog.crash.served import contents_of
@@ -17,7 +18,6 @@ from tidelog.crash.worker import Worker
 from tidelog.server import once
 from tidelog.server.commands.queue import settling
 from tidelog.server.serving import serve
-from tidelog.store.faces.sync import Store
 
 
 @pytest.fixture

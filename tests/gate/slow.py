@@ -35,7 +35,7 @@ TRIED: Final = {
     "crash": {"crash", "aof", "snapshot", "store", "disk"},
     "formats": {"aof", "snapshot", "store"},
     "fuzz": {"aof", "snapshot", "tools"},
-    "guard": {"aof", "engine", "snapshot", "store"},
+    "guard": {"aof", "engine", "snapshot", "store", "jobs", "api"},
     "mutants": {"crash"},
     "oracle": {"engine", "server"},
 }

@@ -87,9 +87,9 @@ def test_the_rooms_of_the_last_day_before_the_commit(
 
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     commit(1, "spark/old.py")
-    commit(9, "store/queue/base.py", "tests/aof/test_log.py", "tests/conftest.py")
+    commit(9, "api/queue/base.py", "tests/aof/test_log.py", "tests/conftest.py")
     commit(9, "README.md")
-    assert changed_rooms() == {"store", "aof", "tests", "README.md"}
+    assert changed_rooms() == {"api", "aof", "tests", "README.md"}
     shallow = tmp_path / "shallow"
     subprocess.run(
         ["git", "clone", "-q", "--depth", "1", f"file://{tmp_path}", shallow], check=True

@@ -16,12 +16,12 @@ from tests.guard.tape import SCRIPTS
 from tests.guard.workloads import FACES, TEST, WORKLOADS
 
 import tidelog
+from tidelog.api.queue.dead import Dead
+from tidelog.api.queue.schedules import Schedules
+from tidelog.jobs.options import make_options
 from tidelog.server.commands.queue import given, putting, settling, taking
 from tidelog.server.handlers import COMMANDS
 from tidelog.server.jobs import OPTIONS
-from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.options import make_options
-from tidelog.store.queue.schedules import Schedules
 
 # A call with arguments, and the beginning of the names of the scripts that have one of them for a subject.
 CALLS: Final[dict[str, Callable[..., Any]]] = {

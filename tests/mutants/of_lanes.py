@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-FETCH: Final = "store/queue/work/fetch.py"
-KEYS: Final = "store/queue/work/keys.py"
-SHARED: Final = "store/queue/work/shared.py"
-PRIORITY_TESTS: Final = "tests/store/queue/test_priorities.py"
-KEY_TESTS: Final = "tests/store/queue/test_keys.py"
+FETCH: Final = "jobs/work/fetch.py"
+KEYS: Final = "jobs/work/keys.py"
+SHARED: Final = "jobs/work/shared.py"
+PRIORITY_TESTS: Final = "tests/jobs/test_priorities.py"
+KEY_TESTS: Final = "tests/jobs/test_keys.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lanes/a-lane-lacks-a-group",
-        "store/queue/lanes.py",
+        "jobs/lanes.py",
         "    return [create_group(lane_key, name) for name in queue.groups if name not in known]\n",
         "    return [create_group(lane_key, name) for name in queue.groups if name not in known][:1]\n",
         (f"{PRIORITY_TESTS}::test_every_group_gets_the_jobs_of_all_lanes",),
@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lanes/redriven-into-lane-0",
-        "store/queue/redriving.py",
+        "jobs/redriving.py",
         "            job, priority = tuple(rows.revived(row)), rows.priority_of(row)\n",
         "            job, priority = tuple(rows.revived(row)), 0\n",
         (f"{PRIORITY_TESTS}::test_a_redriven_job_returns_to_its_lane",),
@@ -124,7 +124,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keys/set-aside-as-delivered",
-        "store/queue/work/keyed.py",
+        "jobs/work/keyed.py",
         "            counts = (0,) * len(self.passed)\n",
         "            counts = (1,) * len(self.passed)\n",
         (

@@ -6,10 +6,10 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-LATER: Final = "store/queue/work/later.py"
-TICKS: Final = "store/queue/work/ticks.py"
-JOBS: Final = "tests/store/queue/test_queue_later.py"
-SCHEDULES: Final = "tests/store/queue/test_schedules.py"
+LATER: Final = "jobs/work/later.py"
+TICKS: Final = "jobs/work/ticks.py"
+JOBS: Final = "tests/jobs/test_queue_later.py"
+SCHEDULES: Final = "tests/jobs/test_schedules.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "later/dedup-ids-forgotten",
-        "store/queue/putting.py",
+        "jobs/putting.py",
         "        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]\n",
         "        streams = [ctx.stream(options.key)]\n",
         (f"{JOBS}::test_dedup_ids_of_delayed_jobs_and_of_others_are_one_set",),
@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "later/expired-retries-are-delivered",
-        "store/queue/work/look.py",
+        "jobs/work/look.py",
         "        if expired or count >= self._options.max_deliveries:\n",
         "        if count >= self._options.max_deliveries:\n",
         (f"{JOBS}::test_a_retry_is_expired_too",),
@@ -79,7 +79,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "ticks/pauses-are-made-up",
-        "store/queue/scheduling.py",
+        "jobs/scheduling.py",
         "            tick = rule.after(ctx.now) if paused else None\n",
         "            tick = rule.after(rule.anchor) if paused else None\n",
         (f"{SCHEDULES}::test_pause_resume_and_remove",),
@@ -87,7 +87,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "ticks/winter-time-goes-back",
-        "store/queue/rules.py",
+        "jobs/rules.py",
         "    return next((tick for tick in _ticks(cron, tz, ms) if tick > ms), None)\n",
         "    return next(_ticks(cron, tz, ms), None)\n",
         (f"{SCHEDULES}::test_a_tick_is_never_before_the_time_that_it_follows",),

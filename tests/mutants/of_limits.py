@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-LIMITS: Final = "store/queue/work/limits.py"
-FETCH: Final = "store/queue/work/fetch.py"
-TESTS: Final = "tests/store/queue/test_limits.py"
+LIMITS: Final = "jobs/work/limits.py"
+FETCH: Final = "jobs/work/fetch.py"
+TESTS: Final = "tests/jobs/test_limits.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -21,7 +21,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "limits/retries-without-a-place",
-        "store/queue/work/look.py",
+        "jobs/work/look.py",
         "and not self._full and self.resumed < self._free:\n",
         "and not self._full:\n",
         (f"{TESTS}::test_a_retry_needs_a_place",),

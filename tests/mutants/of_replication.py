@@ -116,7 +116,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "faces/reads-do-not-wait-for-followers",
-        "store/faces/sync.py",
+        "api/sync.py",
         "        if asked is not None:\n            core.acks.wait(promise, asked)\n",
         "        if asked is not None and promise[2]:\n            core.acks.wait(promise, asked)\n",
         (f"{_REPLICATED}::test_what_no_follower_has_is_an_error_and_stored",),

@@ -6,10 +6,10 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-RESULTS: Final = "store/queue/work/results.py"
-SETTLE: Final = "store/queue/work/settle.py"
-FETCH: Final = "store/queue/work/fetch.py"
-TESTS: Final = "tests/store/queue/test_results.py"
+RESULTS: Final = "jobs/work/results.py"
+SETTLE: Final = "jobs/work/settle.py"
+FETCH: Final = "jobs/work/fetch.py"
+TESTS: Final = "tests/jobs/test_results.py"
 
 MUTANTS: Final = (
     Mutant(

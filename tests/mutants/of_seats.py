@@ -16,7 +16,7 @@ PASSING: Final = "snapshot/passing.py"
 PORTABLE: Final = "snapshot/portable.py"
 PASSING_TESTS: Final = "tests/snapshot/test_passing.py"
 KEPT_TESTS: Final = "tests/store/checkpoint/test_passing_snapshots.py"
-DEATH_TESTS: Final = "tests/store/queue/test_deaths.py"
+DEATH_TESTS: Final = "tests/jobs/test_deaths.py"
 IMPORT: Final = "tools/importing/from_aof.py"
 IMPORT_TESTS: Final = "tests/tools/test_import_aof.py"
 
@@ -95,7 +95,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "deaths/told-of-a-unit-that-failed",
-        "store/queue/work/fetch.py",
+        "jobs/work/fetch.py",
         "            self._dying += dead\n",
         "            self._dying += dead\n            tell(self.options, dead)\n",
         (f"{DEATH_TESTS}::test_a_unit_that_fails_tells_nothing",),

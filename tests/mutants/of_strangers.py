@@ -33,19 +33,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "strangers/a-slice-ends-early",
-        "store/queue/work/limits.py",
+        "jobs/work/limits.py",
         "        end = step + rate.period\n",
         "        end = rate.period\n",
-        ("tests/store/queue/test_limits.py::test_a_rate_holds_in_every_period",),
+        ("tests/jobs/test_limits.py::test_a_rate_holds_in_every_period",),
         "A slice of a rate counts until a whole period has passed since its end.",
     ),
     Mutant(
         "strangers/an-unseen-delivery-counts",
-        "store/queue/work/ends.py",
+        "jobs/work/ends.py",
         "less = tuple(max(counts[job] - 1, 0) for job in back)",
         "less = tuple(counts[job] for job in back)",
         (
-            "tests/store/queue/test_queue.py::"
+            "tests/jobs/test_queue.py::"
             "test_a_consumer_that_could_not_be_closed_is_closed_by_the_next_beat",
         ),
         "A delivery that no worker saw does not count.",

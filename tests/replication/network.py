@@ -31,6 +31,7 @@ from tidelog.aof.reading import recovery
 from tidelog.aof.reading.reader import Scan, segments
 from tidelog.aof.reading.recovery import TORN
 from tidelog.aof.surplus import REPORT
+from tidelog.api.receipts import Receipt
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.digest import digest
@@ -47,7 +48,6 @@ from tidelog.replication.handshake import parse_follow
 from tidelog.store.acks import Acks
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import NotStored, TidelogError, TokenLost
-from tidelog.store.faces.receipts import Receipt
 from tidelog.store.role import Role
 from tidelog.store.tokens import Token, Verdict, look, parse
 

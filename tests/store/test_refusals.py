@@ -12,7 +12,7 @@ import pytest
 
 import tidelog
 from tidelog import testing
-from tidelog.store.faces.methods import Methods
+from tidelog.api.methods import Methods
 
 COMMANDS = [name for name in vars(Methods) if not name.startswith("_")]
 # Arguments by name of the parameter: good ones, and one that an engine or a check refuses.

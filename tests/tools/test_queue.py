@@ -127,7 +127,7 @@ def test_help_loads_neither_rich_nor_the_queue() -> None:
     script = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "from tidelog.tools import cli; cli.run(['queue', '--help'])\n"
-        "print('rich' in sys.modules, 'tidelog.store.queue' in sys.modules)"
+        "print('rich' in sys.modules, 'tidelog.api.queue' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120

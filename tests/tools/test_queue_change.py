@@ -15,8 +15,8 @@ from tests.tools.queue_made import START, mails
 from tests.tools.terminal import on_a_terminal
 
 import tidelog
-from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.stats import Stats
+from tidelog.api.queue.dead import Dead
+from tidelog.jobs.stats import Stats
 from tidelog.testing import Clock
 from tidelog.tools import exits
 from tidelog.tools.queue import change as queue_change

@@ -15,10 +15,10 @@ from typing import Final
 
 import click
 
+from tidelog.api.opening import open_store
 from tidelog.crash.served import be_quiet
 from tidelog.disk.real import RealDisk
 from tidelog.store.errors import CannotOpen, StoreLocked, TidelogError
-from tidelog.store.opening import open_store
 from tidelog.tools import exits
 from tidelog.tools.crash.place import words_of
 from tidelog.tools.crash.plugged import Gone, Line, Writers, missing

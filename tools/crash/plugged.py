@@ -10,7 +10,7 @@ import threading
 from hashlib import blake2b
 from typing import Final
 
-from tidelog.store.faces.sync import Store
+from tidelog.api.sync import Store
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 

@@ -33,7 +33,7 @@ BENCH: Final = "bench"  # it stands beside what the wheel installs
 DEV: Final = "tools/dev"
 TESTS: Final = "tests"
 QUEUE: Final = {
-    "store/queue": ("store/queue/",),
+    "jobs and faces": ("jobs/", "api/queue/"),
     "client": ("client/",),
     "QUEUE commands": ("server/commands/queue/", "server/jobs.py", "server/once.py"),
     "command line": ("tools/queue/", "tools/worker/"),

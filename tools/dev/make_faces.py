@@ -1,4 +1,4 @@
-"""Write store/faces/async_methods.py and store/faces/pipeline_methods.py from store/faces/methods.py.
+"""Write api/async_methods.py and api/pipeline_methods.py from api/methods.py.
 
 The faces differ only in how a call ends: an asyncio method awaits `_call`, a pipeline method queues and
 returns the pipeline (or the reply, between WATCH and MULTI), so its type is Any and its docstring says which method of
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FACES = Path(__file__).resolve().parents[2] / "store/faces"
+FACES = Path(__file__).resolve().parents[2] / "api"
 HEADER = '''"""{what}.
 
 Generated from methods.py by tools/dev/make_faces.py: change that file.
@@ -79,8 +79,7 @@ def face(source: str, what: str, name: str) -> str:
         body = _DOCUMENTED.sub(queued, _RESULT.sub(") -> Any:\n", body))
     taken = ", ".join(helpers(source))
     return (
-        HEADER.format(what=what)
-        + f"{imports}from tidelog.store.faces.methods import {taken}\n\n\n{body}"
+        HEADER.format(what=what) + f"{imports}from tidelog.api.methods import {taken}\n\n\n{body}"
     )
 
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tidelog.api.queue.running.signals import Signals
 from tidelog.engine.integers import read_int64
 from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.file import NO_EXPIRY, dumped
 from tidelog.engine.rdb.source import Source
-from tidelog.store.queue.running.signals import Signals
 from tidelog.tools import console
 from tidelog.tools.importing.errors import Refused, of_rdb
 from tidelog.tools.importing.filters import Filter

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tidelog.store.queue.rows import WaitingJob
+from tidelog.jobs.rows import WaitingJob
 from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place

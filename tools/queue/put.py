@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from tidelog.store.queue.codecs import NAMED
-from tidelog.store.queue.options import PRIORITY_MAX
+from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.options import PRIORITY_MAX
 from tidelog.tools import exits
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place

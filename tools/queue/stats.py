@@ -10,7 +10,7 @@ from time import sleep
 import click
 
 import tidelog
-from tidelog.store.queue.stats import Stats
+from tidelog.jobs.stats import Stats
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.store import AnyStore, group_option, now_ns, reading

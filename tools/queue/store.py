@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import click
 
 import tidelog
+from tidelog.api.queue.face import Queue
 from tidelog.client.address import is_served
 from tidelog.disk.real import RealDisk
+from tidelog.jobs.names import queue_names
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.queue.face import Queue
-from tidelog.store.queue.names import queue_names
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles, place_of

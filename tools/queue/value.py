@@ -12,7 +12,7 @@ import sys
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tidelog.store.queue.codecs import NAMED
+from tidelog.jobs.codecs import NAMED
 from tidelog.tools.text import argument, json_value, milliseconds, time_text
 
 CODECS: Final = ("json", "bytes", "str", "msgpack")

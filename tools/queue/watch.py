@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import click
 
 import tidelog
-from tidelog.store.queue.rows import Failure
-from tidelog.store.queue.stats import Stats
+from tidelog.jobs.rows import Failure
+from tidelog.jobs.stats import Stats
 from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tidelog.disk.readable import ERRORS
+from tidelog.jobs.options import make_options
 from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
@@ -19,7 +20,6 @@ from tidelog.spark import pin
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.batch.snapshots import opened, resolve, telling
 from tidelog.store.errors import DataError
-from tidelog.store.queue.options import make_options
 from tidelog.tools import console, names
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named

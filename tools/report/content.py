@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from tidelog.jobs.options import RESERVED, SUFFIXES
 from tidelog.spark.jobs.terms import STATES
-from tidelog.store.queue.options import RESERVED, SUFFIXES
 from tidelog.tools.queue_streams import LATER, queue_of
 from tidelog.tools.report.rows import Queue, Row, Rows
 from tidelog.tools.report.section import Cell, Chart, Section, Series

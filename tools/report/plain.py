@@ -16,10 +16,10 @@ from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.ids import text
 from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.lag import lag
+from tidelog.jobs.work.later import has_due_times
 from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source.batch.catalog import keys
 from tidelog.spark.source.batch.snapshots import opened, telling
-from tidelog.store.queue.work.later import has_due_times
 from tidelog.tools.report.plain_jobs import Pending, Streams, by_state
 from tidelog.tools.report.plain_log import Delivery, Place
 from tidelog.tools.report.rows import Queue, Row, Rows, quantiles

@@ -11,10 +11,10 @@ from typing import Any, Final
 import click
 
 import tidelog
+from tidelog.api.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine, log
 from tidelog.client.opening import TIMEOUT_S
 from tidelog.client.processes import Processes, end_with_parent
-from tidelog.store.queue.codecs import NAMED
-from tidelog.store.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine, log
+from tidelog.jobs.codecs import NAMED
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from tidelog.store.queue.running.plan import takes_a_job
+from tidelog.api.queue.running.plan import takes_a_job
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 

@@ -8,11 +8,11 @@ from tidelog.engine import ids
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
+from tidelog.jobs.rows import DeadJob
+from tidelog.jobs.units import in_units
 from tidelog.server.commands.queue.given import COUNT_MAX, WRONG_COUNT, given_of, told
 from tidelog.server.jobs import job_id
 from tidelog.server.session import Session
-from tidelog.store.queue.rows import DeadJob
-from tidelog.store.queue.units import in_units
 
 PAGE: Final = 100  # jobs that LIST shows unless it is told otherwise
 

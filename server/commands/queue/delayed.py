@@ -8,11 +8,11 @@ from functools import partial
 from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.reply import Reply
+from tidelog.jobs.delayed import log_cancel, log_move
 from tidelog.server.commands.queue.given import ONE, TWO, Given, check_writable, checked, given_of
 from tidelog.server.jobs import job_id
 from tidelog.server.once import NEW
 from tidelog.server.session import Session
-from tidelog.store.queue.delayed import log_cancel, log_move
 
 
 def cancel(session: Session, args: list[bytes]) -> Reply:

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
+from tidelog.jobs.options import PRIORITY_MAX
+from tidelog.jobs.putting import lifetime
+from tidelog.jobs.rows import HEADER
+from tidelog.jobs.work.later import Due, due_in, when
 from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Served
 from tidelog.server.once import Once
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
-from tidelog.store.queue.options import PRIORITY_MAX
-from tidelog.store.queue.putting import lifetime
-from tidelog.store.queue.rows import HEADER
-from tidelog.store.queue.work.later import Due, due_in, when
 
 COUNT_MAX: Final = 10_000  # of what a reply lists
 WRONG_COUNT: Final = b"ERR COUNT must be between 1 and %d"

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.reply import OK, Map, Reply
+from tidelog.jobs import looking, rows
+from tidelog.jobs.names import queue_names
+from tidelog.jobs.purging import purge_some
+from tidelog.jobs.rows import Failure
 from tidelog.server.commands.queue.given import FLAG, ONE, given_of, told
 from tidelog.server.jobs import job_id
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Double
-from tidelog.store.queue import looking, rows
-from tidelog.store.queue.names import queue_names
-from tidelog.store.queue.purging import purge_some
-from tidelog.store.queue.rows import Failure
 
 PEEK: Final = 10  # jobs that PEEK shows unless it is told otherwise
 PAGE: Final = 100  # failures, likewise

@@ -11,6 +11,20 @@ from tidelog.engine.api import Context, next_id
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
+from tidelog.jobs import rows
+from tidelog.jobs.engine import ROOM_SECONDS
+from tidelog.jobs.putting import (
+    BATCH_JOBS,
+    Prepared,
+    Put,
+    create_later,
+    log_put_delayed,
+    log_values,
+    rows_of,
+)
+from tidelog.jobs.rows import VALUE
+from tidelog.jobs.units import in_units
+from tidelog.jobs.work.fetch import NO_GROUP
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.commands.queue.given import (
     MANY,
@@ -32,20 +46,6 @@ from tidelog.server.session import Session
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Promise
-from tidelog.store.queue import rows
-from tidelog.store.queue.engine import ROOM_SECONDS
-from tidelog.store.queue.putting import (
-    BATCH_JOBS,
-    Prepared,
-    Put,
-    create_later,
-    log_put_delayed,
-    log_values,
-    rows_of,
-)
-from tidelog.store.queue.rows import VALUE
-from tidelog.store.queue.units import in_units
-from tidelog.store.queue.work.fetch import NO_GROUP
 
 JOB: Final = {**WHEN, b"DEDUP": ONE, b"HEADERS": MANY}  # the options of one job
 _XADD: Final = b"XADD"

@@ -8,14 +8,14 @@ from tidelog.engine import ids
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.jobs import rows
+from tidelog.jobs.work.results import NONE, Died, Found, Outcome
 from tidelog.server.commands.queue.given import ONE, Given, given_of
 from tidelog.server.commands.queue.waiting import Nudge, Parked
 from tidelog.server.commands.wait import parse_timeout
 from tidelog.server.jobs import job_id
 from tidelog.server.session import Session
 from tidelog.store.commit.durability import Promise
-from tidelog.store.queue import rows
-from tidelog.store.queue.work.results import NONE, Died, Found, Outcome
 
 
 def result(session: Session, args: list[bytes]) -> Reply:

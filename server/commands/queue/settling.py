@@ -10,6 +10,13 @@ from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
+from tidelog.jobs import rows
+from tidelog.jobs.putting import Put
+from tidelog.jobs.settling import JobBase, Settled
+from tidelog.jobs.streams import among_held
+from tidelog.jobs.work.ends import log_finished
+from tidelog.jobs.work.results import RESULT_SECONDS
+from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.server.commands.queue.given import (
     ONE,
     TWO,
@@ -26,13 +33,6 @@ from tidelog.server.once import NEW
 from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.durations import SECONDS_MAX
-from tidelog.store.queue import rows
-from tidelog.store.queue.putting import Put
-from tidelog.store.queue.settling import JobBase, Settled
-from tidelog.store.queue.streams import among_held
-from tidelog.store.queue.work.ends import log_finished
-from tidelog.store.queue.work.results import RESULT_SECONDS
-from tidelog.store.queue.work.retention import SWEEP_JOBS
 
 _DONE: Final = {b"ONCE": TWO, b"RESULT": ONE, b"RESULTTTL": ONE}
 

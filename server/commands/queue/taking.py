@@ -5,10 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from tidelog.api.queue.consuming import BATCH_MAX
 from tidelog.engine import ids
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.jobs.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
+from tidelog.jobs.work.leases import leases_of
+from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.server.blocked import NOT_YET
 from tidelog.server.commands.queue.given import (
     FLAG,
@@ -24,10 +28,6 @@ from tidelog.server.jobs import Lent
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Jobs
 from tidelog.store.commit.durability import Promise
-from tidelog.store.queue.consuming import BATCH_MAX
-from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
-from tidelog.store.queue.work.leases import leases_of
-from tidelog.store.queue.work.retention import SWEEP_JOBS
 
 _TAKE: Final = {
     **dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), ONE),

@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 import redis
 
 from tidelog.engine import ids
-from tidelog.store.queue.codecs import codec_of
-from tidelog.store.queue.rows import DeadJob, moment
+from tidelog.jobs.codecs import codec_of
+from tidelog.jobs.rows import DeadJob, moment
 
 SHOWN: Final = 10_000
 OPEN, ACKED, GIVEN, LOST = "open", "acked", "given", "lost"

@@ -23,7 +23,7 @@ import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine import ids
-from tidelog.store.queue.rows import DeadJob, moment
+from tidelog.jobs.rows import DeadJob, moment
 
 RETRY_AFTER = 8.0
 DEPTH = 12

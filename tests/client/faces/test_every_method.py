@@ -7,6 +7,12 @@ from pathlib import Path
 from tests.client.faces.faces import Methods
 from tests.client.faces.test_faces_agree import ENDS, STEPS
 
+from tidelog.api.queue.aio import AsyncDead, AsyncQueue
+from tidelog.api.queue.ajob import AsyncJob
+from tidelog.api.queue.dead import Dead
+from tidelog.api.queue.face import Queue
+from tidelog.api.queue.job import Job
+from tidelog.api.queue.schedules import AsyncSchedules, Schedules
 from tidelog.client.aio import (
     AsyncSharedDead,
     AsyncSharedJob,
@@ -17,12 +23,6 @@ from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob
 from tidelog.client.queue import SharedQueue
 from tidelog.client.schedules import SharedSchedules
-from tidelog.store.queue.aio import AsyncDead, AsyncQueue
-from tidelog.store.queue.ajob import AsyncJob
-from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.face import Queue
-from tidelog.store.queue.job import Job
-from tidelog.store.queue.schedules import AsyncSchedules, Schedules
 
 TESTS = Path(__file__).parents[1]
 # Of several faces: embedded, embedded for asyncio, shared, shared for asyncio.

@@ -9,10 +9,10 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from tests.client.faces.commands import CommandStore
+from tests.jobs import later_machine, machine
+from tests.jobs.later_machine import LaterMachine
+from tests.jobs.machine import RETRY_AFTER, Machine
 from tests.rounds import slow_and_soak
-from tests.store.queue import later_machine, machine
-from tests.store.queue.later_machine import LaterMachine
-from tests.store.queue.machine import RETRY_AFTER, Machine
 
 import tidelog
 

@@ -20,7 +20,7 @@ from tests.client.kills.queues import (
     Plan,
 )
 
-from tidelog.store.queue.work.fetch import FAIR
+from tidelog.jobs.work.fetch import FAIR
 
 SLACK_NS: Final = 10_000_000  # times are stored in whole milliseconds
 NS: Final = 1_000_000_000

@@ -15,10 +15,10 @@ from tests.tools.queue_made import mails
 
 import tidelog
 from tidelog import testing
+from tidelog.jobs.stats import Stats
 from tidelog.spark.jobs import queue as analysis
 from tidelog.spark.jobs.queue import jobs, streams_of
 from tidelog.spark.jobs.schedules import STREAMS, schedules
-from tidelog.store.queue.stats import Stats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -26,8 +26,8 @@ from tidelog.aof import durable, identity, segment
 from tidelog.aof.epochs import first_number, generation
 from tidelog.aof.reading.reader import segments
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.jobs.work.leases import leases_of
 from tidelog.store import role
-from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.role import ALONE
 
 

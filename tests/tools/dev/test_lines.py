@@ -71,8 +71,8 @@ def clone(tmp_path: Path) -> Path:
             "aof/long.py": "x = 1\n" + "# a comment\n" * 500,
             "bench/run.py": "x = 1\ny = 2\n",
             "gone/old.py": "x = 1\n",
-            "store/faces/made.py": GENERATED + "x = 1\n",
-            "store/queue/face.py": "x = 1\n",
+            "api/made.py": GENERATED + "x = 1\n",
+            "api/queue/face.py": "x = 1\n",
             "tests/test_long.py": "x = 1\n" * 501,
             "docs/page.md": "x = 1\n",
         },
@@ -83,7 +83,7 @@ def clone(tmp_path: Path) -> Path:
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "One")
     (tmp_path / "gone/old.py").unlink()
-    written(tmp_path, {"store/queue/face.py": "x = 1\ny = 2\n", "store/untracked.py": "x = 1\n"})
+    written(tmp_path, {"api/queue/face.py": "x = 1\ny = 2\n", "store/untracked.py": "x = 1\n"})
     return tmp_path
 
 
@@ -91,21 +91,21 @@ def test_folders_and_files_are_told_apart(clone: Path) -> None:
     now: dict[str, Any] = json.loads(lines(clone, "--json"))["now"]
     by_hand = now["hand-written"]
     assert by_hand.pop("tools/dev") > 50
-    assert by_hand == {"aof": 1, "bench": 2, "store": 2, "tests": 501}
-    assert now["generated"] == {"store": 1}
-    assert now["the queue"]["store/queue"] == now["the queue"]["all of it"] == 2
+    assert by_hand == {"aof": 1, "api": 2, "bench": 2, "tests": 501}
+    assert now["generated"] == {"api": 1}
+    assert now["the queue"]["jobs and faces"] == now["the queue"]["all of it"] == 2
     assert list(now["together"].values()) == [5, 3, 1]
 
 
 def test_a_commit_is_shown_beside_the_files_that_stand(clone: Path) -> None:
     both = json.loads(lines(clone, "--json", "--against", "HEAD"))
     assert both["before"]["hand-written"]["gone"] == 1
-    assert both["before"]["the queue"]["store/queue"] == 1
+    assert both["before"]["the queue"]["jobs and faces"] == 1
     rows = [line.split() for line in lines(clone, "--against", "HEAD").splitlines()]
     assert ["gone", "1", "0", "-1"] in rows
-    assert ["store", "1", "2", "+1"] in rows
+    assert ["api", "1", "2", "+1"] in rows
     assert ["aof", "1", "1", "+0"] in rows
-    assert ["store", "2"] in [line.split() for line in lines(clone).splitlines()]
+    assert ["api", "2"] in [line.split() for line in lines(clone).splitlines()]
 
 
 def test_the_places_of_the_queue_exist() -> None:

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from tidelog.api.queue.dead import Dead
 from tidelog.client.dead import SharedDead
-from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.rows import DeadJob
+from tidelog.jobs.rows import DeadJob
 from tidelog.tools.queue.store import NoSuch, now_ns
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import age_seconds

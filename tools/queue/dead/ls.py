@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tidelog.store.queue.rows import DeadJob
+from tidelog.jobs.rows import DeadJob
 from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place

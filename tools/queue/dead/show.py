@@ -6,7 +6,7 @@ import json
 
 import click
 
-from tidelog.store.queue.rows import DeadJob
+from tidelog.jobs.rows import DeadJob
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.dead.filter import matching

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tidelog.store.queue.scheduling import Schedule
+from tidelog.jobs.scheduling import Schedule
 from tidelog.tools import console
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.store import opened

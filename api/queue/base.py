@@ -1,0 +1,205 @@
+"""The queue without waiting: the common part of the faces for threads and for asyncio."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import count, islice
+from typing import Any, Generic
+
+from tidelog.api.face import Face
+from tidelog.engine.api import EntryRow
+from tidelog.engine.reply import Reply
+from tidelog.jobs import rows
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.options import Options, named, ranked
+from tidelog.jobs.putting import BATCH_JOBS, Put, lifetime, log_put_into_lane, put_delayed
+from tidelog.jobs.rows import WaitingJob
+from tidelog.jobs.typed import T
+from tidelog.jobs.units import UNIT_BYTES, in_units
+from tidelog.jobs.work.results import Found, missing_result
+from tidelog.store.commit.core import Answer
+from tidelog.store.durations import Duration
+from tidelog.store.errors import DataError, EncodeError
+
+log = logging.getLogger("tidelog.queue")
+_numbers = count(1)
+
+
+def told(face: Face, answer: Answer) -> Any:
+    """The result of an answer, once its promise holds. For threads."""
+    found, promise = answer
+    face._hold(promise)
+    return found
+
+
+class QueueBase(Generic[T]):
+    """The common part of both faces of a queue."""
+
+    def __init__(self, face: Face, options: Options) -> None:
+        self._face = face
+        self._engine = QueueEngine(face._core, face._db, options)
+        # The hot paths of `put` and of the consumers use these.
+        self._core, self._db, self._key = face._core, face._db, options.key
+        self._encode, self._decode = options.codec.encode, options.codec.decode
+        self._raw = options.codec.name == "bytes"  # bytes need no encoding
+        self._bounded = self._engine.bounded
+        self._own_worker: str | None = None
+
+    @property
+    def _options(self) -> Options:
+        return self._engine.options
+
+    @property
+    def name(self) -> str:
+        """Name of the queue, the key of its stream."""
+        return self._options.name
+
+    @property
+    def group(self) -> str:
+        """Name of the group."""
+        return self._options.group
+
+    @property
+    def store(self) -> Any:
+        """The open store that holds the queue."""
+        return self._face
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a queue cannot be pickled: it belongs to its open store; open the store in the other process"
+        )
+
+    # --- putting
+
+    def new(
+        self,
+        value: T,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+        priority: int = 0,
+        key: str | None = None,
+    ) -> Put:
+        """A job for `Job.done_and` to put.
+
+        Args:
+            value: As in `Queue.put`.
+            dedup_id: As in `Queue.put`.
+            headers: As in `Queue.put`.
+            delay: As in `Queue.put`.
+            at: As in `Queue.put`.
+            ttl: As in `Queue.put`.
+            priority: As in `Queue.put`.
+            key: As in `Queue.put`.
+
+        Raises:
+            EncodeError: The codec cannot encode the value.
+            DataError: Another argument is invalid.
+        """
+        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
+        once = None if dedup_id is None else named("dedup_id", dedup_id)
+        return Put(self._engine, row, once, self._engine.due_at(delay, at), lifetime(ttl), priority)
+
+    def _put_aside(
+        self,
+        value: T,
+        headers: Mapping[str, str] | None,
+        delay: Duration | None,
+        at: datetime | None,
+        ttl: Duration | None,
+        priority: int,
+        key: str | None,
+        unbounded: bool,
+    ) -> tuple[Any, Any] | None:
+        """Put one job without a dedup ID that is delayed or, if `unbounded`, has a priority: (ID, promise). None if it
+        is neither; nothing was put.
+        """
+        engine = self._engine
+        due = engine.due_at(delay, at)
+        if due is None and not (unbounded and priority):
+            return None
+        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
+        if due is not None:
+            return put_delayed(engine, due, [row], lifetime(ttl))
+        left = lifetime(ttl)
+        first, promise = engine.decided(
+            lambda ctx: log_put_into_lane(engine, ctx, priority, [row], left)
+        )
+        return rows.text(first), promise
+
+    def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
+        """The encoded values of put_many in batches; the last one comes with the error that ended them, if any."""
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+            raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
+        source = iter(values)
+        error: Exception | None = None
+        while error is None:
+            chunk: list[Any] = []
+            try:
+                chunk.extend(islice(source, BATCH_JOBS))  # keeps the values before an error
+            except Exception as broken:
+                error = broken
+            if not chunk and error is None:
+                return
+            if self._raw and set(map(type, chunk)) == {bytes}:
+                encoded = chunk
+            else:
+                try:
+                    encoded = list(map(self._encode, chunk))
+                except Exception:
+                    encoded, refused = self._encode_until(chunk)
+                    error = refused or error
+            if sum(map(len, encoded)) <= UNIT_BYTES:
+                yield encoded, error
+            else:
+                *parts, last = in_units(encoded, len)
+                yield from ((part, None) for part in parts)
+                yield last, error
+
+    def _encode_until(self, chunk: list[Any]) -> tuple[list[bytes], EncodeError | None]:
+        encoded: list[bytes] = []
+        for value in chunk:
+            try:
+                encoded.append(rows.encode_value(self._options, value))
+            except EncodeError as error:
+                return encoded, error
+        return encoded, None  # the codec failed only once
+
+    # --- consuming
+
+    def _value(self, row: EntryRow) -> Any:
+        """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
+        return rows.decode_row(self._options.codec, row)
+
+    def _worker(self, worker: Any) -> str:
+        if worker is None:
+            if self._own_worker is None:
+                self._own_worker = f"{socket.gethostname()}-{os.getpid()}-{next(_numbers)}"
+            return self._own_worker
+        named("worker", worker)
+        name: str = worker
+        return name
+
+    # --- looking
+
+    def _waiting_jobs(self, found: list[Any]) -> list[WaitingJob]:
+        codec = self._options.codec
+        return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
+
+    # --- results
+
+    def _result(self, job_id: str, outcome: Reply) -> Any:
+        """The value that a worker left. Raises JobFailed, NoResult, ResultLate, DecodeError."""
+        if isinstance(outcome, Found):
+            return rows.decode_result(self._options.codec, outcome.value)
+        raise missing_result(job_id, outcome)

@@ -1,0 +1,574 @@
+"""Queue: the durable queue for threads.
+
+with tidelog.queue("mail-data", "mails") as mails:
+    mails.put({"to": "ann@example.org"})
+    for job in mails.consume(block=0):
+        with job:
+            send(job.value)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.api.queue.base import QueueBase, told
+from tidelog.api.queue.consuming import ConsumerBase
+from tidelog.api.queue.dead import Dead
+from tidelog.api.queue.handle import Handle
+from tidelog.api.queue.job import Job
+from tidelog.api.queue.running.plan import count_processes, make_plan
+from tidelog.api.queue.running.threads import run_threads
+from tidelog.engine.api import Waiter
+from tidelog.engine.errors import CommandError
+from tidelog.jobs import delayed, looking, purging, rows
+from tidelog.jobs.options import ranked
+from tidelog.jobs.putting import Put, lifetime, put_once, put_values
+from tidelog.jobs.rows import VALUE, Failure, WaitingJob
+from tidelog.jobs.stats import Stats
+from tidelog.jobs.typed import T
+from tidelog.jobs.work.fetch import NEXT
+from tidelog.jobs.work.shared import Delivery
+from tidelog.store.commit.callers import ThreadCaller
+from tidelog.store.durations import Duration, patience
+from tidelog.store.errors import DataError, DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.lifetime import DRAIN_SECONDS
+
+
+class Queue(QueueBase[T]):
+    """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
+
+    `len(queue)` is the number of jobs that are not done. An empty queue is still true.
+
+    Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
+    StoreClosed; StorePoisoned; StoreDamaged; and if it writes, OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a
+    read-only store, ReadOnlyError.
+    """
+
+    _opened_here = False
+
+    @property
+    def dead(self) -> Dead:
+        """The dead jobs: those that were given up."""
+        return Dead(self)
+
+    # --- putting
+
+    def put(
+        self,
+        value: T,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+        priority: int = 0,
+        key: str | None = None,
+    ) -> Handle:
+        """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
+
+        Args:
+            value: Anything that the codec encodes.
+            dedup_id: If it is among the last 10,000 of the queue and at most a day old, no job is added, and the ID of
+                the first job is returned.
+            headers: Names and texts stored beside the value.
+            timeout: Seconds or a timedelta to wait while a bounded queue is full; None = for ever, 0 = not at all.
+            delay: Seconds or a timedelta until the job is due. It is stored at once. A bounded queue does not wait for
+                delayed jobs.
+            at: When the job is due instead: a datetime with a time zone, at most ten years away.
+            ttl: Seconds or a timedelta, counted from when the job is due. After that it is not delivered any more, but
+                becomes a dead job with the reason `expired`.
+            priority: From 0 to 9. Jobs with a larger number are delivered first.
+            key: A name for what the job is about, such as `customer-7`, for the option `concurrency_per_key`.
+
+        Returns:
+            The job's ID, `ms-seq`, a str; its method `result` waits for what the worker says. A delayed job gets a new
+            ID when it is due; then `Job.origin` is this one.
+
+        Raises:
+            EncodeError: The codec cannot encode the value.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; nothing was put.
+        """
+        plain = delay is None and at is None and ttl is None and priority == 0
+        if plain and dedup_id is None and timeout is None and not self._bounded:
+            if self._raw and value.__class__ is bytes:
+                data: Any = value
+            else:
+                try:
+                    data = self._encode(value)
+                except Exception:
+                    data = rows.encode_value(self._options, value)  # a clear EncodeError
+            row = (
+                (VALUE, data)
+                if headers is None and key is None
+                else rows.job_row(data, headers, 0, key)
+            )
+            face, core = self._face, self._core
+            try:
+                effect, log, lsn = core.add(self._db, self._key, row)
+            except CommandError as error:
+                raise from_command(error) from None
+            if face._holds_each or lsn > core.durability.through(log, face._level):
+                face._hold((log, lsn, True))
+            return Handle.of(self, f"{effect[3]}-{effect[4]}")
+        if dedup_id is None and not plain:
+            unbounded = timeout is None and not self._bounded
+            aside = self._put_aside(value, headers, delay, at, ttl, priority, key, unbounded)
+            if aside is not None:
+                id, promise = aside
+                self._face._hold(promise)
+                return Handle.of(self, id)
+        put = self.new(
+            value,
+            dedup_id=dedup_id,
+            headers=headers,
+            delay=delay,
+            at=at,
+            ttl=ttl,
+            priority=priority,
+            key=key,
+        )
+        return Handle.of(self, self._put_slowly(put, timeout))
+
+    def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
+        core, wait = self._core, patience("timeout", timeout)
+        deadline = None if wait is None else core.monotonic() + wait
+        while True:
+            answer, caller = put_once(self._engine, put, None if wait == 0 else ThreadCaller)
+            if answer is not None:
+                reply, promise = answer
+                self._face._hold(promise)
+                return str(reply)
+            self._sleep(caller, deadline, 0)
+
+    def put_many(
+        self,
+        values: Iterable[T],
+        *,
+        timeout: Duration | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        ttl: Duration | None = None,
+        priority: int = 0,
+        key: str | None = None,
+    ) -> int:
+        """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
+
+        Args:
+            values: Values as `put` takes them.
+            timeout: As in `put`, for all of them together.
+            delay: As in `put`.
+            at: As in `put`.
+            ttl: As in `put`.
+            priority: As in `put`.
+            key: As in `put`, of all of them.
+
+        Returns:
+            How many were put.
+
+        Raises:
+            EncodeError: The codec cannot encode a value. The values before it were put; `stored` is their number.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
+        """
+        core, wait = self._core, patience("timeout", timeout)
+        deadline = None if wait is None else core.monotonic() + wait
+        waits = None if wait == 0 else ThreadCaller
+        total = 0
+        due, left = self._engine.due_at(delay, at), lifetime(ttl)
+        ranked(priority)
+        rows.tail_of(0, key)
+        for batch, error in self._batches(values):
+            while batch:
+                stored, promise, caller = put_values(
+                    self._engine, batch, due, left, priority, key, waits
+                )
+                if stored:
+                    self._face._hold(promise)
+                    total += stored
+                    batch = batch[stored:]
+                else:
+                    self._sleep(caller, deadline, total)
+            if error is not None:
+                if isinstance(error, EncodeError):
+                    error.stored = total
+                raise error
+        return total
+
+    def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
+        """Sleep until there may be room. Raises QueueFull."""
+        try:
+            if caller is None or (wait := self._engine.nap(deadline)) == 0:
+                raise self._engine.full(stored)
+            caller.sleep(wait)
+        finally:
+            self._engine.shared.room.pop(caller, None)
+
+    # --- consuming
+
+    def consume(
+        self,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        *,
+        time_limit: Duration | None = None,
+        reraise: bool = False,
+    ) -> Consumer[T]:
+        """Iterate over jobs: earlier jobs of this worker, abandoned jobs and retries that are due, then new jobs.
+
+        Args:
+            worker: The worker's name. After a restart a worker of the same name gets its unfinished jobs at once.
+                Without a name, any worker gets them `retry_after` later.
+            batch: Jobs to fetch together. They are acknowledged together when all are done, or after a second, so a
+                crash repeats at most this many.
+            block: End the iteration after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
+            time_limit: Renew a job's lease for at most this many seconds (or a timedelta); None = as long as the job is
+                held.
+            reraise: Let an exception in a job's `with` block propagate after it was recorded. False: it is only
+                recorded and logged.
+
+        Returns:
+            An iterator of `Job`.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The store was closed.
+        """
+        return Consumer(self, worker, batch, block, time_limit, reraise)
+
+    def get(self, worker: str | None = None, block: Duration | None = None) -> Job[T] | None:
+        """Fetch one job.
+
+        Args:
+            worker: The worker's name, as in `consume`.
+            block: Wait this many seconds (or a timedelta); None = for ever, 0 = not at all.
+
+        Returns:
+            The job; None if none came.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The store was closed.
+        """
+        return next(self.consume(worker, 1, block), None)
+
+    def subscribe(self) -> None:
+        """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
+
+        The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
+        """
+        self._face._hold(self._engine.subscribe())
+
+    def run(
+        self,
+        handler: Callable[[Job[T]], object],
+        *,
+        workers: int = 4,
+        drain: Duration | None = DRAIN_SECONDS,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        time_limit: Duration | None = None,
+        results: bool = False,
+        processes: int = 1,
+    ) -> int:
+        """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
+
+            mails.run(lambda job: send(job.value))
+
+        After the signal the workers take no more jobs, and running handlers have `drain` seconds to end. The jobs that
+        are left are released: this delivery does not count. A second Ctrl-C releases them at once and raises
+        KeyboardInterrupt. The handlers of both signals are changed in the main thread only, and put back; called in
+        another thread, the run ends when the store is closed.
+
+        Args:
+            handler: Called with each job, in several threads at once. If it raises or exits, the job is retried.
+            workers: Number of threads.
+            drain: Seconds or a timedelta that running handlers have to end; None = for ever, 0 = none.
+            worker: The name of all these workers. As in `consume`.
+            batch: As in `consume`.
+            block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
+            time_limit: As in `consume`.
+            results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
+            processes: 1 here: this process alone has the store open. `SharedQueue.run` takes more.
+
+        Returns:
+            How many jobs were given back because their handlers did not end in time.
+
+        Raises:
+            DataError: An argument is invalid.
+            NotStored: The system gives no more threads.
+        """
+        if count_processes(processes) > 1:
+            raise DataError(
+                "several processes need a shared queue: tidelog.connect(path).queue(name), or "
+                "tidelog.queue(path, name, shared=True)"
+            )
+        return run_threads(
+            make_plan(
+                *(self, handler, workers, drain),
+                asynchronous=False,
+                worker=worker,
+                batch=batch,
+                block=block,
+                time_limit=time_limit,
+                results=results,
+            )
+        )
+
+    # --- looking
+
+    def stats(self) -> Stats:
+        """Figures about the queue now."""
+        return told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
+
+    def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
+        """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
+
+        Args:
+            count: At most this many.
+            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
+        return self._waiting_jobs(told(self._face, looking.peek(self._engine, count, scheduled)))
+
+    def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
+        """Recorded failures, newest first.
+
+        Args:
+            job_id: Only those of this job.
+            count: At most this many.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
+        return told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        """Number of jobs that are not done."""
+        return int(told(self._face, looking.depth(self._engine)))
+
+    def __bool__(self) -> bool:
+        return True  # an empty queue is a queue
+
+    # --- results
+
+    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for the result of a job, which its worker gives to `Job.ack`. `Handle.result` is the same.
+
+        After a redrive the result of the new job counts, but only a delayed job is waited for beyond its first ID.
+        A delayed job that ends without a result is not noticed: the wait goes on.
+
+        Args:
+            job_id: The ID that `put` returned.
+            timeout: Seconds or a timedelta to wait; None = for ever, 0 = not at all.
+
+        Returns:
+            The result, decoded by the codec. A result can be asked for any number of times until it expires.
+
+        Raises:
+            JobFailed: The job became a dead job.
+            NoResult: It has ended without a result, or the result has expired.
+            ResultLate: It did not end in time.
+            DecodeError: The codec cannot decode the result.
+            DataError: An argument is invalid.
+        """
+        question = looking.outcome(self._engine, job_id, patience("timeout", timeout))
+        try:
+            outcome, promise = self._core.run(self._db, question, ThreadCaller)
+            if outcome.__class__ is Waiter:
+                outcome, promise = self._face._wait(outcome)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._core.desert(get_ident())
+            raise
+        self._face._hold(promise)
+        return self._result(job_id, outcome)
+
+    # --- delayed jobs
+
+    def cancel(self, job_id: str) -> bool:
+        """Delete a delayed job.
+
+        Args:
+            job_id: The ID that `put` returned.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: `job_id` is no ID.
+        """
+        return bool(told(self._face, delayed.cancel(self._engine, job_id)))
+
+    def move(
+        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
+    ) -> bool:
+        """Make a delayed job due at another time. It keeps its ID.
+
+        Args:
+            job_id: The ID that `put` returned.
+            delay: Seconds or a timedelta from now.
+            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
+        return bool(told(self._face, delayed.move(self._engine, job_id, delay, at)))
+
+    # --- the rest
+
+    def purge(self) -> int:
+        """Delete every job that is not in flight, delayed jobs too.
+
+        Returns:
+            How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
+            are not counted.
+        """
+        total, more = 0, True
+        while more:
+            dropped, promise, more = purging.purge_some(self._engine)
+            self._face._hold(promise)
+            total += dropped
+        return total
+
+    def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
+        """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.
+
+        Args:
+            drain: As in `Store.close`.
+
+        Returns:
+            How many jobs were left in the hands of other threads and tasks.
+
+        Raises:
+            DataError: `drain` is not a duration.
+        """
+        return int(self.store.close(drain)) if self._opened_here else 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Consumer(ConsumerBase[T]):
+    """An iterator of jobs; `Queue.consume` makes it.
+
+    It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
+    back to the queue at once.
+    """
+
+    _queue: Queue[T]
+    _caller_class = ThreadCaller
+
+    def __iter__(self) -> Iterator[Job[T]]:
+        return self
+
+    def __next__(self) -> Job[T]:
+        while True:
+            delivery = self._delivery
+            if delivery is None or not delivery.jobs:
+                delivery = None if self._closed else self._fetch()
+                if delivery is None or self._closed:
+                    if delivery is not None:  # another thread closed it meanwhile
+                        self._engine.shared.leave(delivery)
+                        self._delivery = delivery
+                    self.close()
+                    raise StopIteration
+            try:
+                entry = delivery.jobs.pop()
+            except IndexError:
+                # the list is empty: another thread took the job from this consumer, or returned it to the queue
+                continue
+            try:
+                me = get_ident()
+                if delivery.holder != me:
+                    delivery.taken(entry[0], me)
+                if not delivery.gathers:
+                    self._delivery = None  # only the job keeps the delivery alive
+                row = entry[1]
+                queue = self._queue
+                try:
+                    value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
+                except Exception:
+                    try:
+                        value = queue._value(row)
+                    except DecodeError as error:
+                        Job(self._place, delivery, entry, None).fail(error)
+                        continue
+                return Job(self._place, delivery, entry, value)
+            except BaseException as error:
+                if not isinstance(error, Exception):  # an interrupt: the job was not seen
+                    delivery.jobs.append(entry)
+                    self._delivery = delivery
+                raise
+
+    def _fetch(self) -> Delivery | None:
+        queue = self._queue
+        core = queue._core
+        while True:
+            request = self._request()
+            try:
+                reply, promise = core.decided(queue._db, request, self._caller)
+                if reply.__class__ is Waiter:
+                    self._park(parked := reply)
+                    try:
+                        reply, promise = queue._face._wait(parked, request.tell_deaths)
+                    finally:
+                        self._parked.discard(parked)
+                if not queue._face._holds_already(promise):
+                    queue._face._hold(promise)
+            except CommandError as error:
+                self._broke(request)
+                raise from_command(error) from None
+            except Exception:
+                self._broke(request)
+                raise
+            except BaseException:
+                core.desert(get_ident())
+                self._broke(request)
+                raise
+            if reply is NEXT or (got := self._got(request, reply)):
+                return self._take(request)
+            if got is False:
+                return None
+
+    def close(self) -> None:
+        """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""
+        try:
+            promise = self._give_back()
+            if promise is not None:
+                self._queue._face._hold(promise)
+        except StoreClosed:
+            # Some acknowledgements could not be written. Their jobs will be delivered again.
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

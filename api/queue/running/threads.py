@@ -1,0 +1,150 @@
+"""A run of workers that are threads.
+
+Each worker takes jobs of its own consumer, one after the other. The caller sleeps until the workers have ended, or
+until a signal comes. Then it closes the consumers, which ends the waits for jobs, and waits for the handlers that run.
+The jobs that are left are released: the delivery does not count. Their threads cannot be stopped. They are daemons, so
+they do not hold up the end of the process, and all that they still do with their jobs does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
+from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
+from tidelog.api.queue.running.signals import Signals
+from tidelog.store.errors import NotStored, StoreClosed, TidelogError
+
+
+def run_threads(plan: Plan) -> int:
+    """Take jobs until a signal comes, the store is closed, or every consumer has ended. Returns how many jobs were
+    given back. Raises the error that ended a worker.
+    """
+    return _Run(plan).run()
+
+
+class _Run:
+    """One run.
+
+    news     the name of a signal, or None for a worker that has ended. A SimpleQueue, because a signal handler puts
+             into it: its `put` may interrupt any other call of it in the same thread
+    held     the job that each worker works on
+    done     number of jobs that each worker has done
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._pid = os.getpid()
+        self._consumers = plan.consumers()
+        self._words = Words(plan, self._consumers[0].worker)
+        self._news: SimpleQueue[str | None] = SimpleQueue()
+        self._stopped = threading.Event()
+        self._held: list[Any] = [None] * plan.workers
+        self._done = [0] * plan.workers
+        self._failure: BaseException | None = None
+
+    def run(self) -> int:
+        with Signals(self._news.put):
+            left = 0
+            try:
+                self._start()
+                self._wait()
+            finally:
+                self._stop()
+                left = self._give_back()
+                self._words.ended(sum(self._done), left)
+        if self._failure is not None:
+            raise self._failure
+        return left
+
+    def _start(self) -> None:
+        for number in range(self._plan.workers):
+            thread = threading.Thread(
+                target=self._work, args=(number,), name=f"tidelog-worker-{number}", daemon=True
+            )
+            try:
+                start(thread, "run a worker")
+            except NoThread as error:
+                raise NotStored(str(error)) from error
+        self._words.started("thread")
+
+    def _wait(self) -> None:
+        """Until all workers have ended, or the drain is over."""
+        alive, until = self._plan.workers, None
+        while alive:
+            try:
+                told = self._news.get(
+                    timeout=None if until is None else max(0.0, until - time.monotonic())
+                )
+            except Empty:
+                return
+            if told is None:
+                alive -= 1
+            if not self._stopped.is_set() and (told is not None or self._failure is not None):
+                if self._plan.drain is not None:
+                    until = time.monotonic() + self._plan.drain
+                self._stop()
+                self._words.stopping("a worker failed" if told is None else told)
+
+    def _stop(self) -> None:
+        """Take no more jobs."""
+        self._stopped.set()
+        for consumer in self._consumers:
+            try:
+                consumer.close()
+            except TidelogError as error:
+                # the jobs that it could not give back are delivered again when their leases end
+                self._words.passing(error)
+
+    def _give_back(self) -> int:
+        """Release the jobs whose handlers run on. Returns how many."""
+        left = 0
+        for job in self._held:
+            try:
+                left += job is not None and job.release()
+            except TidelogError as error:
+                self._words.kept(job, error)
+        return left
+
+    # --- in the workers
+
+    def _work(self, number: int) -> None:
+        try:
+            while not self._stopped.is_set():
+                try:
+                    for job in self._consumers[number]:
+                        self._one(number, job)
+                    return
+                except self._plan.passing as error:
+                    self._words.passing(error)
+                    self._stopped.wait(AGAIN_SECONDS)
+        except StoreClosed:
+            pass  # closed by another thread, which ends the run
+        except BaseException as error:
+            self._failure = self._failure or error
+        finally:
+            self._news.put(None)
+
+    def _one(self, number: int, job: Any) -> None:
+        began = time.monotonic()
+        self._held[number] = job
+        try:
+            with job:
+                try:
+                    result = self._plan.handler(job)
+                finally:
+                    if os.getpid() != self._pid:
+                        self._words.end_fork(job)
+                if self._plan.results and job.state == "open":
+                    job.ack(result)
+            self._done[number] += job.state == "acked"
+            self._words.done(job, began)
+        except SystemExit as error:
+            self._words.exited(job, error)
+        finally:
+            self._held[number] = None

@@ -1,0 +1,117 @@
+"""The schedules of a database: `Store.schedules`, and `Store.schedule`, which adds one. See jobs/rules.py.
+
+db.schedule("nightly", "0 3 * * *", queue="mails", value="report", tz="Europe/Berlin")
+for schedule in db.schedules.list():
+    print(schedule.name, schedule.next_at)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.jobs.scheduling import Schedule, SchedulesEngine
+from tidelog.store.commit.core import Answer
+
+
+class Schedules:
+    """The schedules of a database: `Store.schedules`. `Store.schedule` adds one.
+
+    Any method may raise ResponseError if the key `tidelog:schedules` holds no stream, and the errors that `Queue`
+    lists.
+    """
+
+    def __init__(self, face: Any) -> None:
+        self._face = face
+        self._engine = SchedulesEngine(face._core, face._db)
+
+    def list(self) -> list[Schedule]:
+        """All schedules, by name."""
+        found: list[Schedule] = self._told(self._engine.list())
+        return found
+
+    def pause(self, name: str) -> bool:
+        """Stop the ticks of a schedule. Pausing twice is allowed.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            False if there is no schedule of that name.
+
+        Raises:
+            DataError: `name` is no name.
+        """
+        return bool(self._told(self._engine.pause(name)))
+
+    def resume(self, name: str) -> bool:
+        """End a pause. Ticks of the time of the pause are not made up.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            False if there is no schedule of that name.
+
+        Raises:
+            DataError: `name` is no name, or this machine does not know its time zone.
+        """
+        return bool(self._told(self._engine.resume(name)))
+
+    def remove(self, name: str) -> bool:
+        """Delete a schedule. Jobs that it has put stay in their queue.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            False if there is no schedule of that name.
+
+        Raises:
+            DataError: `name` is no name.
+        """
+        return bool(self._told(self._engine.remove(name)))
+
+    def _make(self, *given: Any) -> Schedule:
+        """`Store.schedule`, which documents the arguments."""
+        found: Schedule = self._told(self._engine.add(*given))
+        return found
+
+    def _told(self, answer: Answer) -> Any:
+        found, promise = answer
+        self._face._hold(promise)
+        return found
+
+
+class AsyncSchedules:
+    """The schedules of a database, for asyncio: `AsyncStore.schedules`. As `Schedules`, awaited."""
+
+    def __init__(self, face: Any) -> None:
+        self._face = face
+        self._engine = SchedulesEngine(face._core, face._db)
+
+    async def list(self) -> list[Schedule]:
+        """All schedules, by name."""
+        found: list[Schedule] = await self._told(self._engine.list())
+        return found
+
+    async def pause(self, name: str) -> bool:
+        """Stop the ticks of a schedule. As `Schedules.pause`."""
+        return bool(await self._told(self._engine.pause(name)))
+
+    async def resume(self, name: str) -> bool:
+        """End a pause. As `Schedules.resume`."""
+        return bool(await self._told(self._engine.resume(name)))
+
+    async def remove(self, name: str) -> bool:
+        """Delete a schedule. As `Schedules.remove`."""
+        return bool(await self._told(self._engine.remove(name)))
+
+    async def _make(self, *given: Any) -> Schedule:
+        """`AsyncStore.schedule`, which documents the arguments."""
+        found: Schedule = await self._told(self._engine.add(*given))
+        return found
+
+    async def _told(self, answer: Answer) -> Any:
+        found, promise = answer
+        await self._face._hold(promise)
+        return found

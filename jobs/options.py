@@ -1,0 +1,189 @@
+"""The options of a queue. They are not stored; two programs may use different ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from tidelog.engine import ids
+from tidelog.jobs.codecs import Codec, codec_of
+from tidelog.jobs.rates import Rate, rate_of
+from tidelog.store.durations import seconds
+from tidelog.store.errors import DataError
+
+DELIVERIES_MAX = (1 << 62) - 1
+PAUSE_MAX = 3600.0  # seconds; the pause between retries is at most this long
+DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
+DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
+SUFFIXES = (":holds", ":failures", ":dead", ":later")
+PRIORITY_MAX = 9
+LANES = tuple(f":priority:{priority}" for priority in range(1, PRIORITY_MAX + 1))
+RESERVED = (*SUFFIXES, *LANES)
+SCHEDULES = b"tidelog:schedules"  # the stream that holds the schedules of a database
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A queue's name and settings, checked. Times are in seconds.
+
+    keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
+    keeps                       whether any are kept; precomputed, because the end of each job asks for it
+    limited                     whether one of the limits is set; precomputed, because each fetch asks for it
+    priority, root              of a lane (jobs/lanes.py): its priority, and the queue's key; else 0 and `key`
+    """
+
+    name: str
+    group: str
+    key: bytes
+    group_key: bytes
+    codec: Codec
+    max_deliveries: int
+    retry_after: float
+    keep_count: int
+    keep_seconds: float
+    max_depth: int | None
+    max_failures: int
+    concurrency: int | None
+    rate: Rate | None
+    concurrency_per_key: int | None = None
+    priority: int = 0
+    root: bytes = b""
+    keeps: bool = field(init=False)
+    limited: bool = field(init=False)
+    _lanes: dict[int, Options] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", self.root or self.key)
+        object.__setattr__(self, "keeps", bool(self.keep_count or self.keep_seconds))
+        limits = self.concurrency, self.rate, self.concurrency_per_key
+        object.__setattr__(self, "limited", limits != (None, None, None))
+
+    def lane(self, priority: int) -> Options:
+        """The same options for the stream of a priority; 0 = these."""
+        if not priority:
+            return self
+        found = self._lanes.get(priority)
+        if found is None:
+            key = self.key + LANES[priority - 1].encode()
+            found = self._lanes[priority] = replace(self, key=key, priority=priority)
+        return found
+
+    @property
+    def holds_key(self) -> bytes:
+        return self.key + b":holds"
+
+    @property
+    def failures_key(self) -> bytes:
+        return self.root + b":failures"
+
+    @property
+    def dead_key(self) -> bytes:
+        return self.root + b":dead"
+
+    @property
+    def later_key(self) -> bytes:
+        return self.root + b":later"
+
+    @property
+    def rate_key(self) -> bytes:
+        return self.root + b":rate:" + self.group_key
+
+    def pause(self, deliveries: int, chance: float) -> float:
+        """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter: 0.75 to 1.25
+        times.
+        """
+        longest = max(PAUSE_MAX, self.retry_after)
+        doubled = self.retry_after * 2.0 ** min(deliveries - 1, 64)
+        return min(doubled, longest) * (0.75 + chance / 2)
+
+
+def make_options(
+    name: Any,
+    group: Any = "workers",
+    *,
+    codec: Any = "json",
+    max_deliveries: Any = 5,
+    retry_after: Any = 30.0,
+    keep: Any = 0,
+    max_depth: Any = None,
+    max_failures: Any = 1000,
+    concurrency: Any = None,
+    rate: Any = None,
+    concurrency_per_key: Any = None,
+) -> Options:
+    """Check the options that the caller gave. Raises DataError, which names the option."""
+    key, group_key = named("name", name), named("group", group)
+    if name.endswith(RESERVED):
+        raise DataError(
+            f"a queue's name must not end in {', '.join(SUFFIXES)} or :priority:1 to :priority:{PRIORITY_MAX}: these "
+            "endings name a queue's own streams"
+        )
+    if key == SCHEDULES:
+        raise DataError(f"a queue cannot be named {name}: that stream holds the schedules")
+    keep_count, keep_seconds = 0, 0.0
+    if isinstance(keep, timedelta):
+        keep_seconds = seconds("keep", keep, zero=True)
+    elif isinstance(keep, int) and not isinstance(keep, bool) and keep >= 0:
+        keep_count = keep
+    else:
+        raise DataError(f"keep must be 0, a number of jobs or a timedelta, not {keep!r}")
+    return Options(
+        name,
+        group,
+        key,
+        group_key,
+        codec_of(codec),
+        _count("max_deliveries", max_deliveries),
+        seconds("retry_after", retry_after),
+        keep_count,
+        keep_seconds,
+        None if max_depth is None else _count("max_depth", max_depth),
+        _count("max_failures", max_failures),
+        None if concurrency is None else _count("concurrency", concurrency),
+        rate_of(rate),
+        None if concurrency_per_key is None else _count("concurrency_per_key", concurrency_per_key),
+    )
+
+
+def ranked(priority: Any) -> int:
+    """The argument `priority`. Raises DataError."""
+    if (
+        isinstance(priority, bool)
+        or not isinstance(priority, int)
+        or not 0 <= priority <= PRIORITY_MAX
+    ):
+        raise DataError(f"priority must be an integer from 0 to {PRIORITY_MAX}, not {priority!r}")
+    return priority
+
+
+def named(what: str, name: Any) -> bytes:
+    """A name as bytes: a str that is not empty. Raises DataError."""
+    if not isinstance(name, str) or not name:
+        raise DataError(f"{what} must be a non-empty str, not {name!r}")
+    try:
+        return name.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{what} must be valid Unicode: {error}") from None
+
+
+def _count(what: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DELIVERIES_MAX:
+        raise DataError(f"{what} must be an integer of at least 1, not {value!r}")
+    return value
+
+
+def positive(name: str, value: Any) -> None:
+    """Raise DataError unless an argument is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
+
+
+def job_number(job_id: Any) -> int:
+    """The ID of a job as a number. Raises DataError."""
+    number = (
+        ids.parse_or_none(job_id.encode()) if isinstance(job_id, str) and job_id.isascii() else None
+    )
+    if number is None:
+        raise DataError(f"the ID of a job looks like 1767225600000-0, not {job_id!r}")
+    return number

@@ -1,0 +1,312 @@
+"""Put jobs into a queue: at once, delayed, into the lane of a priority, once for each dedup ID."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from tidelog.engine import ids
+from tidelog.engine.api import Alike, Context, EntryRow, decide_xadd_at, decide_xadd_many
+from tidelog.engine.reply import Reply
+from tidelog.jobs import rows
+from tidelog.jobs.dedup import PRODUCER, remembering
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.lanes import (
+    create_group,
+    log_into_lane,
+    missing_groups,
+    next_in_lane,
+    open_lane,
+)
+from tidelog.jobs.rows import VALUE
+from tidelog.jobs.streams import stream_at
+from tidelog.jobs.work.fetch import NO_GROUP
+from tidelog.jobs.work.later import (
+    GROUP,
+    Due,
+    create_words,
+    delayed_words,
+    find_later,
+    log_delayed,
+    next_later,
+)
+from tidelog.store.commit.callers import Caller
+from tidelog.store.durations import Duration, seconds
+
+# put_many puts at most this many jobs, and about UNIT_BYTES of values, in one unit.
+BATCH_JOBS: Final = 1_000
+
+
+class Prepared:
+    """Commands that the puts before have added to the unit that is being planned.
+
+    keys      keys of streams that were created and set up
+    last      key of delayed jobs, or of a lane -> the last ID that was given there
+    once      (key of the queue, dedup ID) of the jobs that are put
+    """
+
+    __slots__ = ("keys", "last", "once")
+
+    def __init__(self) -> None:
+        self.keys: set[bytes] = set()
+        self.last: dict[bytes, int] = {}
+        self.once: set[tuple[bytes, bytes]] = set()
+
+
+class Put:
+    """A job that `Job.done_and` is to put. `Queue.new` makes it; its members are for the queue only.
+
+    due     when it is due; None = at once
+    ttl     ms after which it is not delivered any more, counted from when it is due; None = for ever
+
+    Its row says its priority, too.
+    """
+
+    __slots__ = ("engine", "row", "dedup_id", "due", "ttl", "priority")
+
+    def __init__(
+        self,
+        engine: QueueEngine,
+        row: EntryRow,
+        dedup_id: bytes | None,
+        due: Due | None = None,
+        ttl: int | None = None,
+        priority: int = 0,
+    ) -> None:
+        self.engine, self.row, self.dedup_id = engine, row, dedup_id
+        self.due, self.ttl, self.priority = due, ttl, priority
+
+    def known(self, ctx: Context) -> int | None:
+        """The ID of the job that was put with the same `dedup_id`, at once or delayed; None if there is none."""
+        if self.dedup_id is None:
+            return None
+        options = self.engine.options
+        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]
+        for priority in self.engine.used(ctx):
+            streams.append(stream_at(ctx, options.lane(priority).key))
+        for stream in streams:
+            if stream is not None and stream.idmp is not None:
+                found = stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now)
+                if found is not None:
+                    return found
+        return None
+
+    def words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
+        """The commands that put it; none if its `dedup_id` is known. Raises CommandError for a key of another type."""
+        options, row, key = self.engine.options, self.row, self.engine.options.key
+        if self.dedup_id is not None:
+            place = key, self.dedup_id
+            if place in prepared.once or self.known(ctx) is not None:
+                return []
+            prepared.once.add(place)
+        due_ms = ctx.now if self.due is None else self.due.moment(ctx.now)
+        if self.ttl is not None:
+            row = (*row, rows.EXPIRES, b"%d" % (due_ms + self.ttl))
+        if self.due is not None:
+            return self._later_words(ctx, prepared, row, due_ms, self.due.kind)
+        if self.priority:
+            return self._lane_words(ctx, prepared, row)
+        stream = ctx.stream(key)
+        if self.dedup_id is None:
+            return [[b"XADD", key, b"*", *row]]
+        words: list[list[bytes]] = []
+        if key not in prepared.keys:
+            if stream is None:
+                words.append(create_group(key, options.group_key))
+            words += remembering(stream, key)
+            prepared.keys.add(key)
+        return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
+
+    def _later_words(
+        self, ctx: Context, prepared: Prepared, row: EntryRow, due_ms: int, kind: int
+    ) -> list[list[bytes]]:
+        options, words = self.engine.options, list[list[bytes]]()
+        key = options.later_key
+        stream = stream_at(ctx, key)
+        if key not in prepared.keys:
+            if stream is None or GROUP not in stream.groups:
+                words.append(create_words(options))
+            words += remembering(stream, key)
+            prepared.keys.add(key)
+        last = prepared.last.get(key, 0 if stream is None else stream.last_id)
+        job = prepared.last[key] = next_later(last, ctx.now)
+        words.append([b"XADD", key, ids.text(job), *row])
+        if self.dedup_id is not None:
+            words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
+        words.append(delayed_words(options, job, due_ms, kind))
+        self.engine.shared.later.hear(self.engine.core, due_ms, ctx.now)
+        return words
+
+    def _lane_words(self, ctx: Context, prepared: Prepared, row: EntryRow) -> list[list[bytes]]:
+        engine, words = self.engine, list[list[bytes]]()
+        key = engine.options.lane(self.priority).key
+        stream = stream_at(ctx, key)
+        last = prepared.last.get(key, 0 if stream is None else stream.last_id)
+        if key not in prepared.last:
+            words += missing_groups(ctx, engine.options.key, key)
+        job = prepared.last[key] = next_in_lane(last, ctx.now, self.priority)
+        words.append([b"XADD", key, ids.text(job), *row])
+        if self.dedup_id is not None:
+            if key not in prepared.keys:
+                words += remembering(stream, key)
+                prepared.keys.add(key)
+            words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
+        engine.shared.later.hear_lane(engine.core, self.priority)
+        return words
+
+    def made(self, prepared: Prepared) -> int | None:
+        """The ID that `words` has just given to the job; None if XADD gives it."""
+        options = self.engine.options
+        key = options.later_key if self.due is not None else options.lane(self.priority).key
+        return prepared.last.get(key)
+
+
+def rows_of(values: list[bytes], priority: int, key: str | None) -> list[EntryRow] | Alike:
+    """Rows of jobs with these values, one priority and one key; Alike if they have neither."""
+    tail = rows.tail_of(priority, key)
+    return [(VALUE, value, *tail) for value in values] if tail else Alike(VALUE, values)
+
+
+def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> list[EntryRow] | Alike:
+    """Rows of jobs that are due at `due_ms`, with the time after which they are not delivered any more."""
+    if ttl is None:
+        return given
+    until = b"%d" % (due_ms + ttl)
+    if isinstance(given, Alike):
+        return [(given.name, value, rows.EXPIRES, until) for value in given.values]
+    return [(*row, rows.EXPIRES, until) for row in given]
+
+
+def lifetime(ttl: Duration | None) -> int | None:
+    """The argument `ttl` in ms, at least 1. Raises DataError."""
+    return None if ttl is None else max(1, round(seconds("ttl", ttl) * 1000))
+
+
+def put_once(
+    engine: QueueEngine, put: Put, caller: Callable[[], Caller] | None
+) -> tuple[Any, Caller | None]:
+    """Try to put one job, with all options: ((ID, promise), None), or (None, the caller that waits for room)."""
+    waiting_caller = None
+    known: int | None = None
+
+    def plan(ctx: Context) -> list[list[bytes]] | None:
+        nonlocal waiting_caller, known
+        known = put.known(ctx)
+        if known is not None:
+            return None
+        if put.due is None and engine.room(ctx, 1) <= 0:
+            waiting_caller = engine.queue_up(caller)
+            return None
+        prepared = Prepared()
+        words = put.words(ctx, prepared)
+        known = put.made(prepared)
+        return words
+
+    reply, promise = engine.unit(plan)
+    if known is not None:
+        return (rows.text(known), promise), None
+    if reply is None:
+        return None, waiting_caller
+    return (rows.shown(reply[-1]), promise), None
+
+
+def put_values(
+    engine: QueueEngine,
+    batch: list[bytes],
+    due: Due | None,
+    ttl: int | None,
+    priority: int,
+    key: str | None,
+    caller: Callable[[], Caller] | None,
+) -> tuple[int, Any, Caller | None]:
+    """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
+    caller).
+    """
+    if due is not None:
+        _, promise = put_delayed(engine, due, rows_of(batch, priority, key), ttl)
+        return len(batch), promise, None
+    waiting_caller = None
+
+    def work(ctx: Context) -> Reply:
+        nonlocal waiting_caller
+        room = engine.room(ctx, len(batch)) if engine.bounded else len(batch)
+        if room <= 0:
+            waiting_caller = engine.queue_up(caller)
+            return 0
+        some = batch if room == len(batch) else batch[:room]
+        log_values(engine, ctx, some, priority, key, ttl)
+        return room
+
+    stored, promise = engine.decided(work)
+    return stored, promise, waiting_caller
+
+
+def log_values(
+    engine: QueueEngine,
+    ctx: Context,
+    batch: list[bytes],
+    priority: int,
+    key: str | None,
+    ttl: int | None,
+) -> None:
+    """[lock] Log that jobs with these values are put, due at once."""
+    given = rows_of(batch, priority, key)
+    if isinstance(given, Alike) or not priority:
+        decide_xadd_many(ctx, engine.options.key, expiring(given, ctx.now, ttl))
+    else:
+        log_put_into_lane(engine, ctx, priority, given, ttl)
+
+
+def log_put_into_lane(
+    engine: QueueEngine, ctx: Context, priority: int, given: list[EntryRow], ttl: int | None
+) -> int:
+    """[lock] Log that jobs are put into the lane of a priority. Returns the first ID."""
+    core, options = engine.core, engine.options
+    open_lane(core, ctx, options, priority)
+    first = log_into_lane(ctx, options, priority, expiring(given, ctx.now, ttl))
+    engine.shared.later.hear_lane(core, priority)
+    return first
+
+
+def put_delayed(
+    engine: QueueEngine, due: Due, given: list[EntryRow] | Alike, ttl: int | None
+) -> tuple[Any, Any]:
+    """Put delayed jobs without dedup IDs as one unit: (ID of the first one, promise)."""
+    work = partial(log_put_delayed, engine, due=due, given=given, ttl=ttl)
+    while True:
+        reply, promise = engine.decided(work)
+        if reply is not NO_GROUP:
+            return rows.text(reply), promise
+        create_later(engine)
+
+
+def log_put_delayed(
+    engine: QueueEngine, ctx: Context, due: Due, given: list[EntryRow] | Alike, ttl: int | None
+) -> Reply:
+    """[lock] Log the put of delayed jobs. Returns the first ID, or NO_GROUP if it needs `create_later`."""
+    options = engine.options
+    found = find_later(ctx, options)
+    if found is None:
+        return NO_GROUP
+    stream, now = found[0], ctx.now
+    due_ms = due.moment(now)
+    some = expiring(given, due_ms, ttl)
+    first = next_later(stream.last_id, now)
+    if len(some) == 1 and not isinstance(some, Alike):
+        decide_xadd_at(ctx, options.later_key, first, some[0])
+    else:
+        decide_xadd_many(ctx, options.later_key, some, first)
+    log_delayed(ctx, options, stream, first, len(some), due_ms, due.kind)
+    engine.shared.later.hear(engine.core, due_ms, now)
+    return first
+
+
+def create_later(engine: QueueEngine) -> None:
+    """Create the stream of delayed jobs if it is missing."""
+    options = engine.options
+
+    def create(ctx: Context) -> list[list[bytes]] | None:
+        return [create_words(options)] if find_later(ctx, options) is None else None
+
+    engine.unit(create)

@@ -1,0 +1,324 @@
+"""A worker ends the delivery of a job, or keeps the job, without waiting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from random import random
+from typing import Any, Final, Generic
+
+from tidelog.engine.api import Context, EntryRow
+from tidelog.engine.errors import CommandError
+from tidelog.jobs import rows
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.lanes import depth_of
+from tidelog.jobs.putting import Prepared, Put
+from tidelog.jobs.typed import T
+from tidelog.jobs.work import settle
+from tidelog.jobs.work.deaths import tell
+from tidelog.jobs.work.shared import Delivery
+from tidelog.jobs.work.shared import Job as Entry
+from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.durability import Promise
+from tidelog.store.durations import Duration, seconds
+from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
+
+OPEN: Final = "open"
+ACKED: Final = "acked"
+GIVEN: Final = "given"  # nacked, failed or released
+LOST: Final = "lost"  # given to another worker, or settled by one
+
+log = logging.getLogger("tidelog.queue")
+Settled = tuple[bool, Promise | None]
+
+
+class Place:
+    """A worker's place in a queue: what its consumer and its jobs have in common.
+
+    worker     its name
+    reraise    whether an exception in a job's block propagates
+    face       the view that waits until an end is stored; None: the caller does
+    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
+    past       an empty delivery, which replaces that of a job whose delivery became `spare`
+    """
+
+    __slots__ = ("engine", "worker", "reraise", "face", "spare", "past")
+
+    def __init__(self, engine: QueueEngine, worker: str, reraise: bool, face: Any = None) -> None:
+        self.engine, self.worker, self.reraise, self.face = engine, worker, reraise, face
+        self.spare: Delivery | None = None
+        self.past = Delivery(engine.shared, engine.options, worker.encode(), False)
+
+
+class JobBase(Generic[T]):
+    """A delivered job, as its worker ends or keeps it. The faces wait for the promises, and add the `with` block."""
+
+    __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
+
+    def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
+        self.value = value
+        """The value that was put, decoded by the queue's codec."""
+        self._place = place
+        self._delivery = delivery
+        self._entry = entry
+        self._state = OPEN
+
+    @property
+    def _engine(self) -> QueueEngine:
+        return self._place.engine
+
+    @property
+    def _number(self) -> int:
+        return self._entry[0]
+
+    @property
+    def _row(self) -> EntryRow:
+        return self._entry[1]
+
+    @property
+    def deliveries(self) -> int:
+        """How often the job was delivered, this delivery included: 1 at the first."""
+        return self._entry[2]
+
+    @property
+    def id(self) -> str:
+        """The job's ID, `ms-seq`."""
+        return rows.text(self._number)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that were put with it."""
+        return rows.headers_of(self._row) if len(self._row) > 2 else {}
+
+    @property
+    def origin(self) -> str | None:
+        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
+        found = rows.fields_of(self._row).get(rows.ORIGIN)
+        return None if found is None else rows.shown(found)
+
+    @property
+    def priority(self) -> int:
+        """The priority that it was put with, from 0 to 9."""
+        return rows.priority_of(self._row) if len(self._row) > 2 else 0
+
+    @property
+    def key(self) -> str | None:
+        """The key that it was put with; None if it has none."""
+        return rows.shown_key(self._row) if len(self._row) > 2 else None
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
+        return rows.moment(self._number >> 64)
+
+    @property
+    def worker(self) -> str:
+        """Name of the worker that it was delivered to."""
+        return self._place.worker
+
+    @property
+    def state(self) -> str:
+        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of {self._engine.options.name!r}, delivery {self.deliveries}, {self._state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
+        )
+
+    # --- settling: each method returns whether the worker still had the lease, and the promise to wait for before the
+    # caller is told
+
+    def _ack(self) -> Settled:
+        if self._state is not OPEN:
+            return self._state is ACKED, None
+        place, delivery = self._place, self._delivery
+        engine = place.engine
+        core, shared = engine.core, engine.shared
+        number, _, count = self._entry
+        try:  # as `_plan`, two calls less
+            decide = partial(settle.ack, delivery, number, count)
+            done, promise = core.decided(engine.db, decide)
+        except CommandError as error:
+            shared.stale()
+            raise from_command(error) from None
+        except BaseException:
+            shared.stale()
+            raise
+        self._state = ACKED if done else LOST
+        delivery.open.pop(number, None)
+        if done and not (delivery.gathers or delivery.open):
+            # The worker's next job will reuse this delivery, so this job must drop its reference. Otherwise a caller
+            # that keeps a finished job would keep the next job's lease alive. From now on, settling this job does
+            # nothing.
+            self._delivery = place.past
+            place.spare = delivery
+        if shared.room:
+            shared.made_room()
+        if engine.keeps and done:
+            engine.acknowledged(delivery.shared, 1)
+        return done, promise
+
+    def _plan(self, plan: Callable[[settle.Held, Context], Any], end: str) -> Settled:
+        """Run one unit of commands that ends this delivery as `end`. OPEN: the delivery goes on."""
+        if self._state is not OPEN:
+            return False, None
+        engine, delivery = self._engine, self._delivery
+        held = settle.Held(delivery, self._number, self.deliveries, self._row)
+        unit = partial(run_unit, engine.core, engine.db, partial(plan, held))
+        reply, promise = engine.ask(delivery.shared.unit, unit)
+        if reply is None:
+            self._state = LOST
+            delivery.settled(self._number)
+        elif end is not OPEN:
+            self._state = end
+            delivery.settled(self._number)
+            delivery.shared.made_room()
+            if held.dead is not None:
+                tell(delivery.options, [held.dead])
+        return reply is not None, promise
+
+    def _ack_with(self, result: Any, ttl: Duration) -> Settled:
+        data = rows.encode_value(self._engine.options, result)
+        return self._acked_with(data, seconds("ttl", ttl))
+
+    def _acked_with(self, result: bytes, ttl: float) -> Settled:
+        ttl_ms = max(1, round(ttl * 1000))
+        done = self._plan(lambda held, ctx: settle.done_with(held, ctx, result, ttl_ms), ACKED)
+        if done[0]:
+            self._engine.acknowledged(self._delivery.shared, 1)
+        return done
+
+    def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
+        return self._nacked(*rows.evidence(reason), delay)
+
+    def _nacked(self, error: str, trace: str, delay: Duration | None) -> Settled:
+        pause = None if delay is None else seconds("delay", delay, zero=True)
+        chance = random()
+        return self._plan(
+            lambda held, ctx: settle.nack(held, ctx, error, trace, pause, chance), GIVEN
+        )
+
+    def _fail(self, reason: str | BaseException) -> Settled:
+        return self._failed(*rows.evidence(reason))
+
+    def _failed(self, error: str, trace: str) -> Settled:
+        return self._plan(lambda held, ctx: settle.fail(held, ctx, error, trace), GIVEN)
+
+    def _release(self) -> Settled:
+        return self._plan(settle.release, GIVEN)
+
+    def _extend(self, more: Duration) -> Settled:
+        length = seconds("seconds", more)
+        done = self._plan(lambda held, ctx: settle.extend(held, ctx, length), OPEN)
+        if done[0]:
+            delivery = self._delivery
+            if delivery.until is not None:
+                delivery.until = max(delivery.until, self._engine.core.monotonic() + length)
+        return done
+
+    def _done_and(self, puts: Sequence[Put]) -> Settled:
+        for put in puts:
+            if not isinstance(put, Put):
+                raise DataError(
+                    f"done_and takes puts made by queue.new(...), not {type(put).__name__!r}"
+                )
+            if put.engine.core is not self._engine.core:
+                raise DataError(
+                    f"done_and works within one store; queue {put.engine.options.name!r} is in another store"
+                )
+        own = self._engine.db
+        if any(put.engine.db != own for put in puts):
+            raise DataError("done_and puts only into queues of the job's own database")
+
+        def adds(ctx: Context) -> settle.Words:
+            _check_room(ctx, puts, self._engine)
+            prepared = Prepared()
+            return [words for put in puts for words in put.words(ctx, prepared)]
+
+        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
+        if done[0]:
+            self._engine.acknowledged(self._delivery.shared, 1)
+        return done
+
+    # --- the with block
+
+    def _leave(self, error: BaseException) -> Settled:
+        """Settle the job after an exception left its block."""
+        if not isinstance(error, (Exception, SystemExit)):
+            # KeyboardInterrupt and CancelledError are not failures of the job
+            return self._release()
+        done = self._nack(error, None)
+        if isinstance(error, Exception) and not self._place.reraise:
+            log.error(
+                "queue %s: job %s failed at delivery %d: %s",
+                *(self._engine.options.name, self.id, self.deliveries, rows.evidence(error)[0]),
+                exc_info=error,
+            )
+        return done
+
+    def _kept(self, failure: TidelogError) -> None:
+        """Log that the job could not be given back."""
+        said = str(failure)  # the frames of the error itself would keep the job
+        log.warning(
+            "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
+            *(self._engine.options.name, self.id, said),
+        )
+
+    def _swallows(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and not self._place.reraise
+
+    def _too_late(self, error: BaseException) -> None:
+        """Log an exception that left the block after the job was settled; there is nothing to retry."""
+        if self._swallows(error):
+            log.error(
+                "queue %s: job %s was already %s when its block raised: %s",
+                *(self._engine.options.name, self.id, self._state, rows.evidence(error)[0]),
+                exc_info=error,
+            )
+
+    def _was_lost(self) -> None:
+        log.warning(
+            "queue %s: job %s was done too late: its lease had been lost to another worker",
+            *(self._engine.options.name, self.id),
+        )
+
+
+def _check_room(ctx: Context, puts: Sequence[Put], own: QueueEngine) -> None:
+    """Raise QueueFull if a bounded queue has no room for `puts`. The job itself makes room in its own queue."""
+    wanted: dict[bytes, list[Put]] = {}
+    told: set[tuple[bytes, bytes]] = set()
+    for put in puts:
+        key, dedup_id = put.engine.options.key, put.dedup_id
+        if (
+            put.due is not None
+            or put.known(ctx) is not None
+            or (dedup_id is not None and (key, dedup_id) in told)
+        ):
+            continue
+        if dedup_id is not None:
+            told.add((key, dedup_id))
+        wanted.setdefault(key, []).append(put)
+    for key, many in wanted.items():
+        engine = min((put.engine for put in many), key=_bound)
+        most = engine.options.max_depth
+        if most is None:
+            continue
+        there = depth_of(ctx.state, engine.db, engine.options, engine.used(ctx))
+        if key == own.options.key and engine.options.group == own.options.group:
+            there -= 1
+        if there + len(many) > most:
+            raise QueueFull(
+                f"queue {engine.options.name!r} has no room for {len(many)} more jobs (max_depth {most}); "
+                "you still hold the job"
+            )
+
+
+def _bound(engine: QueueEngine) -> float:
+    most = engine.options.max_depth
+    return float("inf") if most is None else most

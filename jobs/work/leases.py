@@ -1,0 +1,371 @@
+"""Leases: keep jobs of living workers from being taken over, and clean up after workers.
+
+Each open store has one daemon thread, which sleeps while no worker holds a job. On each beat, for every queue:
+
+    write gathered acknowledgements                         renew leases older than a third of `retry_after`
+    write what ended deliveries left behind                 go on with retention by age
+    now and then, remove consumers that are no longer used
+
+It is a thread, not a task, so that a blocked event loop or a busy worker keeps its jobs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import weakref
+from collections import deque
+from functools import partial
+from typing import Final
+
+from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
+from tidelog.jobs.options import Options
+from tidelog.jobs.work.drain import Drain
+from tidelog.jobs.work.ends import log_finished, log_leftovers
+from tidelog.jobs.work.later import Later
+from tidelog.jobs.work.results import Results
+from tidelog.jobs.work.retention import sweep
+from tidelog.jobs.work.shared import Delivery, Leftover, Shared
+from tidelog.jobs.work.ticks import Ticks
+from tidelog.store.commit.callers import Bell, Caller, Holder
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import StoreClosed
+
+BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker holds a job
+# a beat removes a consumer that has no jobs and was not seen for this long
+STALE_MS: Final = 86_400_000
+TIDY_SECONDS: Final = 3600.0
+CONSUMERS_MAX: Final = 100  # that one beat removes
+LATEST_MAX: Final = 1_000  # this many queues stay cached after their last use
+
+GroupKey = tuple[int, bytes, bytes]  # database, key, group
+
+log = logging.getLogger("tidelog.queue")
+
+
+class Leases:
+    """The queues of one open store, and the thread that looks after them.
+
+    shared    (database, key, group) -> what the workers of that queue share
+    laters    (database, key) -> what the groups of that queue know of its delayed jobs
+    results   (database, key) -> what they know of its results
+    armed     the thread runs or is about to           over    the thread has ended, and so has the store
+    closing   the store is being closed: its queues hand out no more jobs
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = weakref.ref(core)
+        self._manual = core.clock.manual
+        # A program may use one queue per user. So free unused queues, except for the latest ones.
+        self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
+        self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
+        self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
+            weakref.WeakValueDictionary()
+        )
+        self.results: weakref.WeakValueDictionary[tuple[int, bytes], Results] = (
+            weakref.WeakValueDictionary()
+        )
+        self._ticks: dict[int, Ticks] = {}
+        self.armed = self.over = self.closing = False
+        self._wake = Bell()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._troubled = False
+        core.clock.ticked(self.ticked)
+
+    def of(self, core: Core, db: int, options: Options) -> Shared:
+        """The state that the workers of a queue share; made on first use."""
+        place = db, options.key, options.group_key
+        found = self.shared.get(place)
+        if found is None:
+            with self._starting:
+                found = self.shared.get(place)
+                if found is None:
+                    later = self.laters.get((db, options.key))
+                    if later is None:
+                        later = self.laters[db, options.key] = Later(core, db, options.key)
+                    results = self.results.get((db, options.key))
+                    if results is None:
+                        results = self.results[db, options.key] = Results(db, options.key)
+                    ticks = self.ticks_of(db)
+                    found = self.shared[place] = Shared(core, db, options, later, results, ticks)
+                    found.closing = self.closing
+                    self._latest.append(found)
+        return found
+
+    def ticks_of(self, db: int) -> Ticks:
+        """Knowledge about the schedules of a database."""
+        return self._ticks.setdefault(db, Ticks(db))
+
+    def queues(self) -> list[Shared]:
+        """The queues that are in use or were lately, each lane for itself."""
+        found = [reference() for reference in self.shared.valuerefs()]
+        return [lane for shared in found if shared is not None for lane in shared.all_lanes()]
+
+    def arm(self) -> None:
+        """Start the beats: a worker holds a job."""
+        self.armed = True
+        if self._manual:
+            return
+        try:
+            if self._thread is None:
+                with self._starting:
+                    if self._thread is None:
+                        self._start()
+            self._wake.ring()
+        except RuntimeError as error:
+            # The system could not start a thread. This process still knows which workers live, so it takes no lease
+            # from them. But after a crash, another process could take over a lease too early. The next fetch writes the
+            # acknowledgements that the thread would have written.
+            self.armed = False  # the next call tries again
+            if not self._troubled:
+                log.warning(
+                    "the thread that renews leases could not be started; the next call tries again: %s",
+                    error,
+                )
+            self._troubled = True
+        except BaseException:
+            self.armed = False
+            raise
+
+    def _start(self) -> None:
+        _see_to_the_end(self)
+        thread = threading.Thread(
+            target=_run,
+            args=(weakref.ref(self, partial(_end, self._wake)), self._wake),
+            name="tidelog-leases",
+            daemon=True,
+        )
+        thread.start()
+        # If an interrupt comes before this line, a second thread starts later. It costs a thread, but no lease.
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Stop all queues from handing out jobs."""
+        with self._starting:
+            self.closing = True
+            for shared in self.queues():
+                shared.closing = True
+
+    def take_back(self) -> None:
+        """Return jobs that were fetched but not handed out; the next beat writes it."""
+        for shared in self.queues():
+            for delivery in shared.deliveries():
+                shared.leave(delivery)
+
+    def drain(self, limit: float | None, caller: Caller, me: Holder) -> Drain | None:
+        """A wait of at most `limit` seconds for the jobs that others hold. None if the store has ended."""
+        core = self._core()
+        return None if core is None or core.ended else Drain(core, self, limit, caller, me)
+
+    def close(self) -> None:
+        """Before the store is closed: make a last beat and end the thread."""
+        self.stop()
+        self.take_back()
+        self.beat()
+        self.over = True
+        self._wake.ring()
+
+    def ticked(self) -> None:
+        """A manual clock was moved."""
+        self.beat()
+        for shared in self.queues():
+            shared.made_room()
+
+    def reloaded(self) -> None:
+        """[lock] Memory was rebuilt: invalidate the caches."""
+        for shared in self.queues():
+            shared.stale()
+
+    def nudge(self) -> None:
+        """[lock] Wake the callers that wait for room: the store was closed or follows another one, so they raise."""
+        for shared in self.queues():
+            for caller in list(shared.room):
+                caller.nudge()
+
+    def beat(self) -> float | None:
+        """One round over the queues. Returns seconds until the next one, None if there is nothing to look after."""
+        core = self._core()
+        if core is None or core.ended:
+            return None
+        pause = BEAT_SECONDS
+        busy = False
+        for shared in self.queues():
+            living = _to_look_after(shared)
+            if not living and not shared.leftovers:
+                continue
+            busy = True
+            for delivery in living:
+                pause = min(pause, delivery.options.retry_after / 3)
+            unit = _Beat(shared)
+            try:
+                try:
+                    shared.unit(partial(core.decided, shared.db, unit))
+                except BaseException:
+                    unit.failed()
+                    raise
+                unit.written()
+                shared.made_room()
+                keeping = [d.options for d in living if d.options.keeps]
+                if keeping:
+                    sweep(core, shared, keeping[-1])
+            except StoreClosed:
+                return None
+            except Exception as error:
+                # The next beat tries again. Until then living workers keep their jobs, because this process knows that
+                # they live.
+                if not self._troubled:
+                    name = shared.name
+                    log.warning("queue %s: leases could not be renewed: %s", name, repr(error))
+                self._troubled = True
+                continue
+            self._troubled = False
+        if busy:
+            return pause
+        self.armed = False
+        # Look again. A worker may have got a job just before, and it did not wake this thread because `armed` was still
+        # True.
+        if any(_to_look_after(shared) or shared.leftovers for shared in self.queues()):
+            self.armed = True
+            return 0.0
+        return None
+
+
+class _Beat:
+    """The unit of one beat for one queue. Runs under the store's lock."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._writing: list[tuple[Delivery, list[int], list[int]]] = []
+        self._left: list[Leftover] = []
+
+    def written(self) -> None:
+        """The unit is in the log."""
+        for delivery, jobs, held in self._writing:
+            delivery.written(jobs, held)
+        self._shared.dealt_with(self._left)
+
+    def failed(self) -> None:
+        """The unit is not in the log, or its outcome is unknown: the finished jobs still have to be acknowledged."""
+        for delivery, jobs, _ in self._writing:
+            delivery.finished.extendleft(reversed(jobs))
+
+    def __call__(self, ctx: Context) -> None:
+        shared = self._shared
+        value = ctx.database.keys.get(shared.key)
+        stream = value if isinstance(value, Stream) else None
+        group = None if stream is None else stream.groups.get(shared.group_key)
+        if stream is None or group is None:
+            self._left = list(shared.leftovers)  # stream or group is gone: nothing to write
+            return
+        mono = shared.monotonic()
+        shared.sample_now(ctx.state, mono)
+        self._left = log_leftovers(shared, ctx, stream, group, mono)
+        options: Options | None = None
+        for delivery in shared.deliveries():
+            options = delivery.options
+            jobs: list[int] = []
+            if delivery.finished:
+                jobs = delivery.take_finished()
+                done = delivery.still_held(group, jobs)
+                self._writing.append((delivery, jobs, done))
+                if done:
+                    shared.fresh(ctx, options, stream, group)
+                    log_finished(shared, options, ctx, stream, done)
+            due = mono - delivery.renewed >= delivery.options.retry_after / 3
+            if due and delivery.lives(mono):
+                _renew(ctx, delivery, group, mono, jobs)
+        if options is None:
+            return
+        failures = ctx.database.keys.get(options.failures_key)
+        if isinstance(failures, Stream) and failures.length > options.max_failures:
+            most = b"%d" % options.max_failures
+            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", most])
+        if mono >= shared.next_tidy:
+            more = _tidy(ctx, shared, options, group)
+            shared.next_tidy = mono if more else mono + TIDY_SECONDS
+
+
+def _renew(
+    ctx: Context, delivery: Delivery, group: Group, mono: float, finished: list[int]
+) -> None:
+    """Renew the leases of a delivery, except for jobs that this unit acknowledges."""
+    delivery.renewed = mono
+    told = set(finished)
+    opened = [job for job in list(delivery.open) if job not in told]
+    claims = {job: delivery.open.get(job, 0) for job in delivery.still_held(group, opened)}
+    for job in [job for job in opened if job not in claims]:
+        delivery.settled(job)  # lost to another worker
+    if claims:
+        options = delivery.options
+        log_claim(
+            ctx, options.key, options.group_key, delivery.worker, claims, ctx.now, ctx.now, ()
+        )
+
+
+def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> bool:
+    """Remove consumers without jobs that were not seen for a day. Returns whether some are left for the next beat."""
+    consumers = [reference() for reference in shared.workers.valuerefs()]
+    live = {consumer.worker.encode() for consumer in consumers if consumer is not None}
+    stale = [
+        consumer.name
+        for consumer in group.consumers.values()
+        if ctx.now - consumer.seen_time > STALE_MS
+        and consumer.name not in live
+        and not group.pending.held_by(consumer.index)
+    ]
+    for name in stale[:CONSUMERS_MAX]:
+        ctx.effects.append((XGROUP_DELCONSUMER, ctx.db, options.key, options.group_key, name))
+    return len(stale) > CONSUMERS_MAX
+
+
+def _to_look_after(shared: Shared) -> list[Delivery]:
+    mono = shared.monotonic()
+    return [d for d in shared.deliveries() if d.lives(mono) or d.finished]
+
+
+def leases_of(core: Core) -> Leases:
+    """The leases of an open store."""
+    if core.queues is None:
+        with core.lock:  # raises if the store was closed or forked
+            if core.queues is None:
+                made = core.queues = Leases(core)
+                core.landing.rebuilt.append(made.reloaded)
+    assert isinstance(core.queues, Leases)
+    return core.queues
+
+
+def _run(leases_ref: weakref.ref[Leases], wake: Bell) -> None:
+    while True:
+        leases = leases_ref()
+        if leases is None:
+            break
+        pause = leases.beat()
+        if leases.over:
+            break
+        del leases
+        wake.wait(pause)
+    wake.ring()  # if an interrupted start left a second thread, wake it, so that it ends too
+
+
+def _end(wake: Bell, gone: object) -> None:
+    wake.ring()
+
+
+_started: weakref.WeakSet[Leases] = weakref.WeakSet()
+
+
+def _see_to_the_end(leases: Leases) -> None:
+    """Have gathered acknowledgements written when the process ends, so that no finished job is repeated."""
+    if not _started:
+        atexit.unregister(_flush)
+        # Register last, because atexit calls handlers in reverse order: this one must run before that of the stores.
+        atexit.register(_flush)
+    _started.add(leases)
+
+
+def _flush() -> None:
+    for leases in list(_started):
+        leases.take_back()
+        leases.beat()

@@ -1,0 +1,575 @@
+"""Shared: the common knowledge of all workers of one queue and group in this process.
+
+An embedded store has one writer, so all its workers live in this process, and no clock is needed to tell which are
+alive: a delivery lives as long as its object, within its time limit. All waiting uses the monotonic clock. The wall
+clock only tells the age of what an earlier process left behind. So a clock that jumps takes no job from a living worker
+and shortens no pause.
+
+A queue with priorities has a `Shared` for each lane (jobs/lanes.py). That of lane 0 knows the others.
+
+A paused job, or one with an extended lease, has a record in `<name>:holds`. This module caches those records. The cache
+is read again after the store's memory was rebuilt, when the key has another stream, and after a unit that failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from heapq import heappush
+from itertools import repeat
+from typing import Any, Final
+
+from tidelog.engine import ids
+from tidelog.engine.api import (
+    NOBODY,
+    Context,
+    EntryRow,
+    Group,
+    Keyspace,
+    State,
+    Stream,
+    log_delete,
+    reading,
+)
+from tidelog.engine.idlist import pack
+from tidelog.engine.ids import MAX
+from tidelog.jobs.lanes import HIGHEST_FIRST, lane_of, totals
+from tidelog.jobs.options import Options
+from tidelog.jobs.rows import fields_of, hold_of, text
+from tidelog.jobs.streams import among_held, stream_at
+from tidelog.jobs.work.keys import Keys
+from tidelog.jobs.work.later import Later
+from tidelog.jobs.work.results import Results
+from tidelog.jobs.work.ticks import Ticks
+from tidelog.store.commit.callers import Caller, Holder
+from tidelog.store.commit.core import Core
+
+# longest period over which `put_per_second` and `done_per_second` are measured
+RATE_SECONDS: Final = 60.0
+FEW: Final = 8  # up to this many jobs are looked up one by one
+FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
+Job = tuple[int, EntryRow, int]  # ID, row, deliveries
+
+log = logging.getLogger("tidelog.queue")
+
+
+class Delivery:
+    """Jobs that were delivered to one worker together. While it lives, at most until `until`, their leases are renewed.
+
+    A delivery of a single job is reused when the job is done (`Place.spare`). Meanwhile it stays in `Shared.living`,
+    with nothing open.
+
+    open        jobs not yet settled: ID -> deliveries. Worker and deliveries fence them against later deliveries
+    jobs        jobs not yet handed to the worker, the first one last
+    finished    jobs that are done but not acknowledged yet; they are written together
+    gathers     whether acknowledgements are gathered like this
+    until       end of the time limit, monotonic seconds; None = no limit
+    renewed     when the leases were last renewed
+    holder      who holds its jobs, 0 = nobody yet
+    hands       for a batch: job -> who holds it, if that is or was not `holder`
+    """
+
+    __slots__ = (
+        *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
+        *("holder", "hands", "__weakref__"),
+    )
+
+    def __init__(self, shared: Shared, options: Options, worker: bytes, gathers: bool) -> None:
+        self.jobs: list[Job] = []
+        self.finished: deque[int] = deque()
+        self.open: dict[int, int] = {}
+        self.options = options
+        self.worker = worker
+        self.gathers = gathers
+        self.until: float | None = None
+        self.renewed = 0.0
+        self.holder: Holder = 0
+        self.hands: dict[int, Holder] = {}
+        self.shared = shared  # set it last: once it is set, `__del__` cleans up
+        shared.living[id(self)] = weakref.ref(self)
+
+    def enter(self, shared: Shared, options: Options) -> None:
+        """It is to hold jobs of this lane. It holds none yet."""
+        before = self.shared
+        shared.living[id(self)] = weakref.ref(self)
+        self.options, self.shared = options, shared
+        before.living.pop(id(self), None)
+
+    def lives(self, mono: float) -> bool:
+        """Whether its leases are renewed, that is, the time limit is not over."""
+        return self.until is None or mono < self.until
+
+    def taken(self, job: int, holder: Holder) -> None:
+        """Note that `holder`, which is not `self.holder`, holds a job."""
+        if self.gathers and self.holder:
+            self.hands[job] = holder
+        else:
+            self.holder = holder
+
+    def take_unseen(self) -> list[Job]:
+        """Take the jobs that were not handed to the worker. The worker's thread may take jobs at the same time; each
+        job goes to exactly one of the two.
+        """
+        taken: list[Job] = []
+        try:
+            taken.extend(map(list.pop, repeat(self.jobs, len(self.jobs))))
+        except IndexError:
+            pass  # the jobs taken before stay taken
+        return taken
+
+    def take_finished(self) -> list[int]:
+        """Take the finished jobs, to write them. The worker may add to them, and another thread take some, at the same
+        time: the beat does so while a consumer is closed.
+        """
+        taken: list[int] = []
+        try:
+            taken.extend(map(deque.popleft, repeat(self.finished, len(self.finished))))
+        except IndexError:
+            pass  # the jobs taken before stay taken
+        return taken
+
+    def still_held(self, group: Group, jobs: Sequence[int]) -> list[int]:
+        """[lock] Those of its open jobs that were not delivered to another worker."""
+        counts = self.open
+        if len(jobs) > FEW and set(map(counts.get, jobs)) == {1}:
+            # If every job was delivered once, as in most batches, they are nearly always one run of pending entries,
+            # which one look-up can check.
+            consumer = group.consumers.get(self.worker)
+            found = sorted(jobs)
+            if consumer and group.pending.are_held(pack(found), consumer.index, 1):
+                return found
+        return among_held(group, self.worker, [(job, counts.get(job, 0)) for job in jobs])
+
+    def written(self, jobs: Collection[int], held: Collection[int]) -> None:
+        """These finished jobs are acknowledged in the log; those not in `held` were lost before."""
+        if self.open.keys() <= set(jobs):
+            self.open.clear()
+        else:
+            for job in jobs:
+                self.settled(job)
+        if len(held) < len(jobs):
+            name = self.options.name
+            lost = ", ".join(map(text, sorted({*jobs} - {*held})))
+            log.warning(
+                "queue %s: jobs were done too late, after another worker got or settled them: %s",
+                name,
+                lost,
+            )
+
+    def settled(self, job: int) -> None:
+        """Forget a job: it is no longer this worker's."""
+        self.open.pop(job, None)
+
+    def __del__(self) -> None:
+        # Python may call this anywhere, even in a thread that holds a lock, so do not wait here. The next fetch or beat
+        # does the rest.
+        try:
+            shared = self.shared
+        except AttributeError:  # an interrupt struck during __init__
+            return
+        if self.open:
+            shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
+        shared.living.pop(id(self), None)
+
+
+class Leftover:
+    """The work that an ended or closed delivery left to be written; see `Delivery`.
+
+    finished    jobs that are done        unseen    jobs that were never handed to the worker
+    open        both of these, and jobs that the worker dropped
+    """
+
+    __slots__ = ("shared", "options", "worker", "open", "finished", "unseen", "_late_at")
+
+    def __init__(
+        self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
+    ) -> None:
+        self.shared, self.options = delivery.shared, delivery.options
+        self.worker, self.open = delivery.worker, open
+        self.finished, self.unseen = finished, unseen
+        self._late_at = delivery.renewed + delivery.options.retry_after
+
+    def let_go(self) -> dict[int, float]:
+        """The jobs that the worker dropped, and when their lease is over, in monotonic seconds."""
+        told = {*self.finished, *(job for job, _, _ in self.unseen)}
+        return {job: self._late_at for job in self.open if job not in told}
+
+
+class Hold:
+    """How long a job is held back: until `due`, monotonic seconds. `entry`: its record in `<name>:holds`, 0 = none."""
+
+    __slots__ = ("due", "entry")
+
+    def __init__(self, due: float, entry: int) -> None:
+        self.due, self.entry = due, entry
+
+
+class Shared:
+    """One lane and group of a queue of one open store.
+
+    name        name of the queue                           place    the key on which its workers wait: that of lane 0
+    lanes       in lane 0: the others that were found, by priority, the highest first; never removed
+    turns       in lane 0: how many fetches found jobs in several lanes
+    chores_at   in lane 0 of a queue with lanes: when to put the jobs that are due, and to look for lanes
+
+    living      deliveries that live, by their id(); some have nothing open
+    leftovers   what ended deliveries left to be written
+    paused      jobs without owner that wait for their retry     heap    (due, job) for them; stale pairs are skipped
+    extended    jobs with an extended lease                      failed  job -> its entries in `<name>:failures`
+    returned    workers that got all jobs of their history, or had none
+    begun       in lane 0: workers that have looked for jobs and are not among those -> their places in their history
+    dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
+    looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
+                may differ in it
+    room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
+    closing     the store is being closed: no more jobs are handed out
+    keys        the jobs with keys, of all lanes; None unless a worker of this process limits them
+    plain       in lane 0: there are neither other lanes nor limited keys, so a fetch may go the short way
+    limited     a worker of this process has limits, so the end of a job wakes those that wait
+    later       the delayed jobs of the queue, which all of its groups share
+    results     the results of its jobs, likewise
+    ticks       the schedules of the database, which all of its queues share
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        db: int,
+        options: Options,
+        later: Later,
+        results: Results,
+        ticks: Ticks,
+        lane_0: Shared | None = None,
+    ) -> None:
+        # A weak reference, because the core refers to this object, and the core must be freed with its last user.
+        self._core = weakref.ref(core)
+        self.monotonic = core.monotonic
+        self.db, self.key, self.group_key = db, options.key, options.group_key
+        self.name, self.priority = options.name, options.priority
+        self.place = db, options.root
+        self._options = options  # of the first queue object; its names are those of all
+        self.lane_0 = lane_0
+        self.lanes: dict[int, Shared] = {}
+        self.turns = 0
+        self.living: dict[int, weakref.ref[Delivery]] = {}
+        self.leftovers: deque[Leftover] = deque()
+        self.dropped: dict[int, float] = {}
+        self.returned: set[bytes] = set()
+        self.begun: dict[bytes, dict[int, int]] = {}
+        self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.room: dict[Caller, None] = {}
+        self.samples: deque[tuple[float, int, int]] = deque()
+        self.next_tidy = 0.0  # monotonic seconds at which to look for stale consumers
+        self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
+        self.closing = False
+        self.limited = False
+        self.keys: Keys | None = None
+        self.plain = True
+        self.number = -1  # number of the stream that the cache was read from; -1: read it again
+        self._forget()
+        self.later, self.results, self.ticks = later, results, ticks
+        if lane_0 is None:
+            later.groups.add(self)
+            ticks.groups.add(self)
+        else:
+            self.workers, self.room = lane_0.workers, lane_0.room
+            self.closing, self.limited = lane_0.closing, lane_0.limited
+            self.keys = lane_0.keys
+
+    def _forget(self) -> None:
+        self.paused: dict[int, Hold] = {}
+        self.extended: dict[int, Hold] = {}
+        self.heap: list[tuple[float, int]] = []
+        self.failed: dict[int, list[int]] = {}
+        self.looks: dict[float, float] = {}
+        self.chores_at = 0.0
+
+    @property
+    def core(self) -> Core:
+        core = self._core()
+        assert core is not None  # the caller holds a face of it
+        return core
+
+    # --- lanes
+
+    def all_lanes(self) -> list[Shared]:
+        """Lane 0, which this is, and the others."""
+        return [self, *self.lanes.values()]
+
+    def limit(self) -> None:
+        """A worker has limits."""
+        for lane in self.all_lanes():
+            lane.limited = True
+
+    def limit_keys(self) -> None:
+        """[lock] A worker limits keys. They are read with the cache."""
+        self.plain = False
+        self.keys = Keys()
+        for lane in self.all_lanes():
+            lane.keys, lane.number = self.keys, -1
+
+    def find_lanes(self, keys: Keyspace) -> None:
+        """[lock] Look for lanes that an earlier process or another client has made."""
+        for priority in HIGHEST_FIRST:
+            if priority not in self.lanes and self._options.lane(priority).key in keys:
+                self.add_lane(priority)
+
+    def add_lane(self, priority: int) -> None:
+        """[lock] There is a lane of this priority."""
+        if priority in self.lanes:
+            return
+        lane = self._options.lane(priority)
+        made = Shared(self.core, self.db, lane, self.later, self.results, self.ticks, self)
+        self.plain = False
+        lanes = {**self.lanes, priority: made}
+        # Replace the dict, because other threads iterate over it.
+        self.lanes = {each: lanes[each] for each in sorted(lanes, reverse=True)}
+
+    def lane(self, priority: int) -> Shared:
+        """[lock] The lane of a priority, of lane 0, which this is."""
+        if not priority:
+            return self
+        self.add_lane(priority)
+        return self.lanes[priority]
+
+    # --- the cache
+
+    def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
+        """[lock] Make sure that the cache is of this stream as it is in memory now."""
+        if self.number != stream.number:
+            self._forget()
+            if self.lane_0 is None:
+                self.find_lanes(ctx.database.keys)
+            if self.keys is not None:
+                self.keys.load(self.priority, stream, group)
+            self._load(ctx, options, group)
+            self.number = stream.number
+
+    def stale(self) -> None:
+        """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt. Also those of
+        the other lanes.
+        """
+        for shared in self.all_lanes():
+            shared.number = -1
+        self.later.stale()
+
+    def _load(self, ctx: Context, options: Options, group: Group) -> None:
+        mono = self.monotonic()
+        ms, at = self.core.opened_at
+        elapsed = ms + int((mono - at) * 1000)
+        self.find_paused(group, mono)
+        holds = stream_at(ctx, options.holds_key)
+        for entry_id, row in reading.between(holds, 0, MAX) if holds is not None else ():
+            found = None if row is None else hold_of(self.group_key, row)
+            if found is None:
+                continue
+            job, until = found
+            # The wall clock may have jumped since the store was opened. So never wait longer than the hold was made
+            # for.
+            left = min(until - elapsed, until - (entry_id >> 64))
+            hold = Hold(mono + max(0, left) / 1000, entry_id)
+            pending = group.pending.get(job)
+            if job in self.aside():
+                continue
+            if pending is None or pending[1] == NOBODY:
+                # Pause the job even if another client has acknowledged it. When the pause is over, the hold is dropped.
+                self._pause(job, hold)
+            else:
+                self.extended[job] = hold
+        failures = stream_at(ctx, options.failures_key)
+        for entry_id, row in reading.between(failures, 0, MAX) if failures is not None else ():
+            if row is not None:
+                fields = fields_of(row)
+                number = ids.parse_or_none(fields.get(b"job", b""))
+                if number is not None and fields.get(b"group") == self.group_key:
+                    priority = lane_of(number)
+                    if (
+                        priority == self.priority
+                        or not self.priority
+                        and priority not in self.lanes
+                    ):
+                        self.remember_failure(number, entry_id)
+
+    def find_paused(self, group: Group, mono: float) -> None:
+        """Make the jobs due at once that were given back without a pause."""
+        aside = self.aside()
+        for time, job in group.pending.by_age():
+            if time >= 0:
+                break
+            if job not in self.paused and job not in aside:
+                self._pause(job, Hold(mono, 0))
+
+    def pause(self, job: int, hold: Hold) -> None:
+        """[lock] A job is paused in the unit under way."""
+        self._pause(job, hold)
+        if self.lane_0 is not None:  # nobody waits on the key that the unit changes
+            self.core.waiting.signal([self.place])
+
+    def give_back(self, job: int, count: int) -> None:
+        """[lock] A job goes back at once in the unit under way, with this number of deliveries."""
+        if count or self.keys is None or not self.keys.released(self.priority, job):
+            self.pause(job, Hold(self.monotonic(), 0))
+        elif self.lane_0 is not None:
+            self.core.waiting.signal([self.place])
+
+    def aside(self) -> Collection[int]:
+        """[lock] The jobs of this lane that wait for their keys."""
+        return () if self.keys is None else self.keys.aside(self.priority)
+
+    def all_returned_known(self, group: Group) -> bool:
+        """[lock] Whether the cache has all jobs that are pending without owner."""
+        return group.pending.nacked() <= len(self.paused) + len(self.aside())
+
+    def _pause(self, job: int, hold: Hold) -> None:
+        self.paused[job] = hold
+        heappush(self.heap, (hold.due, job))
+        for period, at in self.looks.items():
+            self.looks[period] = min(at, hold.due)
+
+    def hasten(self, at: float) -> None:
+        """[lock] Look for jobs at `at`, monotonic seconds, or earlier."""
+        self.chores_at = min(self.chores_at, at)
+        for period, before in self.looks.items():
+            self.looks[period] = min(before, at)
+
+    def due(self, group: Group, mono: float) -> list[int]:
+        """[lock] The paused jobs that are due, in the order of the next fetches, and those that wait for their keys.
+        Costs nothing for jobs not due.
+        """
+        if not self.all_returned_known(group):
+            self.find_paused(group, mono)
+        heap, found, places = self.heap, set[tuple[float, int]](), [0]
+        for place in places:  # a heap: if an item is not due, no child of it is due
+            if place < len(heap) and heap[place][0] <= mono:
+                found.add(heap[place])
+                places += (2 * place + 1, 2 * place + 2)
+        jobs: list[int] = []
+        for due, job in sorted(found):
+            hold, pending = self.paused.get(job), group.pending.get(job)
+            if hold and hold.due == due and pending and pending[1] == NOBODY:
+                jobs.append(job)
+        return jobs + [job for job in sorted(self.aside()) if group.pending.contains(job)]
+
+    def remember_failure(self, job: int, entry_id: int) -> None:
+        """Note which entry of `<name>:failures` is about this job."""
+        self.failed.setdefault(job, []).append(entry_id)
+        if len(self.failed) > FAILED_JOBS_MAX:
+            del self.failed[next(iter(self.failed))]
+
+    def drop_notes(self, ctx: Context, options: Options, jobs: Iterable[int]) -> None:
+        """[lock] Delete the holds of jobs that are done or delivered again, in the unit under way."""
+        entries = []
+        for job in jobs:
+            hold = self.paused.pop(job, None) or self.extended.pop(job, None)
+            if hold is not None and hold.entry:
+                entries.append(hold.entry)
+        if entries:
+            holds = stream_at(ctx, options.holds_key)
+            if holds is not None:
+                log_delete(ctx, options.holds_key, holds, entries)
+
+    # --- who lives
+
+    def held_jobs(self, mono: float) -> tuple[set[int], set[int]]:
+        """Jobs that workers hold: those whose leases are renewed, and those beyond their time limit."""
+        living: set[int] = set()
+        lapsed: set[int] = set()
+        for delivery in self.deliveries():
+            (living if delivery.lives(mono) else lapsed).update(list(delivery.open))
+        return living, lapsed
+
+    def leave(self, delivery: Delivery) -> Leftover | None:
+        """End a delivery. Lists its jobs that were never handed out, which go back to the queue, and its finished jobs,
+        which are still to be logged. Returns None if there are neither.
+        """
+        if not (delivery.jobs or delivery.finished):
+            return None
+        finished, unseen = delivery.take_finished(), delivery.take_unseen()
+        told = (*finished, *(job for job, _, _ in unseen))
+        counts = {job: delivery.open.get(job, 0) for job in told}
+        left = Leftover(delivery, counts, finished, unseen)
+        delivery.shared.leftovers.append(left)
+        # from here on the worker does not hold these jobs, even if the log does not say so yet
+        for job in told:
+            delivery.settled(job)
+        return left
+
+    def dealt_with(self, left: Iterable[Leftover]) -> None:
+        """Remove these leftovers from the list, because they are in the log now."""
+        for leftover in left:
+            try:
+                leftover.shared.leftovers.remove(leftover)
+            except ValueError:
+                pass  # another thread has already written and removed this leftover
+
+    def deliveries(self) -> list[Delivery]:
+        """Deliveries that have open jobs."""
+        found: list[Delivery] = []
+        # Do not call items(): it creates tuples, so the garbage collector may run, and a delivery's `__del__` would
+        # change this dict.
+        for key in list(self.living):
+            reference = self.living.get(key)
+            delivery = None if reference is None else reference()
+            if delivery is not None:
+                if delivery.open:
+                    found.append(delivery)
+            elif self.living.get(key) is reference:
+                self.living.pop(key, None)  # an interrupt kept `__del__` from doing that
+        return found
+
+    def ended(self, firsts: Iterable[bytes]) -> None:
+        """[lock] Jobs end in the unit under way, given by the IDs that `put` returned: wake those who wait for their
+        results.
+        """
+        if self.results.asked:
+            core = self.core
+            for first in firsts:
+                self.results.ended(core, first)
+
+    # --- units
+
+    def unit(self, work: Callable[[], Any]) -> Any:
+        """Run a call that decides and commits a unit. If it fails, invalidate the cache."""
+        try:
+            return work()
+        except BaseException:
+            self.stale()
+            raise
+
+    def freed(self, ended: Iterable[int] = ()) -> None:
+        """[lock] Jobs end, or one goes back, in the unit under way: wake the workers whose limits may now let them take
+        another one. `ended`: those that end.
+        """
+        if self.keys is not None:
+            self.keys.ended(self.priority, ended)
+        self.core.waiting.signal([self.place])
+
+    def made_room(self) -> None:
+        """Jobs were removed: wake the putters that wait for room."""
+        if self.room:
+            with self.core.lock:
+                for caller in list(self.room):
+                    caller.nudge()
+
+    # --- figures
+
+    def sample_now(self, state: State, mono: float) -> None:
+        """[lock] Note the figures of all lanes, for `sample`."""
+        lane_0 = self.lane_0 or self
+        lane_0.sample(mono, *totals(state, self.db, lane_0._options))
+
+    def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
+        """Jobs put and jobs done per second, over the last minute at most. None if there is no earlier sample."""
+        samples = self.samples
+        while len(samples) > 1 and samples[1][0] <= mono - RATE_SECONDS:
+            samples.popleft()
+        put = gone = None
+        if samples and mono > samples[0][0]:
+            at, added_then, gone_then = samples[0]
+            put = max(0, added - added_then) / (mono - at)
+            gone = max(0, added - depth - gone_then) / (mono - at)
+        if not samples or mono - samples[-1][0] >= RATE_SECONDS / 120:
+            samples.append((mono, added, added - depth))
+        return put, gone

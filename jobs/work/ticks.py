@@ -1,0 +1,203 @@
+"""Ticks: schedules put their jobs. A decision under the store's lock.
+
+Any fetch of any queue in the database makes the ticks that are due; each is one unit of an XADD with the dedup ID
+`name@tick`, and an XCLAIM that sets the next tick. So no crash and no second process makes a tick twice, and without
+workers there are no ticks: those that were missed are treated as `catch_up` says when a worker comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import weakref
+from itertools import islice
+from typing import Any, Final
+
+from tidelog.engine.api import XACK, Context, EntryRow, Group, Stream
+from tidelog.engine.idlist import pack
+from tidelog.engine.ids import text as id_text
+from tidelog.jobs.dedup import PRODUCER, remembering
+from tidelog.jobs.lanes import lane_key, missing_groups, next_in_lane
+from tidelog.jobs.rows import HEADER, PRIORITY, VALUE, shown
+from tidelog.jobs.rules import GRACE_MS, SCHEDULES, Rule, rule_of
+from tidelog.jobs.work.later import CONSUMER, GROUP, SHIFT_MS, time_of
+from tidelog.store.commit.batch import land_commands
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import DataError
+
+TICKS_MAX: Final = 100  # of one schedule in one unit
+LOOK_SCHEDULES: Final = 100  # that one look serves
+AGAIN_SECONDS: Final = (
+    60.0  # until the next try with a schedule whose next tick cannot be computed here
+)
+
+log = logging.getLogger("tidelog.queue")
+
+
+def schedules_of(value: object) -> tuple[Stream, Group] | None:
+    """The stream of schedules and its group, None if missing."""
+    if not isinstance(value, Stream):
+        return None
+    group = value.groups.get(GROUP)
+    return None if group is None else (value, group)
+
+
+def tick_words(schedule: int, tick: int, count: int) -> list[bytes]:
+    """The command that sets the next tick of a schedule. `count`: how many ticks it has made."""
+    job = id_text(schedule)
+    return [
+        *(b"XCLAIM", SCHEDULES, GROUP, CONSUMER, b"0", job, b"TIME", b"%d" % time_of(tick)),
+        *(b"RETRYCOUNT", b"%d" % count, b"FORCE", b"JUSTID", b"LASTID", job),
+    ]
+
+
+class Ticks:
+    """Knowledge about the schedules of one database, which all of its queues share.
+
+    next_ms    when the next tick is, unix ms; inf = none is known
+    groups     the `Shared` of its queues, to be told of an earlier tick
+    """
+
+    def __init__(self, db: int) -> None:
+        self.db = db
+        self.next_ms = math.inf
+        self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._troubled: set[bytes] = set()
+
+    def hear(self, core: Core, tick: int, now: int) -> None:
+        """[lock] A schedule was made. If it ticks before all others, tell the workers, also those that wait."""
+        if tick < self.next_ms:
+            self.next_ms = tick
+            at = core.monotonic() + max(0, tick - now) / 1000
+            groups = list(self.groups)
+            for shared in groups:
+                shared.hasten(at)
+            core.waiting.signal([(self.db, shared.key) for shared in groups])
+
+    def advance(self, core: Core, ctx: Context) -> float:
+        """[lock] Make the ticks that are due. Returns when to look next, in seconds from now; inf if never."""
+        found = schedules_of(ctx.lookup(SCHEDULES))
+        self.next_ms = math.inf
+        if found is None or not len(found[1].pending):
+            return math.inf
+        stream, group = found
+        now = ctx.now
+        due = [
+            (time + SHIFT_MS, schedule)
+            for time, schedule in islice(group.pending.by_age(0), LOOK_SCHEDULES)
+            if time + SHIFT_MS <= now
+        ]
+        waits = math.inf
+        for tick, schedule in due:
+            if not self._tick(core, ctx, stream, group, schedule, tick):
+                waits = AGAIN_SECONDS
+        for time, _ in islice(group.pending.by_age(0), len(due) + 1):
+            if time + SHIFT_MS > now or waits == math.inf:
+                self.next_ms = max(now, time + SHIFT_MS)
+                break
+        return min(waits, max(0.0, self.next_ms - now) / 1000)
+
+    def _tick(
+        self, core: Core, ctx: Context, stream: Stream, group: Group, schedule: int, tick: int
+    ) -> bool:
+        """Make the ticks of one schedule that are due. False: they cannot be made here; they stay due."""
+        row = stream.get(schedule)
+        rule = None if row is None else rule_of(row)
+        if rule is None:  # another client deleted or changed the entry
+            effect = (XACK, ctx.db, SCHEDULES, GROUP, pack([schedule]))
+            core.landing.land([effect])
+            return True
+        try:
+            chosen, following = _due_ticks(rule, tick, ctx.now)
+        except DataError as error:
+            if rule.name not in self._troubled:
+                self._troubled.add(rule.name)
+                log.warning("schedule %s: its ticks wait: %s", shown(rule.name), error)
+            return False
+        key = lane_key(rule.queue, rule.priority)
+        for wrong in (rule.queue, key):
+            if chosen and not isinstance(ctx.lookup(wrong), Stream | None):
+                log.warning(
+                    "schedule %s: key %r holds no queue, so %d ticks were skipped",
+                    *(shown(rule.name), shown(wrong), len(chosen)),
+                )
+                chosen = []
+        there = ctx.lookup(key)
+        held = group.pending.get(schedule)
+        count = (0 if held is None else held[2]) + len(chosen)
+        words: list[list[bytes]] = []
+        if chosen:
+            if there is None:
+                # XCFGSET needs the stream. Its groups are for its workers to create.
+                words.append([b"XGROUP", b"CREATE", key, GROUP, b"0", b"MKSTREAM"])
+                words.append([b"XGROUP", b"DESTROY", key, GROUP])
+            words += remembering(there if isinstance(there, Stream) else None, key)
+            if rule.priority:
+                words += missing_groups(ctx, rule.queue, key)
+                words += _lane_words(ctx, rule, key, chosen)
+                self._hear_lane(core, rule)
+            else:
+                words += [_job_words(rule, each) for each in chosen]
+        if following is None:
+            words.append([b"XACK", SCHEDULES, GROUP, id_text(schedule)])
+        else:
+            words.append(tick_words(schedule, following, count))
+        land_commands(core, ctx, words)
+        return True
+
+    def _hear_lane(self, core: Core, rule: Rule) -> None:
+        """Tell the workers of the queue of a lane, and wake those that wait."""
+        place = self.db, rule.queue
+        for shared in list(self.groups):
+            if shared.place == place:
+                shared.add_lane(rule.priority)
+        core.waiting.signal([place])
+
+
+def _due_ticks(rule: Rule, tick: int, now: int) -> tuple[list[int], int | None]:
+    """(the ticks that get a job, the next tick) of a schedule whose tick is due. Raises DataError."""
+    if rule.catch_up != "all":
+        # Only the latest tick counts, so do not list all that were missed.
+        tick, following = max(tick, rule.until(now)), rule.after(now)
+        skipped = rule.catch_up == "none" and now - tick > GRACE_MS
+        return [] if skipped else [tick], following
+    chosen = [tick]
+    following = rule.after(tick)
+    while following is not None and following <= now and len(chosen) < TICKS_MAX:
+        chosen.append(following)
+        following = rule.after(following)
+    return chosen, following
+
+
+def _job_words(rule: Rule, tick: int) -> list[bytes]:
+    return [b"XADD", rule.queue, b"IDMP", PRODUCER, _once(rule, tick), b"*", *_row(rule, tick)]
+
+
+def _lane_words(ctx: Context, rule: Rule, key: bytes, ticks: list[int]) -> list[list[bytes]]:
+    """The commands that put the jobs of these ticks into a lane, whose IDs are explicit."""
+    found = ctx.lookup(key)
+    stream = found if isinstance(found, Stream) else None
+    if stream is not None and stream.idmp is not None:
+        known = stream.idmp.lookup
+        ticks = [tick for tick in ticks if known(PRODUCER, _once(rule, tick), ctx.now) is None]
+    last = 0 if stream is None else stream.last_id
+    first = next_in_lane(last, ctx.now, rule.priority, len(ticks))
+    words: list[list[bytes]] = []
+    for job, tick in enumerate(ticks, first):
+        words.append([b"XADD", key, id_text(job), *_row(rule, tick)])
+        words.append([b"XIDMPRECORD", key, PRODUCER, _once(rule, tick), id_text(job)])
+    return words
+
+
+def _once(rule: Rule, tick: int) -> bytes:
+    """The dedup ID of a tick."""
+    return rule.name + b"@%d" % tick
+
+
+def _row(rule: Rule, tick: int) -> EntryRow:
+    """The row of the job of a tick."""
+    priority = (PRIORITY, b"%d" % rule.priority) if rule.priority else ()
+    return (
+        *(VALUE, rule.value, *priority),
+        *(HEADER + b"schedule", rule.name, HEADER + b"tick", rule.shown_tick(tick).encode()),
+    )

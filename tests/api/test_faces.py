@@ -1,0 +1,85 @@
+"""The faces are one: generated files are up to date, and signatures are redis-py's."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from tidelog.api.aio import AsyncStore
+from tidelog.api.async_methods import AsyncMethods
+from tidelog.api.methods import Methods
+from tidelog.api.pipeline import AsyncPipeline, Pipeline
+from tidelog.api.pipeline_methods import PipelineMethods
+from tidelog.api.sync import Store
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [name for name in vars(Methods) if not name.startswith("_")]
+
+
+def generated() -> dict[Path, str]:
+    spec = importlib.util.spec_from_file_location("faces", ROOT / "tools/dev/make_faces.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    faces: dict[Path, str] = module.faces()
+    return faces
+
+
+def code(source: str) -> str:
+    """A module without its layout and its imports, which the formatter sorts and prunes."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    return ast.dump(tree)
+
+
+def test_generated_faces_are_up_to_date() -> None:
+    for path, wanted in generated().items():
+        assert code(path.read_text()) == code(wanted), "run tools/dev/make_faces.py"
+
+
+def shape(function: Any) -> list[tuple[str, Any, Any]]:
+    """Parameters by name, kind and default. redis-py's **kwargs go to its connection; there is none here."""
+    return [
+        (name, parameter.kind, parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_signatures_are_those_of_redis_py(name: str) -> None:
+    assert shape(getattr(Store, name)) == shape(getattr(redis.Redis, name))
+    assert shape(getattr(AsyncStore, name)) == shape(getattr(redis.asyncio.Redis, name))
+
+
+OWN = ["pipeline", "ping", "time", "info", "scan_iter", "config_get", "config_set"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_is_written_by_hand_has_redis_pys_parameters_too(name: str) -> None:
+    wanted = [
+        part for part in shape(getattr(redis.Redis, name)) if part[0] not in ("kwargs", "self")
+    ]
+    for face in (Store, AsyncStore):
+        assert [part for part in shape(getattr(face, name)) if part[0] != "self"] == wanted
+
+
+def test_every_face_has_every_method() -> None:
+    for face in (Methods, AsyncMethods, PipelineMethods):
+        assert [name for name in vars(face) if not name.startswith("_")] == COMMANDS
+    for name in COMMANDS:
+        assert inspect.iscoroutinefunction(getattr(AsyncStore, name))
+        assert not inspect.iscoroutinefunction(getattr(Pipeline, name))
+        assert not inspect.iscoroutinefunction(getattr(AsyncPipeline, name))
+
+
+def test_every_stream_command_of_redis_py_is_here() -> None:
+    theirs = {name for name in dir(redis.Redis) if name.startswith("x") and name[1:2].isalpha()}
+    assert theirs <= set(COMMANDS), theirs - set(COMMANDS)
