@@ -11,21 +11,19 @@ import ssl
 import struct
 import time
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final
 
 from tidelog.client.starting import readable
 from tidelog.engine.errors import CommandError
-from tidelog.engine.reply import Reply
-from tidelog.server.wire.reading import UNFINISHED, Malformed, Replies
+from tidelog.engine.reply import Reply, status
+from tidelog.resp.commands import encoded
+from tidelog.resp.replies import UNFINISHED, Malformed, Replies
 
 RECEIVE_BYTES: Final = 1 << 16
 LIMIT_MIN_S: Final = 0.001  # zero would mean no limit
 # A limit that is longer than needed by this part and so many seconds stays.
 SPARE_PART: Final = 1.05
 SPARE_S: Final = 0.01
-_BULK: Final = b"$%d\r\n%b\r\n"
-_TEMPLATES: Final = [b"*%d\r\n%b" % (size, _BULK * size) for size in range(33)]
 
 
 class Broken(Exception):
@@ -57,7 +55,7 @@ class Wire:
         self.local = link.family == socket.AF_UNIX
         self._polls = isinstance(link, ssl.SSLSocket)
         self._limit = 0.0  # of the kernel, in seconds; 0 = none
-        self._replies = Replies()
+        self._replies = Replies(status, CommandError)
         self.db = 0
 
     def call(self, words: Sequence[bytes], seconds: float | None) -> Reply:
@@ -144,13 +142,6 @@ class Wire:
         given = struct.pack("ll", *divmod(microseconds, 1_000_000))
         self._link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, given)
         self._limit = left
-
-
-def encoded(words: Sequence[bytes]) -> bytes:
-    """One command as RESP."""
-    size = len(words)
-    template = _TEMPLATES[size] if size < len(_TEMPLATES) else b"*%d\r\n%b" % (size, _BULK * size)
-    return template % tuple(chain.from_iterable(zip(map(len, words), words)))
 
 
 def checked(reply: Reply) -> Reply:

@@ -15,6 +15,8 @@ from typing import Any, Final
 from tidelog.crash.errors import BenchError
 from tidelog.crash.model import Contents, Model
 from tidelog.crash.trace import Unit
+from tidelog.resp.commands import encoded
+from tidelog.resp.replies import UNFINISHED, Malformed, Replies
 
 GROUP: Final = b"g"
 CONSUMER: Final = b"ann"
@@ -28,6 +30,23 @@ Command = tuple[bytes, ...]
 
 class BadReply(BenchError):
     """The server answered with an error, or not in its protocol."""
+
+
+def _refused(line: bytes) -> None:
+    raise BadReply(f"the server answered -{line.decode(errors='backslashreplace')}")
+
+
+def replies() -> Replies:
+    """The replies of a new connection. To take one raises BadReply if it is an error."""
+    return Replies(bytes, _refused)
+
+
+def taken(come: Replies) -> Any:
+    """The next reply, or UNFINISHED. Raises BadReply."""
+    try:
+        return come.take()
+    except Malformed as error:
+        raise BadReply(f"the server does not speak RESP: {error}") from None
 
 
 class Client:
@@ -59,8 +78,8 @@ class Client:
         self._model = Model()
         self._number = 0  # of the last entry
         self._socket: socket.socket | None = None
-        self._left = b""
-        self._awaited: deque[tuple[int, int, bool]] = deque()  # (replies, units, WAITAOF)
+        self._replies = replies()
+        self._awaited: deque[list[int]] = deque()  # [replies, units, whether it is a WAITAOF]
 
     @property
     def keys(self) -> tuple[bytes, bytes]:
@@ -78,7 +97,7 @@ class Client:
 
     def connect(self, port: int, seconds: float) -> None:
         """Connect to a server of this machine. Raises OSError."""
-        self._left = b""
+        self._replies = replies()
         self._awaited.clear()
         self._socket = socket.create_connection(("127.0.0.1", port), seconds)
 
@@ -103,11 +122,11 @@ class Client:
             lines, unit = self._draw()
             self.units.append(unit)
             self._model.apply(unit)
-            self._awaited.append((len(lines), len(self.units), False))
-            data += b"".join(map(resp, lines))
+            self._awaited.append([len(lines), len(self.units), False])
+            data += b"".join(map(encoded, lines))
         if ask:
-            self._awaited.append((1, len(self.units), True))
-            data += resp(SYNCED)
+            self._awaited.append([1, len(self.units), True])
+            data += encoded(SYNCED)
         self._changed()
         self._socket.sendall(data)
 
@@ -165,55 +184,15 @@ class Client:
         """Read what has come. False if the server has gone. Raises BadReply, OSError."""
         assert self._socket is not None
         data = self._socket.recv(READ_BYTES)
-        self._left += data
-        at = 0
-        while self._awaited:
-            replies, units, asked = self._awaited[0]
-            end = at
-            try:
-                for _ in range(replies):
-                    _, end = parsed(self._left, end)
-            except IndexError:
-                break
-            at = end
-            self._awaited.popleft()
+        self._replies.feed(data)
+        while self._awaited and taken(self._replies) is not UNFINISHED:
+            awaited = self._awaited[0]
+            awaited[0] -= 1
+            if awaited[0]:
+                continue
+            _, units, asked = self._awaited.popleft()
             self.answered = units
             if asked:
                 self.synced = units
             self._changed()
-        self._left = self._left[at:]
         return bool(data)
-
-
-def resp(command: Command) -> bytes:
-    """A command in RESP."""
-    parts = [b"*%d\r\n" % len(command)]
-    parts += [b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in command]
-    return b"".join(parts)
-
-
-def parsed(data: bytes, at: int) -> tuple[Any, int]:
-    """(reply, offset behind it) in RESP2. Raises IndexError if it has not come whole, and BadReply."""
-    end = data.find(b"\r\n", at)
-    if end < 0:
-        raise IndexError
-    kind, line = data[at : at + 1], data[at + 1 : end]
-    end += 2
-    if kind == b"+":
-        return line, end
-    if kind == b":":
-        return int(line), end
-    if kind == b"$" and int(line) < 0 or kind == b"*" and int(line) < 0:
-        return None, end
-    if kind == b"$":
-        stop = end + int(line)
-        if len(data) < stop + 2:
-            raise IndexError
-        return data[end:stop], stop + 2
-    if kind == b"*":
-        found = []
-        for _ in range(int(line)):
-            item, end = parsed(data, end)
-            found.append(item)
-        return found, end
-    raise BadReply(f"the server answered {data[at:end]!r}")

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from tidelog.crash.client import READ_BYTES, BadReply, Command, parsed, resp
+from tidelog.crash.client import READ_BYTES, BadReply, Command, replies, taken
 from tidelog.crash.model import Contents
 from tidelog.crash.oracle import Fault, Kind
+from tidelog.resp.commands import encoded
+from tidelog.resp.replies import UNFINISHED
 
 WORKER: Final = b"ann"
 ONCE_KEY: Final = b"tidelog:once:"
@@ -55,7 +57,7 @@ class Worker:
             None  # (command, its reply's taker, to be sent again)
         )
         self._socket: socket.socket | None = None
-        self._data = b""
+        self._replies = replies()
 
     def owns(self, key: bytes) -> bool:
         """Whether a key is one of its queue, its stream or its lane."""
@@ -68,7 +70,7 @@ class Worker:
 
     def connect(self, port: int, seconds: float) -> None:
         """Connect to a server of this machine. Raises OSError."""
-        self._data = b""
+        self._replies = replies()
         self._left = 0
         self._begins = True
         self._before.update({job_id: count for job_id, (count, _) in self._held.items()})
@@ -103,13 +105,8 @@ class Worker:
         """Read what has come. False if the server has gone. Raises BadReply, OSError."""
         assert self._socket is not None
         data = self._socket.recv(READ_BYTES)
-        self._data += data
-        while self._flight is not None:
-            try:
-                reply, end = parsed(self._data, 0)
-            except IndexError:
-                break
-            self._data = self._data[end:]
+        self._replies.feed(data)
+        while self._flight is not None and (reply := taken(self._replies)) is not UNFINISHED:
             _, told, _ = self._flight
             self._flight = None
             told(reply)
@@ -127,7 +124,7 @@ class Worker:
 
     def _write(self, command: Command) -> None:
         assert self._socket is not None
-        self._socket.sendall(resp(command))
+        self._socket.sendall(encoded(command))
 
     def _draw(self) -> tuple[Command, Told, bool]:
         way = self._rng.random()

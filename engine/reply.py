@@ -78,4 +78,10 @@ OK: Final = Status(b"OK")
 QUEUED: Final = Status(b"QUEUED")
 NULL_ARRAY: Final = NullArray()
 
+
+def status(line: bytes) -> Status:
+    """A simple string that a server sent. Most are OK, which exists once."""
+    return OK if line == b"OK" else Status(line)
+
+
 Reply = Any

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tidelog.replication.errors import LinkError
+from tidelog.resp.commands import encoded
 from tidelog.store.errors import DataError
 
 REPLY_BYTES_MAX: Final = 64 << 10  # of both replies together; a leader sends a few hundred
@@ -72,19 +72,13 @@ def give_up_after(connection: socket.socket, seconds: float) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
-def request(words: Iterable[bytes]) -> bytes:
-    """A command as a client sends it."""
-    given = list(words)
-    return b"*%d\r\n" % len(given) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in given)
-
-
 def greeting(address: Address) -> bytes:
     """The first command on a new connection."""
     words = [b"HELLO", b"3"]
     if address.password:
         user = address.user or _USER_DEFAULT
         words += b"AUTH", user.encode(), address.password.encode()
-    return request(words)
+    return encoded(words)
 
 
 class Replies:

@@ -21,10 +21,11 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar,
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
-from tidelog.replication.dial import Address, Replies, give_up_after, greeting, request
+from tidelog.replication.dial import Address, Replies, give_up_after, greeting
 from tidelog.replication.errors import Different, LinkError, NoRoom, Parted, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
+from tidelog.resp.commands import encoded
 from tidelog.store.commit.core import Core
 from tidelog.store.threads import in_thread, seen
 
@@ -249,7 +250,7 @@ class Link:
             raise LinkError(_not_reached(address, error)) from error
         replies, greeted = Replies(), False
         try:
-            writer.write(greeting(address) + request(words))
+            writer.write(greeting(address) + encoded(words))
             while data := await reader.read(1 << 16):
                 replies.put(data)
                 while (line := replies.take()) is not None:
@@ -519,7 +520,7 @@ class _Wire(asyncio.Protocol):
                     text = line[1:].decode(errors="replace")
                     raise Refused(f"the leader refuses the connection: {text}")
                 self._greeted = True
-                self._transport.write(request(self._follower.hello()))
+                self._transport.write(encoded(self._follower.hello()))
         return bytes(self._replies.buffered)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -16,9 +16,9 @@ from typing import Final
 from tidelog.engine.api import LANE, LANE_MS, SET, Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
-from tidelog.engine.reply import Reply
+from tidelog.engine.reply import Reply, status
+from tidelog.resp.replies import Replies
 from tidelog.server.acl.users import DEFAULT, User
-from tidelog.server.wire.reading import parse
 from tidelog.server.wire.render import rendered
 
 LANE_BYTES_MAX: Final = 64
@@ -62,7 +62,9 @@ class Once:
             raise CommandError(_PASSED % (last, self._number))
         if not reply:
             raise CommandError(_NO_REPLY % last)
-        return parse(reply)
+        replies = Replies(status, CommandError)
+        replies.feed(reply)
+        return replies.take()
 
     def words(self, reply: Reply) -> list[bytes]:
         """The command that stores the number and the reply. It belongs into the unit of the write."""

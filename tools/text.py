@@ -66,13 +66,6 @@ def path_value(path: str | PathLike[str]) -> Any:
     return json_value(os.fsencode(path))
 
 
-def resp(command: Sequence[bytes]) -> bytes:
-    """One command as a RESP array (spec 12.1)."""
-    parts = [b"*%d\r\n" % len(command)]
-    parts += [b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in command]
-    return b"".join(parts)
-
-
 @lru_cache(maxsize=256)
 def time_text(ms: int) -> str:
     """Unix milliseconds as ISO 8601 in UTC; beyond the calendar as the bare number."""

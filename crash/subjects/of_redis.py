@@ -23,7 +23,7 @@ from tidelog.crash.oracle import Kind
 from tidelog.crash.subjects.subject import CannotRun, Opened, Subject, admits
 from tidelog.crash.trace import Unit
 from tidelog.disk.real import RealDisk
-from tidelog.replication.dial import request
+from tidelog.resp.commands import encoded
 
 PROGRAM: Final = "redis-server"
 START_S: Final = 60.0
@@ -78,7 +78,7 @@ class Redis:
                 except ConnectionError as error:
                     raise _ended(server) from error
                 yield opened
-                connection.sendall(request([b"SHUTDOWN"]))
+                connection.sendall(encoded([b"SHUTDOWN"]))
             server.wait(START_S)
         finally:
             server.kill()
@@ -144,7 +144,7 @@ class _Opened:
 
     def _call(self, *commands: list[bytes]) -> Any:
         """The last reply."""
-        self._connection.sendall(b"".join(map(request, commands)))
+        self._connection.sendall(b"".join(map(encoded, commands)))
         return [self._reply() for _ in commands][-1]
 
     def _reply(self) -> Any:

@@ -16,9 +16,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import status
+from tidelog.resp.commands import encoded
+from tidelog.resp.replies import UNFINISHED, Replies
 from tidelog.server.acl.user import User
 from tidelog.server.connection import Connection, ConnectionHost
-from tidelog.server.wire.reading import UNFINISHED, Replies
 
 LINK_S: Final = 10.0  # an event loop that takes longer for one reply is taken for hanging
 BATCH: Final = 50  # commands that are sent together
@@ -53,7 +55,7 @@ class Link:
         ours.settimeout(LINK_S)
         theirs.setblocking(False)
         self._socket = ours
-        self._replies = Replies()
+        self._replies = Replies(status, CommandError)
         made = server.loop.connect_accepted_socket(lambda: _Inner(server, user, peer), theirs)
         try:
             connecting = asyncio.run_coroutine_threadsafe(made, server.loop)
@@ -83,7 +85,7 @@ class Link:
         try:
             for at in range(0, len(every), BATCH):
                 some = every[at : at + BATCH]
-                self._socket.sendall(b"".join(map(_packed, some)))
+                self._socket.sendall(b"".join(map(encoded, some)))
                 found += [self._reply() for _ in some]
         except OSError as error:
             raise NoAnswer("the server does not answer") from error
@@ -110,8 +112,3 @@ class Link:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _packed(words: Sequence[bytes]) -> bytes:
-    parts = [b"*%d\r\n" % len(words), *(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)]
-    return b"".join(parts)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.crash import servers
-from tidelog.crash.client import BadReply, Client, parsed
+from tidelog.crash.client import BadReply, Client, replies, taken
 from tidelog.crash.hooked import HookedFile
 from tidelog.crash.model import Model
 from tidelog.crash.oracle import Kind
@@ -72,13 +72,9 @@ def test_units_of_a_client_are_known_before_they_are_sent() -> None:
     assert model.contents().keys() == set(client.keys)
 
 
-REPLY = b"*4\r\n$3\r\nab\r\r\n:7\r\n$-1\r\n*1\r\n+OK\r\n"
-
-
-def test_a_reply_is_parsed_only_when_it_is_whole() -> None:
-    assert parsed(REPLY + b"+", 0) == ([b"ab\r", 7, None, [b"OK"]], len(REPLY))
-    for end in range(len(REPLY)):
-        with pytest.raises(IndexError):
-            parsed(REPLY[:end], 0)
-    with pytest.raises(BadReply, match="ERR"):
-        parsed(b"-ERR no\r\n", 0)
+@pytest.mark.parametrize("data", [b"-ERR no\r\n", b"HTTP/1.1 400\r\n"])
+def test_an_answer_that_is_an_error_or_no_reply_is_a_bad_one(data: bytes) -> None:
+    come = replies()
+    come.feed(data)
+    with pytest.raises(BadReply, match="ERR no|RESP"):
+        taken(come)

@@ -12,9 +12,9 @@ from tidelog.replication.dial import (
     Replies,
     address_of,
     greeting,
-    request,
 )
 from tidelog.replication.errors import LinkError
+from tidelog.resp.commands import encoded
 from tidelog.store.errors import DataError
 
 HELLO = (
@@ -58,8 +58,8 @@ def test_a_wrong_address(url: str) -> None:
 
 def test_the_greeting() -> None:
     assert greeting(Address("a", 1)) == b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"
-    assert greeting(Address("a", 1, "", "pw")) == request([b"HELLO", b"3", b"AUTH", b"default", b"pw"])
-    assert greeting(Address("a", 1, "ann", "pw")) == request([b"HELLO", b"3", b"AUTH", b"ann", b"pw"])
+    assert greeting(Address("a", 1, "", "pw")) == encoded([b"HELLO", b"3", b"AUTH", b"default", b"pw"])
+    assert greeting(Address("a", 1, "ann", "pw")) == encoded([b"HELLO", b"3", b"AUTH", b"ann", b"pw"])
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])

@@ -10,9 +10,9 @@ from tests.oracle.server import EIGHT, SEVEN, Release
 from tests.server.real_redis import Raw, real_redis
 
 import tidelog
-from tidelog.replication.dial import request
 from tidelog.replication.errors import Refused
 from tidelog.replication.follower import Follower
+from tidelog.resp.commands import encoded
 
 
 @pytest.mark.parametrize("release", [SEVEN, EIGHT], ids=lambda release: str(release.version))
@@ -22,7 +22,7 @@ def test_a_redis(tmp_path: Path, release: Release) -> None:
         assert roles is not None
         roles.follow("127.0.0.1", 6379)
         follower = Follower(core(db))
-        line = raw.ask(request(follower.hello()))
+        line = raw.ask(encoded(follower.hello()))
         assert line.startswith(b"-ERR unknown command")
         with pytest.raises(Refused, match=r"no tidelog, .* run `tidelog import --follow`"):
             follower.answered(line, 0.0)

@@ -21,12 +21,12 @@ from tidelog.aof.reading import reader
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.keys.state import State
+from tidelog.resp.commands import encoded
 from tidelog.tools import exits
 from tidelog.tools.aof import export as aof_export
 from tidelog.tools.aof.export import Base, stream, units
 from tidelog.tools.aof.records import records_of
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.text import resp
 
 
 def lines(root: Path, to_lsn: int | None = None) -> list[str]:
@@ -85,7 +85,7 @@ def test_to_a_file_but_never_over_one(run: Run, made: Made, tmp_path: Path) -> N
     target = tmp_path / "orders.resp"
     assert run("aof", "export", "--resp", made.root, "-o", target) == (0, "", "")
     text = target.read_bytes()
-    assert text.endswith(resp([b"XTRIM", b"lines", b"MAXLEN", b"=", b"2"]))
+    assert text.endswith(encoded([b"XTRIM", b"lines", b"MAXLEN", b"=", b"2"]))
     done = run("aof", "export", "--resp", made.root, "-o", target)
     assert (done.code, done.err) == (exits.SYSTEM, f"tidelog: {target}: File exists\n")
     assert target.read_bytes() == text

@@ -14,16 +14,16 @@ from tests.tools.test_import import file_of, text
 import tidelog
 from tidelog.engine.commands.rewrite import Lost
 from tidelog.engine.rdb.write import RdbTarget, dump
+from tidelog.resp.commands import encoded
 from tidelog.tools import exits
 from tidelog.tools.importing import keys as importing_keys
 from tidelog.tools.importing.from_aof import parse_manifest
-from tidelog.tools.text import resp
 
 
 def log(*lines: str) -> bytes:
     """Commands as RESP; a line that begins with `#` as it is."""
     return b"".join(
-        line.encode() + b"\r\n" if line.startswith("#") else resp(line.encode().split())
+        line.encode() + b"\r\n" if line.startswith("#") else encoded(line.encode().split())
         for line in lines
     )
 
@@ -136,7 +136,12 @@ def test_restore(run: Run, tmp_path: Path) -> None:
     payload = dump(b"x", b"value", RdbTarget.REDIS_7_0, Lost())
     words = [b"RESTORE", b"x", b"4000000000000", payload, b"ABSTTL"]
     again = [b"RESTORE", b"x", b"0", dump(b"x", b"new", RdbTarget.REDIS_7_0, Lost()), b"REPLACE"]
-    data = log("SELECT 0") + resp(words) + resp(again) + resp([b"RESTORE", b"y", b"0", b"nonsense"])
+    data = (
+        log("SELECT 0")
+        + encoded(words)
+        + encoded(again)
+        + encoded([b"RESTORE", b"y", b"0", b"nonsense"])
+    )
     (tmp_path / "a.aof").write_bytes(data)
     facts = imported(run, tmp_path / "t", tmp_path / "a.aof")
     assert facts["commands_refused"][0]["error"] == "ERR Bad data format"

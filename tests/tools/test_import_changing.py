@@ -13,12 +13,12 @@ from tests.tools.conftest import Run
 from tests.tools.test_import_fuzz import files
 
 from tidelog.engine.rdb.write import RdbTarget
+from tidelog.resp.commands import encoded
 from tidelog.tools import exits
 from tidelog.tools.importing import pieces
-from tidelog.tools.text import resp
 
 PIECE_BYTES = 100
-MORE = resp([b"SET", b"more", b"1"])
+MORE = encoded([b"SET", b"more", b"1"])
 
 
 def sources() -> dict[str, bytes]:

@@ -12,13 +12,13 @@ from tests.oracle.played import played
 from tidelog.engine.commands.rewrite import Lost, Target, rewrite
 from tidelog.engine.keys.state import State
 from tidelog.engine.rdb.write import RdbTarget
+from tidelog.resp.commands import encoded
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.importing.filters import Filter
 from tidelog.tools.importing.from_aof import take_file
 from tidelog.tools.importing.keys import Keys
 from tidelog.tools.importing.report import Report
-from tidelog.tools.text import resp
 
 NOW = 1_800_000_000_000
 CODES = {exits.DAMAGED, exits.NEWER, exits.REFUSED}
@@ -52,7 +52,7 @@ def files(seed: int, length: int = 30) -> tuple[bytes, bytes]:
     first, _ = played(random.Random(seed), length)
     second, _ = played(random.Random(seed + 1), length // 2)
     commands = rewrite(second.state, Lost(), Target.REDIS_8_8)
-    log = b"".join(map(resp, commands))
+    log = b"".join(map(encoded, commands))
     image = written(first.state, RdbTarget.REDIS_8_8)[0]
     return log, image + log
 

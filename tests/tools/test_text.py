@@ -48,10 +48,6 @@ def test_json_value_loses_nothing(value: bytes) -> None:
         assert back.encode() == value
 
 
-def test_resp() -> None:
-    assert text.resp([b"SET", b"k", b"\r\n"]) == b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n"
-
-
 # fmt: off
 @pytest.mark.parametrize(("given_text", "ms"), [
     ("1700000000000", 1_700_000_000_000),

@@ -26,6 +26,7 @@ from tidelog.aof.frame import HEADER_BYTES, Frame
 from tidelog.aof.reading.reader import unpacker
 from tidelog.engine.effects.as_commands import commands, database
 from tidelog.engine.effects.effect import EPOCH, OPCODE
+from tidelog.resp.commands import encoded
 from tidelog.tools import exits, names
 from tidelog.tools.aof.backwards import frames_backwards
 from tidelog.tools.aof.fields import fields_of
@@ -33,7 +34,7 @@ from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
 from tidelog.tools.aof.wanted import Wanted, id_range, logged_as, name_filter, needles_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
-from tidelog.tools.text import command_line, examples, json_value, resp, time_text
+from tidelog.tools.text import command_line, examples, json_value, time_text
 from tidelog.tools.times import moment
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
@@ -297,7 +298,7 @@ class Resp:
         if lines and db is not None and db != self._selected:
             self._selected = db
             lines = [[b"SELECT", b"%d" % db], *lines]
-        return b"".join(map(resp, lines))
+        return b"".join(map(encoded, lines))
 
 
 def frame_line(record: Record, frame: Frame) -> str:

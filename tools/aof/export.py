@@ -29,11 +29,12 @@ from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, 
 from tidelog.engine.effects.as_commands import Command, commands, database
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
+from tidelog.resp.commands import encoded
 from tidelog.tools import console
 from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import argument, columns, examples, json_value, resp
+from tidelog.tools.text import argument, columns, examples, json_value
 
 KEYS_SHOWN: Final = 3  # of each kind of loss
 ADVANCE_EVERY: Final = 256  # commands exported between two updates of the progress bar
@@ -135,7 +136,7 @@ def command(
             out = stack.enter_context(new_file(output))
         try:
             for line in exported(base, lost, to_lsn, Target(target)):
-                out.write(resp(line))
+                out.write(encoded(line))
         except UNFIT as error:
             raise blamed(LogFiles(path, snapshots=True, surpluses=True), error) from error
         out.flush()

@@ -8,7 +8,7 @@ import ssl
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-from tidelog.replication.dial import request
+from tidelog.resp.commands import encoded
 from tidelog.tools.importing.errors import Refused
 from tidelog.tools.replica.client import Place, Unreachable, secured
 
@@ -49,7 +49,7 @@ class Link:
     def send(self, *commands: tuple[bytes, ...]) -> None:
         """Send commands."""
         try:
-            self.socket.sendall(b"".join(map(request, commands)))
+            self.socket.sendall(b"".join(map(encoded, commands)))
         except OSError as error:
             raise self._lost(error) from None
 

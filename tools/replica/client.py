@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from tidelog.replication.dial import request
+from tidelog.resp.commands import encoded
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 
@@ -74,9 +74,9 @@ def ask(place: Place, *words: bytes, timeout: float = TIMEOUT_S) -> bytes:
             with secured(plain, place) as link, link.makefile("rb") as replies:
                 if place.password:
                     user = (place.user.encode(),) if place.user else ()
-                    link.sendall(request((b"AUTH", *user, place.password.encode())))
+                    link.sendall(encoded((b"AUTH", *user, place.password.encode())))
                     _reply(replies, place)
-                link.sendall(request(words))
+                link.sendall(encoded(words))
                 return _reply(replies, place)
     except TimeoutError:
         raise Unreachable(f"{place} did not answer within {timeout:g} s") from None

@@ -1,0 +1,92 @@
+"""Replies: parses RESP2 replies, as a client receives them.
+
+Bulk strings become bytes, integers int, nulls None and arrays lists. The caller says what becomes of simple strings and
+of errors, since they are types of its own room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+UNFINISHED: Final = object()  # the reply has not arrived as a whole
+DEPTH_MAX: Final = 16  # levels of nested arrays; no command has more than 6
+_COMPACT_BYTES: Final = 1 << 16  # parsed bytes are dropped from the buffer when there are so many
+
+
+class Malformed(Exception):
+    """The bytes are no RESP2 reply, so the peer is no Redis server. The connection cannot be used any more."""
+
+
+class Replies:
+    """The replies of one connection: `feed` takes bytes as they come, `take` returns the next reply.
+
+    simple    makes the value of a simple string
+    error     makes that of an error, of its line without the `-`
+    """
+
+    def __init__(self, simple: Callable[[bytes], Any], error: Callable[[bytes], Any]) -> None:
+        self._simple, self._error = simple, error
+        self._data = bytearray()
+        self._at = 0
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes that arrived."""
+        if self._at == len(self._data):
+            self._data[:] = data
+            self._at = 0
+            return
+        if self._at > _COMPACT_BYTES:
+            del self._data[: self._at]
+            self._at = 0
+        self._data += data
+
+    def take(self) -> Any:
+        """The next reply, or UNFINISHED. Raises Malformed."""
+        if self._at == len(self._data):
+            return UNFINISHED
+        reply, end = self._parse(self._at, 0)
+        if reply is not UNFINISHED:
+            self._at = end
+        return reply
+
+    def _parse(self, at: int, depth: int) -> tuple[Any, int]:
+        data = self._data
+        line_end = data.find(b"\r\n", at)
+        if line_end < 0:
+            return UNFINISHED, at
+        kind, line, end = data[at], bytes(data[at + 1 : line_end]), line_end + 2
+        if kind == 0x24:  # $
+            size = _number(line)
+            if size < 0:
+                return None, end
+            if len(data) < end + size + 2:
+                return UNFINISHED, at
+            return bytes(data[end : end + size]), end + size + 2
+        if kind == 0x3A:  # :
+            return _number(line), end
+        if kind == 0x2B:  # +
+            return self._simple(line), end
+        if kind == 0x2D:  # -
+            return self._error(line), end
+        if kind == 0x2A:  # *
+            count = _number(line)
+            if count < 0:
+                return None, end
+            if depth == DEPTH_MAX:
+                raise Malformed("arrays are nested too deeply")
+            items: list[Any] = []
+            for _ in range(count):
+                item, end = self._parse(end, depth + 1)
+                if item is UNFINISHED:
+                    return UNFINISHED, at
+                items.append(item)
+            return items, end
+        raise Malformed(f"a reply cannot begin with byte {kind:#04x}")
+
+
+def _number(line: bytes) -> int:
+    try:
+        return int(line)
+    except ValueError:
+        raise Malformed(f"{line[:40]!r} is no number") from None
