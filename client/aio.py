@@ -21,6 +21,7 @@ from tidelog.api.idrange import IdRange
 from tidelog.api.pipeline import call_words
 from tidelog.api.queue.dead import Ids, Jobs, Where
 from tidelog.api.queue.handle import AsyncHandle
+from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.api.queue.running.tasks import run_tasks
 from tidelog.api.shapes import Shape
@@ -669,7 +670,9 @@ class AsyncSharedJob(Generic[V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        return await threaded(partial(self._job.__exit__, kind, error, traceback))
+        # Asked here, in the task that was perhaps cancelled.
+        ends_worker = error is not None and ends_the_worker(error)
+        return await threaded(partial(self._job._exit, error, ends_worker))
 
 
 class AsyncSharedDead:

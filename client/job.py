@@ -9,6 +9,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self
 
+from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
 from tidelog.client.link import Safe
 from tidelog.engine.api import EntryRow
@@ -245,6 +246,10 @@ class SharedJob(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        return self._exit(error, error is not None and ends_the_worker(error))
+
+    def _exit(self, error: BaseException | None, ends_worker: bool) -> bool:
+        """The end of the block. Returns whether it swallows the error."""
         if error is None:
             if self._state is OPEN:
                 if self._gathers:
@@ -259,11 +264,11 @@ class SharedJob(Generic[T]):
                 log.error(
                     "queue %s: job %s was already %s when its block raised: %s",
                     *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),
-                    exc_info=error,
+                    exc_info=error if rows.printable(error) else None,
                 )
             return swallows
         try:
-            self._leave(error)
+            self._leave(error, ends_worker)
         except TidelogError as failure:
             if isinstance(error, Exception):
                 raise
@@ -291,8 +296,8 @@ class SharedJob(Generic[T]):
                 *(self._queue.name, self.id),
             )
 
-    def _leave(self, error: BaseException) -> None:
-        if not isinstance(error, (Exception, SystemExit)):
+    def _leave(self, error: BaseException, ends_worker: bool) -> None:
+        if ends_worker:
             self.release()
             return
         self.nack(error)
@@ -300,7 +305,7 @@ class SharedJob(Generic[T]):
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
                 *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
-                exc_info=error,
+                exc_info=error if rows.printable(error) else None,
             )
 
 

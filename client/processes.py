@@ -24,7 +24,7 @@ from tidelog.api.queue.running.signals import Signals
 from tidelog.client.starting import environment
 
 OK: Final = 0  # exit code of success
-FIRST_PAUSE_S: Final = 1.0  # before a child that failed is started again; doubled each time
+FIRST_PAUSE_S: Final = 1.0  # before a child that ended is started again; doubled each time
 LAST_PAUSE_S: Final = 30.0
 HEALTHY_S: Final = 60.0  # a child that lived so long starts with the first pause again
 BEYOND_DRAIN_S: Final = (
@@ -146,9 +146,9 @@ class Processes:
             log.warning("process %d ended with exit code %d; waits for a change", child.pid, code)
             self._waits = True
             return None
-        if lived >= HEALTHY_S or code == OK:
+        if lived >= HEALTHY_S:
             self._pause = FIRST_PAUSE_S
-        pause = 0.0 if code == OK else self._pause
+        pause = self._pause
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         log.warning("process %d ended with %s; starts another one in %g s", child.pid, how, pause)
         self._again(pause)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -236,15 +236,32 @@ class Failure:
 
 def evidence(reason: str | BaseException) -> tuple[str, str]:
     """(error, traceback) for the reason of a failure."""
-    if isinstance(reason, BaseException):
-        lines = "".join(traceback.format_exception(reason))
-        name = type(reason).__qualname__
-        try:
-            said = str(reason)
-        except Exception as broken:  # a foreign exception may fail even here
-            said = f"(its text raised {type(broken).__name__})"
-        return evidence_of(f"{name}: {said}" if said else name, lines)
-    return evidence_of(str(reason), "")
+    if not isinstance(reason, BaseException):
+        return evidence_of(str(reason), "")
+    # The text of a foreign exception is made by code that may raise anything.
+    name = _said(lambda: type(reason).__qualname__, "an exception without a name")
+    said = _said(lambda: str(reason), "(its text raised {})")
+    lines = _said(
+        lambda: "".join(traceback.format_exception(reason)),
+        "".join(traceback.format_tb(reason.__traceback__)).replace("{", "{{").replace("}", "}}")
+        + f"{name} (to print it raised {{}})\n",
+    )
+    return evidence_of(f"{name}: {said}" if said else name, lines)
+
+
+def printable(error: BaseException) -> bool:
+    """Whether an exception can be printed, as a logger does."""
+    return _said(lambda: "".join(traceback.format_exception(error)), "") != ""
+
+
+def _said(text: Callable[[], str], otherwise: str) -> str:
+    """A text; or else the other one, with the name of what was raised. An interrupt goes on to the caller."""
+    try:
+        return text()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:
+        return otherwise.format(type(broken).__name__)
 
 
 def evidence_of(error: str, trace: str) -> tuple[str, str]:

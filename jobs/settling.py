@@ -248,17 +248,20 @@ class JobBase(Generic[T]):
 
     # --- the with block
 
-    def _leave(self, error: BaseException) -> Settled:
-        """Settle the job after an exception left its block."""
-        if not isinstance(error, (Exception, SystemExit)):
-            # KeyboardInterrupt and CancelledError are not failures of the job
+    def _leave(self, error: BaseException, ends_worker: bool) -> Settled:
+        """Settle the job after an exception left its block.
+
+        ends_worker    it was meant for the worker: the job has not failed
+        """
+        if ends_worker:
             return self._release()
-        done = self._nack(error, None)
+        said, trace = rows.evidence(error)
+        done = self._nacked(said, trace, None)
         if isinstance(error, Exception) and not self._place.reraise:
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
-                *(self._engine.options.name, self.id, self.deliveries, rows.evidence(error)[0]),
-                exc_info=error,
+                *(self._engine.options.name, self.id, self.deliveries, said),
+                exc_info=error if rows.printable(error) else None,
             )
         return done
 
@@ -279,7 +282,7 @@ class JobBase(Generic[T]):
             log.error(
                 "queue %s: job %s was already %s when its block raised: %s",
                 *(self._engine.options.name, self.id, self._state, rows.evidence(error)[0]),
-                exc_info=error,
+                exc_info=error if rows.printable(error) else None,
             )
 
     def _was_lost(self) -> None:

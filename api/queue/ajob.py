@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import ACKED, OPEN, JobBase, Settled
 from tidelog.jobs.typed import T
@@ -84,7 +85,7 @@ class AsyncJob(JobBase[T]):
             return False
         if self._state is OPEN:
             try:
-                await self._told(self._leave(error))
+                await self._told(self._leave(error, ends_the_worker(error)))
             except TidelogError as failure:
                 if isinstance(error, Exception):
                     raise

@@ -6,6 +6,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import ACKED, OPEN, JobBase, Settled
 from tidelog.jobs.typed import T
@@ -149,7 +150,7 @@ class Job(JobBase[T]):
             return False
         if self._state is OPEN:
             try:
-                self._told(self._leave(error))
+                self._told(self._leave(error, ends_the_worker(error)))
             except TidelogError as failure:
                 if isinstance(error, Exception):
                     raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -280,3 +282,19 @@ def test_a_process_that_the_system_does_not_start_is_tried_again(
     with pytest.raises((BlockingIOError, NoThread)):
         Processes(words, 1, 0.0, once=True).run()
     assert all(process.returncode is not None for process in started)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_ends_unasked_is_started_again_after_longer_and_longer(
+    code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(processes, "LOOK_S", 0.01)
+    counted = tmp_path / "counted"
+    counted.touch()
+    words = ["-c", f"import sys; open({str(counted)!r}, 'a').write('x'); sys.exit({code})"]
+    caplog.set_level(logging.WARNING, "tidelog.worker")
+    over = Processes(words, 1, 0.0, once=False, over=lambda: len(counted.read_text()) >= 4)
+    assert over.run() == 0
+    pauses = re.findall(rf"ended with exit code {code}; starts another one in (\S+) s", caplog.text)
+    assert pauses[:3] == ["0.01", "0.02", "0.04"]

@@ -428,10 +428,10 @@ class Machine(RuleBasedStateMachine):
         del raised
         if right and error is None:
             model.done(task)
-        elif right and error in (ValueError, SystemExit):
-            model.nacked(task, "on purpose", None, now)
-        elif right:
+        elif right and error in (KeyboardInterrupt, GeneratorExit):
             model.released_(task, now)
+        elif right:
+            model.nacked(task, "on purpose", None, now)
         self.settle(held)
 
     @precondition(lambda self: self.stale)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.jobs.rows import evidence
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, NotStored, OutcomeUnknown, Unreachable
 
@@ -136,11 +137,14 @@ class Words:
             took = time.monotonic() - began
             self._say(logging.DEBUG, f"job {job.id} took {took:.3f} s", job=job.id, seconds=took)
 
-    def exited(self, job: Any, error: SystemExit) -> None:
-        """A handler called sys.exit."""
+    def failed(self, job: Any, error: BaseException) -> None:
+        """A handler raised what is no Exception. `Job` records it, and the worker goes on."""
+        what = f"raised {evidence(error)[0]}"
+        if isinstance(error, SystemExit):
+            what = f"called sys.exit({error.code!r})"
         self._say(
             logging.ERROR,
-            f"the handler of job {job.id} called sys.exit({error.code!r}); this counts as a failed delivery",
+            f"the handler of job {job.id} {what}; this counts as a failed delivery",
             job=job.id,
         )
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
+from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.signals import Signals
 from tidelog.store.errors import StoreClosed, TidelogError
+
+T = TypeVar("T")
 
 GRACE_SECONDS: Final = 1.0  # for handlers that were cancelled
 
@@ -31,6 +36,7 @@ class _Run:
     held     the job that each worker works on
     done     number of jobs that each worker has done
     reason   why it ends
+    cancelled  a worker was, and not by the run
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -42,6 +48,7 @@ class _Run:
         self._held: list[Any] = [None] * plan.workers
         self._done = [0] * plan.workers
         self._reason = ""
+        self._cancelled = False
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -57,6 +64,8 @@ class _Run:
             finally:
                 left = await self._end(tasks)
                 self._words.ended(sum(self._done), left)
+        if self._cancelled:
+            raise TidelogError(f"a worker of the queue {self._plan.queue.name!r} was cancelled")
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()  # raises the error that ended a worker
@@ -76,8 +85,9 @@ class _Run:
                     {*running, stopped}, return_when=asyncio.FIRST_COMPLETED
                 )
                 running = running - done
-                if any(not task.cancelled() and task.exception() for task in done):
-                    self._came("a worker failed")
+                self._cancelled = any(task.cancelled() for task in done)
+                if self._cancelled or any(task.exception() for task in done):
+                    self._came("a worker was cancelled" if self._cancelled else "a worker failed")
         finally:
             stopped.cancel()
         await self._stop()
@@ -133,17 +143,55 @@ class _Run:
         self._held[number] = job
         try:
             async with job:
-                try:
-                    result = await self._plan.handler(job)
-                finally:
-                    if os.getpid() != self._pid:
-                        self._words.end_fork(job)
+                result = await self._handled(job)
                 if self._plan.results and job.state == "open":
                     await job.ack(result)
             self._done[number] += job.state == "acked"
             self._words.done(job, began)
-        except SystemExit as error:
-            # it would end the loop
-            self._words.exited(job, error)
+        except (Exception, KeyboardInterrupt):
+            raise  # what keeps the worker from going on
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and ends_the_worker(error):
+                raise
+            self._words.failed(job, error)
         finally:
             self._held[number] = None
+
+    async def _handled(self, job: Any) -> Any:
+        """The result of the handler. It runs in a task of its own: a cancellation that it sends to its own task, or
+        that comes out of something that it awaited, does not reach the worker.
+        """
+        result, error = await _begun(self._boxed(job))
+        if error is None:
+            return result
+        if isinstance(error, GeneratorExit):
+            await job.nack(error)  # the block would take it for its own end
+        try:
+            raise error
+        finally:
+            del error  # its frames refer to the job
+
+    async def _boxed(self, job: Any) -> tuple[Any, BaseException | None]:
+        """(result, error) of the handler.
+
+        SystemExit and KeyboardInterrupt would end the loop with the task, and no coroutine may await anything after
+        GeneratorExit was thrown into it.
+        """
+        try:
+            return await self._plan.handler(job), None
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            return None, error
+        finally:
+            if os.getpid() != self._pid:
+                self._words.end_fork(job)
+
+
+def _begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task for the work of the running one. Before Python 3.12 it costs two turns of the loop; since then it
+    begins at once, and costs no turn unless it waits.
+    """
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.create_task(work)

@@ -137,6 +137,9 @@ class _Run:
             with job:
                 try:
                     result = self._plan.handler(job)
+                except GeneratorExit as error:
+                    job.nack(error)  # the block would take it for its own end
+                    raise
                 finally:
                     if os.getpid() != self._pid:
                         self._words.end_fork(job)
@@ -144,7 +147,9 @@ class _Run:
                     job.ack(result)
             self._done[number] += job.state == "acked"
             self._words.done(job, began)
-        except SystemExit as error:
-            self._words.exited(job, error)
+        except (Exception, KeyboardInterrupt):
+            raise  # what keeps the worker from going on
+        except BaseException as error:
+            self._words.failed(job, error)
         finally:
             self._held[number] = None
