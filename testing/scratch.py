@@ -38,9 +38,10 @@ def scratch(tell: Callable[[str], object], parent: Path | None = None) -> Iterat
             raise
         _check(disk, place)
     finally:
-        lock.close()
+        # Locked until it is gone, or another run takes it for a killed one's, and both remove it.
         with suppress(FileNotFoundError):
             recipe.remove_tree(disk, place)
+        lock.close()
 
 
 def _new(disk: RealDisk, parent: Path) -> tuple[Path, File]:
@@ -68,9 +69,11 @@ def _clear(disk: RealDisk, parent: Path, tell: Callable[[str], object]) -> None:
         path = parent / name
         if not name.startswith(PREFIX) or not disk.writable(path) or not disk.exists(path / LOCK):
             continue
-        lock = disk.hold(path / LOCK, shared=False)
+        lock = None
+        with suppress(FileNotFoundError):
+            lock = disk.hold(path / LOCK, shared=False)
         if lock is None:
-            continue  # its run is alive
+            continue  # its run is alive, or has ended just now
         try:
             tell(f"removed {path}, which a killed run left")
             recipe.remove_tree(disk, path)

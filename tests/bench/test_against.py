@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from tests.bench.probe import Probe
 
 FOLDERS = (
-    "disk engine aof snapshot store replication server client integrations crash tools spark testing src"
+    "resp disk engine aof snapshot store jobs api replication server client integrations crash tools "
+    "spark testing src"
 ).split()
 SLOWER = """
 

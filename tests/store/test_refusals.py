@@ -28,7 +28,7 @@ GIVEN: dict[str, list[Any]] = {
     "fields": [{"f": "v"}, {}],
     "streams": [{"stream": "0"}, {"string": "0"}, {"stream": "x"}, {"missing": ">"}, {}],
     "mapping": [{"new": "v"}, {}],
-    **dict.fromkeys(("min_idle_time", "count", "time", "time_ms", "when"), [5, -5]),
+    **dict.fromkeys(("min_idle_time", "count", "time", "time_ms", "when", "ttl"), [5, -5]),
     "mode": ["FAIL", "x"],
     "infotype": ["ENCODING", "x"],
     "first": [0, 99],

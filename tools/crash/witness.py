@@ -19,10 +19,12 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 import click
 
+from tidelog.api.queue.running.signals import Signals
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
@@ -210,10 +212,14 @@ def command(bind: str, port: int, notes: Path) -> int:
         with server:
             host, number = server.server_address[:2]
             click.echo(f"listening on {host!s}:{number}, notes in {notes}")
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                pass  # the way to end it
+            # In a thread: a KeyboardInterrupt that comes while this one starts a thread for a client is lost.
+            serving = threading.Thread(target=server.serve_forever, name="tidelog-witness")
+            news: SimpleQueue[str] = SimpleQueue()
+            with Signals(news.put):
+                serving.start()
+                news.get()
+                server.shutdown()
+            serving.join()
     finally:
         kept.close()
     return exits.OK
