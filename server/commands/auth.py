@@ -174,7 +174,7 @@ def acl_cat(session: Session, args: list[bytes]) -> Reply:
         return [category.encode() for category in CATEGORIES]
     names = session.server.acl.catalog.listing(args[2])
     if names is None:
-        raise CommandError(b"ERR Unknown category '%b'" % echo(args[2], _ECHO))
+        raise CommandError(b"ERR Unknown category '%b'" % echo(args[2]))
     return names
 
 

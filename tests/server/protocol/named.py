@@ -77,6 +77,10 @@ def _redacted(ours: Node, theirs: Node) -> bool:
     return bool(mark) and theirs[1].startswith(before) and theirs[1].endswith(after)
 
 
+def _refused_name(ours: Node, theirs: Node) -> bool:
+    return bool(ours[0] == b"-" and b"cannot contain spaces, newlines or special" in ours[1])
+
+
 def _cursor(ours: Node, theirs: Node) -> bool:
     return b"ERR invalid cursor" in (ours[1], theirs[1])
 
@@ -106,6 +110,7 @@ NAMED: Final = (
     Named("XINFO beside an older server", "xinfo|stream xinfo|groups xinfo|consumers", same_kind),
     Named("the letters of notify-keyspace-events", "config|set", _letters),
     Named("`ACL SETUSER` with a bad password", "acl|setuser", _redacted),
+    Named("a NUL in the name of a client", "hello client|setname client|setinfo", _refused_name),
     Named("the clock of idle times", "object|idletime", same_kind),
     Named("a user's flags and rules", "acl|getuser acl|list", same_kind, _SEVEN),
     Named("KEYS, SCAN, RANDOMKEY and PUBSUB CHANNELS of a user with few rights", "keys pubsub|channels", _fewer),

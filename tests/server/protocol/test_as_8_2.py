@@ -49,6 +49,7 @@ def sent(*lines: str) -> bytes:
         [*(f"EVALSHA {'f' * 40} {keys}" for keys in ("x", "-1", "5", "0")), "EVALSHA x 5", "EVALSHA x y"],
         ["SCAN -1", "SCAN -1 COUNT 0", "SCAN ' 1'", "SCAN ''", "SCAN '1 '", "SCAN -01", "SCAN -0"],
         ["SCAN +0", "SCAN 00"],
+        [f"ACL CAT {'a' * 200}", "ACL CAT nosuch"],
         ["SCAN 18446744073709551616", f"SCAN {'0' * 30}1", f"SCAN {'1' * 5000}"],
         ["CLIENT SETINFO LIB-NAME 'a b'", "CLIENT SETINFO lib-Ver 'a b'"],
         ["MULTI", "SUBSCRIBE news", "PING", "PING x", "EXEC", "PING", "UNSUBSCRIBE", "PING"],
