@@ -19,7 +19,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -55,9 +55,14 @@ PARENTS_MAX: Final = 1000  # size of the cache of guarded directories
 MAPS_ARE_SAFE: Final = frozenset((0xEF53, 0x58465342, 0x01021994))
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def file_system_magic(path: Path) -> int:
     """The f_type that statfs(2) reports for `path`, 0 if it fails."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     buffer = ctypes.create_string_buffer(512)
     if not hasattr(libc, "statfs") or libc.statfs(os.fsencode(path), buffer) != 0:
         return 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Final
 
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import Kind
 
+THREADS: Final = 8  # that sync files at the same time
+Each = Callable[[Callable[[Any], object], Sequence[Any]], None]
 BESIDE = ".new"  # suffix of an unpublished file; a crash may leave one, and readers ignore it
 
 
@@ -44,6 +48,26 @@ def publish_open(disk: Disk, file: File, path: Path) -> None:
     disk.rename(file.path, path)
     file.path = path
     disk.sync_directory(path.parent)
+
+
+def publish_together(disk: Disk, files: Sequence[tuple[File, Path]], each: Each) -> None:
+    """As `publish_open`, for many files: faster, because the syncs of many files share the work of the file system."""
+    each(lambda pair: pair[0].fsync(), files)
+    for file, path in files:
+        disk.rename(file.path, path)
+        file.path = path
+    each(disk.sync_directory, sorted({path.parent for _, path in files}))
+
+
+def in_threads(do: Callable[[Any], object], items: Sequence[Any]) -> None:
+    """Call `do` with each item, a few at the same time. Raises what the first call that failed did."""
+    if len(items) < 2:
+        for item in items:
+            do(item)
+        return
+    with ThreadPoolExecutor(min(THREADS, len(items))) as pool:
+        for _ in pool.map(do, items):
+            pass
 
 
 def remove(disk: Disk, path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelog.engine.ids import text
 from tidelog.spark.exports.formats import FORMATS
 from tidelog.spark.exports.seal import ExportFile
-from tidelog.spark.exports.target import Target, writing
+from tidelog.spark.exports.target import Sink, Target
 
 FILE_BYTES: Final = 64 << 20  # of rows as Arrow has them
 RUNS: Final = 256  # if a file has at most this many streams, sort it stream by stream
@@ -54,9 +54,10 @@ def write_files(
     """Write the rows and yield the files: at least one, unless they are in folders."""
     number = 0
     for table in _filled(schema, batches):
-        files = [_write(target, shape, name, rows) for name, rows in _named(shape, number, table)]
+        named = _named(shape, number, table)
         del table  # free its memory before the next rows are read
-        yield from files
+        while files := _write(target, shape, islice(named, target.together)):
+            yield from files
         number += 1
 
 
@@ -103,22 +104,39 @@ def _folders(shape: Shape, table: Any) -> Iterator[tuple[str, Any]]:
         yield "", in_order(table)
 
 
-def _write(target: Target, shape: Shape, name: str, table: Any) -> ExportFile:
+def _write(target: Target, shape: Shape, named: Iterable[tuple[str, Any]]) -> list[ExportFile]:
+    """Write some files, and publish them together."""
+    sinks: list[Sink] = []
+    try:
+        made = [_fill(target, shape, name, table, sinks) for name, table in named]
+        written = target.publish(sinks)
+    except BaseException:
+        for sink in sinks:
+            sink.drop()
+        raise
+    return [
+        file._replace(nbytes=nbytes, blake2b=digest)
+        for file, (nbytes, digest) in zip(made, written)
+    ]
+
+
+def _fill(target: Target, shape: Shape, name: str, table: Any, sinks: list[Sink]) -> ExportFile:
+    """Write a file that is not published yet."""
     kept = table.select([each for each in table.column_names if each not in shape.drop])
     ranges = None
     if shape.table == ENTRIES and len(table):
         first, last = _place(table, 0), _place(table, len(table) - 1)
         ranges = {"stream": [first[0], last[0]], "id": [first[1], last[1]]}
     rows, large = len(table), kept.nbytes > FILE_BYTES
-    with writing(target, name) as sink:
-        writer = FORMATS[shape.format].writer(sink, kept.schema, compressed=not large)
-        writer.write(kept)
-        writer.close()
-        nbytes, digest = sink.publish()
+    sink = target.create(name)
+    sinks.append(sink)
+    writer = FORMATS[shape.format].writer(sink, kept.schema, compressed=not large)
+    writer.write(kept)
+    writer.close()
     if large:
         del kept, table, writer
         pa.default_memory_pool().release_unused()
-    return ExportFile(name, shape.table, rows, nbytes, digest, ranges)
+    return ExportFile(name, shape.table, rows, 0, "", ranges)
 
 
 def _place(table: Any, at: int) -> tuple[Any, str]:

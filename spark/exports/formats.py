@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,26 +36,28 @@ _WITHOUT_STATISTICS: Final = frozenset(("fields",))
 
 class Parquet:
     def __init__(self, sink: Sink, schema: pa.Schema, *, compressed: bool) -> None:
-        leaves = [path for path in REPEATED if _has(schema, path)]
-        options: dict[str, Any] = {}
-        if set(SORTED_BY) <= set(schema.names):
-            order = [(name, "ascending") for name in SORTED_BY]
-            options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, order)
-        self._writer = pq.ParquetWriter(
-            sink,
-            schema,
-            compression="zstd" if compressed else "none",
-            use_dictionary=leaves or False,
-            write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
-            write_page_checksum=True,
-            **options,
-        )
+        compression = "zstd" if compressed else "none"
+        self._writer = pq.ParquetWriter(sink, schema, compression=compression, **_options(schema))
 
     def write(self, table: Any) -> None:
         self._writer.write_table(table, row_group_size=GROUP_ROWS)
 
     def close(self) -> None:
         self._writer.close()
+
+
+@lru_cache(16)
+def _options(schema: pa.Schema) -> dict[str, Any]:
+    """The options of a Parquet writer. Kept, because an export may have thousands of small files."""
+    options: dict[str, Any] = {
+        "use_dictionary": [path for path in REPEATED if _has(schema, path)] or False,
+        "write_statistics": [name for name in schema.names if name not in _WITHOUT_STATISTICS],
+        "write_page_checksum": True,
+    }
+    if set(SORTED_BY) <= set(schema.names):
+        order = [(name, "ascending") for name in SORTED_BY]
+        options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, order)
+    return options
 
 
 class Orc:

@@ -10,7 +10,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -36,6 +36,7 @@ IO: Final = "TIDELOG_IO"
 
 HASH_BYTES: Final = 32
 PIECE_BYTES: Final = 1 << 20
+HELD_BYTES: Final = 64 << 10
 LOCK: Final = "_LOCK"
 CLAIM: Final = re.compile(r"_claim-([0-9a-f]+)-[0-9a-f]{16}")
 CLAIMS: Final = 5
@@ -58,10 +59,12 @@ class Target(Protocol):
 
     Errors are OSError, SnapshotUnreachable at a URL, or SnapshotRefused for a URL that cannot be used.
 
-    name    the path or URL, for errors; without credentials
+    name        the path or URL, for errors; without credentials
+    together    how many files are worth publishing at the same time
     """
 
     name: str
+    together: int
 
     def files(self) -> dict[str, int]:
         """All files below it and their sizes; empty if there is nothing."""
@@ -74,6 +77,10 @@ class Target(Protocol):
         ...
 
     def create(self, file: str) -> Sink: ...
+
+    def publish(self, sinks: Sequence[Any]) -> list[Written]:
+        """Make files that were created here durable, and give them their names."""
+        ...
 
     def remove(self, file: str) -> None: ...
 
@@ -91,10 +98,13 @@ class Sink:
     """A file that is being written, for pyarrow. `publish` gives it its name; `drop` removes it."""
 
     closed = False
+    target: Target
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=HASH_BYTES)
         self._nbytes = 0
+        self._held: list[bytes] = []  # the last bytes, which are not in the file yet
+        self._held_bytes = 0
 
     def writable(self) -> bool:
         return True
@@ -104,20 +114,36 @@ class Sink:
 
     def write(self, data: Any) -> int:
         data = bytes(data)
-        self._hash.update(data)
-        self._put(self._nbytes, data)
+        self._held.append(data)
+        self._held_bytes += len(data)
         self._nbytes += len(data)
+        if self._held_bytes >= HELD_BYTES:
+            self.settle()
         return len(data)
 
+    def settle(self) -> None:
+        """Put everything into the file."""
+        data = b"".join(self._held)
+        at = self._nbytes - len(data)
+        self._held.clear()
+        self._held_bytes = 0
+        self._hash.update(data)
+        self._put(at, data)
+
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """A Parquet file comes in many small pieces, so `settle` writes them."""
 
     def close(self) -> None:
         """A writer of pyarrow closes its file; the file is published separately."""
 
     def publish(self) -> Written:
         """Make the file durable and give it its name."""
-        self._finish()
+        (written,) = self.target.publish([self])
+        return written
+
+    @property
+    def written(self) -> Written:
+        """The size and hash, once everything is settled."""
         return Written(self._nbytes, self._hash.hexdigest())
 
     def drop(self) -> None:
@@ -126,17 +152,19 @@ class Sink:
     def _put(self, offset: int, data: bytes) -> None:
         raise NotImplementedError
 
-    def _finish(self) -> None:
-        raise NotImplementedError
-
 
 class LocalTarget:
     """A directory of this machine, or of a file system that all workers have mounted."""
+
+    together = 128
+    each = staticmethod(recipe.in_threads)
 
     def __init__(self, path: Path, disk: Disk | None = None) -> None:
         self.name = str(path)
         self.disk, self.path = disk or RealDisk(), path
         self._durable: set[Path] = set()  # directories
+        self._there: set[Path] = set()  # directories of the export that exist
+        self._unsynced: set[Path] = set()  # those that may have a new directory
 
     def files(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -163,8 +191,21 @@ class LocalTarget:
 
     def create(self, file: str) -> Sink:
         path = self.path / file
-        self.make(path.parent)
-        return _LocalSink(self.disk, path)
+        self._make(path.parent)
+        return _LocalSink(self, path)
+
+    def publish(self, sinks: Sequence[_LocalSink]) -> list[Written]:
+        try:
+            for sink in sinks:
+                sink.settle()
+            files = [(sink.file, sink.path) for sink in sinks]
+            recipe.publish_together(self.disk, files, self.each)
+        finally:
+            for sink in sinks:
+                sink.file.close()
+        folders, self._unsynced = sorted(self._unsynced), set()
+        self.each(self._sync, folders)
+        return [sink.written for sink in sinks]
 
     def make(self, folder: Path) -> None:
         """Create a directory and those above it, durably."""
@@ -174,19 +215,36 @@ class LocalTarget:
             self.make(folder.parent)
             with suppress(FileExistsError):  # another task has just made it
                 self.disk.mkdir(folder)
-        # Sync it even if it exists: a process that made it may have been killed before it synced. An export has not
-        # made a directory that this process may not open.
-        with suppress(PermissionError):
-            self.disk.sync_directory(folder.parent)
+        # Sync it even if it exists: a process that made it may have been killed before it synced.
+        self._sync(folder.parent)
         self._durable.add(folder)
+
+    def _make(self, folder: Path) -> None:
+        """Create a directory of the export. `publish` makes it durable."""
+        if folder in self._there:
+            return
+        if folder == self.path:
+            self.make(folder)
+        else:
+            # Each directory on the way is synced even if it exists, as in `make`.
+            self._make(folder.parent)
+            if not self.disk.exists(folder):
+                with suppress(FileExistsError):
+                    self.disk.mkdir(folder)
+            self._unsynced.add(folder.parent)
+        self._there.add(folder)
+
+    def _sync(self, folder: Path) -> None:
+        # An export has not made a directory that this process may not open.
+        with suppress(PermissionError):
+            self.disk.sync_directory(folder)
 
     def remove(self, file: str) -> None:
         with suppress(FileNotFoundError):
             self.disk.unlink(self.path / file)
 
     def sync(self) -> None:
-        with suppress(PermissionError):  # as in `make`
-            self.disk.sync_directory(self.path)
+        self._sync(self.path)
 
     @contextmanager
     def locked(self, identity: str) -> Iterator[None]:
@@ -226,30 +284,27 @@ def _busy(name: str, claim: str = "") -> TidelogSparkError:
 
 
 class _LocalSink(Sink):
-    def __init__(self, disk: Disk, path: Path) -> None:
+    def __init__(self, target: LocalTarget, path: Path) -> None:
         super().__init__()
         # Two attempts may write the same file at the same time: the process of a killed export may still be running.
         self._beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{recipe.BESIDE}")
-        self._disk, self._path = disk, path
-        self._file: File = disk.create(self._beside)
+        self.target, self.path = target, path
+        self._disk = target.disk
+        self.file: File = self._disk.create(self._beside)
 
     def _put(self, offset: int, data: bytes) -> None:
-        self._file.write(offset, data)
-
-    def _finish(self) -> None:
-        try:
-            recipe.publish_open(self._disk, self._file, self._path)
-        finally:
-            self._file.close()
+        self.file.write(offset, data)
 
     def drop(self) -> None:
-        self._file.close()
+        self.file.close()
         with suppress(OSError):
             self._disk.unlink(self._beside)
 
 
 class RemoteTarget:
     """A folder in an object store or a distributed file system, through pyarrow.fs."""
+
+    together = 1
 
     def __init__(self, url: str) -> None:
         """Raises SnapshotError."""
@@ -280,7 +335,13 @@ class RemoteTarget:
         if self._folder.has_directories:
             with self._folder.telling(file):
                 self._fs.create_dir(path.rpartition("/")[0], recursive=True)
-        return _RemoteSink(self._folder, file, path)
+        return _RemoteSink(self, self._folder, file, path)
+
+    def publish(self, sinks: Sequence[_RemoteSink]) -> list[Written]:
+        for sink in sinks:
+            sink.settle()
+            sink.finish()
+        return [sink.written for sink in sinks]
 
     def remove(self, file: str) -> None:
         with suppress(FileNotFoundError), self._folder.telling(file):
@@ -316,8 +377,9 @@ class RemoteTarget:
 
 
 class _RemoteSink(Sink):
-    def __init__(self, folder: RemoteFolder, file: str, path: str) -> None:
+    def __init__(self, target: RemoteTarget, folder: RemoteFolder, file: str, path: str) -> None:
         super().__init__()
+        self.target = target
         self._folder, self._file, self._path = folder, file, path
         with folder.telling(file):
             self._stream = folder.files.open_output_stream(path)
@@ -326,7 +388,8 @@ class _RemoteSink(Sink):
         with self._folder.telling(self._file, offset):
             self._stream.write(data)
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Publish the file."""
         with self._folder.telling(self._file):
             self._stream.close()
 

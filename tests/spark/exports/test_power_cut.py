@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,16 @@ TO = ROOT / "deep/to"
 OPTIONS = {"targetPartitionBytes": "300"}
 
 
+def one_by_one(do: Callable[[Any], object], items: Sequence[Any]) -> None:
+    for item in items:
+        do(item)
+
+
 class Simulated(LocalTarget):
-    """A target on a simulated disk. No other process is there to lock out."""
+    """A target on a simulated disk, which has one thread. No other process is there to lock out."""
+
+    together = 3
+    each = staticmethod(one_by_one)
 
     def source(self, file: str) -> Any:
         return io.BytesIO(self.read(file))
@@ -59,12 +68,13 @@ def new_disk() -> SimulatedDisk:
     return disk
 
 
-def run(told: Told) -> exports.Exported:
+def run(told: Told, *by: str) -> exports.Exported:
     return exports.export(
         str(told.path),
         str(TO),
         tables=("entries", "groups"),
         options=OPTIONS,
+        partition_by=by,
         runner=in_this_process,
     )
 
@@ -78,8 +88,11 @@ def is_whole(disk: SimulatedDisk) -> bool:
     return True
 
 
+@pytest.mark.parametrize("by", [(), ("stream",)], ids=["together", "by stream"])
 @pytest.mark.parametrize("count", some_and_all(12, 50))
-def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told, count: int) -> None:
+def test_it_ends_at_any_operation(
+    monkeypatch: pytest.MonkeyPatch, told: Told, count: int, by: tuple[str, ...]
+) -> None:
     seed = random.randrange(1 << 30)
     print("seed", seed)
     r = random.Random(seed)
@@ -88,7 +101,7 @@ def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told, c
 
     counted.before = lambda operation, path: operations.append(operation)
     on(monkeypatch, counted)
-    calm = run(told)
+    calm = run(told, *by)
     wanted = {file.name: file.blake2b for file in calm.seal.files}
     assert len(wanted) > 4
     sealed = 0
@@ -109,7 +122,7 @@ def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told, c
         disk.before = cut
         on(monkeypatch, disk)
         with pytest.raises(KeyboardInterrupt):
-            run(told)
+            run(told, *by)
         disk.before = None
         image = r.choice((images[0], disk))  # the power is gone, or only the process
         if stop in after_mkdir:
@@ -118,10 +131,23 @@ def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told, c
         sealed += is_whole(image)
         if not image.exists(ROOT):
             image.mkdir(ROOT)
-        done = run(told)
+        done = run(told, *by)
         assert {file.name: file.blake2b for file in done.seal.files} == wanted
         # Everything is durable when the export returns, even what the attempt before wrote.
         after = image.synced()
         on(monkeypatch, after)
         assert is_whole(after), stop
     assert sealed
+
+
+def test_folders_are_synced_together(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
+    """A sync takes some milliseconds, and an export may have a folder for each of many streams."""
+    disk = new_disk()
+    operations: list[tuple[str, Path]] = []
+    disk.before = lambda operation, path: operations.append((operation, path))
+    on(monkeypatch, disk)
+    monkeypatch.setattr(Simulated, "together", 100)
+    done = exports.export(str(told.path), str(TO), partition_by=("stream",), runner=in_this_process)
+    assert len(done.seal.of_table("entries")) > 2
+    synced = [path for operation, path in operations if operation == "sync_directory"]
+    assert synced.count(TO / "entries") == 1
