@@ -130,7 +130,8 @@ class Plan:
 
         sealed, target = self.sealed, self.target
         heads = heads_of(planned, sealed)
-        packing = Packing(max(planned.options.target_bytes // NODE_BYTES, 1))
+        target_bytes = planned.options.target_bytes or self._target_bytes()
+        packing = Packing(max(target_bytes // NODE_BYTES, 1))
         with writing(target, index.NAME) as sink, RemovedAndKeys(target) as tables:
             with IndexWriter(sink) as writer:
                 newer = writer.recorded(index_of(sealed.rows, heads))

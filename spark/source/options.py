@@ -42,7 +42,7 @@ class Options:
     on_bad_value        "null" or "fail": a value that is no UTF-8, or does not have its column's type
     streams, pattern    only these streams; only those whose names match a glob pattern of Redis
     start, end          IDs of the first and last entry, both included
-    target_bytes        of a partition, before decoding
+    target_bytes        of a partition, before decoding; None: TARGET_BYTES, or less so that each core has work
     partitions_max      None: any number
     batch_rows          entries in an Arrow batch
     verify              whether the checksum of each block is verified
@@ -60,7 +60,7 @@ class Options:
     pattern: bytes | None = None
     start: int = 0
     end: int = MAX
-    target_bytes: int = TARGET_BYTES
+    target_bytes: int | None = None
     partitions_max: int | None = None
     batch_rows: int = BATCH_ROWS
     verify: bool = True
@@ -99,7 +99,7 @@ def parse(given: Mapping[str, str]) -> Options:
         else None,
         start=start,
         end=end,
-        target_bytes=number(told, "targetPartitionBytes", 1, 1 << 40) or TARGET_BYTES,
+        target_bytes=number(told, "targetPartitionBytes", 1, 1 << 40),
         partitions_max=partitions_max,
         batch_rows=number(told, "batchRows", 1, 1 << 24) or BATCH_ROWS,
         verify=choice(told, "verify", ("crc", "none"), "crc") == "crc",

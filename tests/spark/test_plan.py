@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import random
 import tracemalloc
 from contextlib import closing
 from pathlib import Path
@@ -57,6 +59,19 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 view.delete(name)
         db.snapshot()
     return path
+
+
+@pytest.mark.parametrize(("cores", "least", "most"), [(1, 3, 4), (2, 5, 8), (64, 6, 12)])
+def test_each_core_has_partitions_and_none_is_tiny(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, least: int, most: int
+) -> None:
+    r = random.Random(7)
+    with tidelog.open(tmp_path / "s", **OPTIONS) as db:
+        db.xadd_many("s", [{"data": r.randbytes(10_000)} for _ in range(800)])
+        db.snapshot()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    assert least <= len(list(planned(tmp_path / "s").parts())) <= most
+    assert len(list(planned(tmp_path / "s", targetPartitionBytes=f"{1 << 30}").parts())) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ their values, so its cost grows with streams and pages, not with entries.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from tidelog.snapshot.rows.rowfile import RowFile
 from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source.batch.catalog import Key, check_count, keys
 from tidelog.spark.source.batch.columns import Span
-from tidelog.spark.source.options import Options
+from tidelog.spark.source.options import TARGET_BYTES, Options
 
 STREAM_BYTES: Final = 400  # the fixed cost of reading a stream, expressed as a number of bytes
 KEYS: Final = 4_000  # keys in a partition of a small table
+PARTS_PER_CORE: Final = 3  # partitions of different sizes end at about one time
+TARGET_BYTES_MIN: Final = 1 << 20  # below, starting a task costs more than reading
 FEW: Final = 16  # so many streams are looked up, instead of all rows between the first and the last
 _BEHIND: Final = (b"\xff" * 9, 0)  # a key behind all others
 
@@ -124,6 +127,12 @@ def selection(options: Options) -> Selection:
     )
 
 
+def spread(nbytes: int) -> int:
+    """Bytes of a partition, so that the cores that can be counted here share so many bytes."""
+    share = nbytes // (PARTS_PER_CORE * len(os.sched_getaffinity(0)))
+    return min(max(share, TARGET_BYTES_MIN), TARGET_BYTES)
+
+
 def parts(sealed: Sealed, wanted: Selection, options: Options, snapshots: int = 1) -> list[Part]:
     """The partitions of the entries of one snapshot. Raises CorruptBlock.
 
@@ -135,7 +144,7 @@ def parts(sealed: Sealed, wanted: Selection, options: Options, snapshots: int = 
         for key in wanted.keys(sealed)
         if key.number is not None
     )
-    target = options.target_bytes
+    target = options.target_bytes or spread(sealed.manifest.data_bytes)
     if options.partitions_max is not None:
         total = sum(
             tail + sum(size for _, size in pages)
