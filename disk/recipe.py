@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +64,8 @@ def in_threads(do: Callable[[Any], object], items: Sequence[Any]) -> None:
         for item in items:
             do(item)
         return
+    from concurrent.futures import ThreadPoolExecutor  # here: only exports need it
+
     with ThreadPoolExecutor(min(THREADS, len(items))) as pool:
         for _ in pool.map(do, items):
             pass

@@ -38,10 +38,9 @@ def scratch(tell: Callable[[str], object], parent: Path | None = None) -> Iterat
             raise
         _check(disk, place)
     finally:
-        # Locked until it is gone, or another run takes it for a killed one's, and both remove it.
+        lock.close()  # from here on another run may take it for a killed one's, and remove it, too
         with suppress(FileNotFoundError):
             recipe.remove_tree(disk, place)
-        lock.close()
 
 
 def _new(disk: RealDisk, parent: Path) -> tuple[Path, File]:
@@ -75,7 +74,9 @@ def _clear(disk: RealDisk, parent: Path, tell: Callable[[str], object]) -> None:
         if lock is None:
             continue  # its run is alive, or has ended just now
         try:
-            tell(f"removed {path}, which a killed run left")
             recipe.remove_tree(disk, path)
+            tell(f"removed {path}, which a killed run left")
+        except FileNotFoundError:
+            pass  # that run has just ended, and removes the rest itself
         finally:
             lock.close()

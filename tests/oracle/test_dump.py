@@ -107,4 +107,9 @@ def test_times_and_options_are_those_of_the_server(pair: Pair, oracle_of: Oracle
             [b"GET", b"n"],
             [b"OBJECT", b"IDLETIME", b"n"],
         ):
-            assert ours(pair, 0, *args) == link.call(*args), args
+            mine, theirs = ours(pair, 0, *args), link.call(*args)
+            if args[0] == b"OBJECT" and isinstance(mine, int) and isinstance(theirs, int):
+                # A timer of Redis moves its clock of idle times.
+                assert abs(mine - theirs) <= 2, args
+            else:
+                assert mine == theirs, args

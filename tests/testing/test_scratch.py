@@ -6,27 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.disk import recipe
-from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
 from tidelog.testing.scratch import LOCK, PREFIX, scratch
 
 
-def test_a_run_that_ends_keeps_its_directory_until_it_is_gone(
+def test_a_run_that_ends_and_removes_its_directory_disturbs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another run that begins meanwhile does not remove it, too."""
+    """The other one has just taken it for that of a killed run."""
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    (left / LOCK).touch()
+    unlink = RealDisk.unlink
+
+    def unlink_after_the_owner(disk: RealDisk, path: Path) -> None:
+        monkeypatch.undo()
+        path.unlink()
+        unlink(disk, path)
+
+    monkeypatch.setattr(RealDisk, "unlink", unlink_after_the_owner)
     told: list[str] = []
-    remove_tree = recipe.remove_tree
-
-    def remove(disk: Disk, path: Path) -> None:
-        monkeypatch.setattr(recipe, "remove_tree", remove_tree)
-        with scratch(told.append, tmp_path):
-            assert (path / LOCK).exists()
-        remove_tree(disk, path)
-
-    with scratch(told.append, tmp_path):
-        monkeypatch.setattr(recipe, "remove_tree", remove)
-    assert told == [] and [*tmp_path.iterdir()] == []
+    with scratch(told.append, tmp_path) as place:
+        assert place.is_dir()
+    assert told == []
 
 
 def test_the_directory_of_a_killed_run_is_removed_and_told(tmp_path: Path) -> None:
