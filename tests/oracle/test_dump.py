@@ -62,7 +62,7 @@ def test_payloads_go_both_ways(pair: Pair, oracle_of: Oracle) -> None:
         exchanged(pair, oracle_of, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @both_releases
 def test_many_payloads_go_both_ways(pair: Pair, oracle_of: Oracle) -> None:
     for seed in range(5000, 5400):
