@@ -35,6 +35,8 @@ def ours(pair: Pair, db: int, *args: bytes) -> Form:
 def exchanged(pair: Pair, oracle: Oracle, seed: int) -> None:
     """Tidelog's payloads are loaded by the server; those of the server by a tidelog that holds nothing."""
     state, now = as_redis_has_it(seed, TARGETS[oracle.release])
+    # A key lives through its last millisecond, in which RESTORE takes its time for one that has passed.
+    now += any(now in database.expires.values() for database in state.databases)
     begin(pair, oracle, state, now)
     link = pair.onlooker
     link.call(b"FLUSHALL")
@@ -58,11 +60,11 @@ def exchanged(pair: Pair, oracle: Oracle, seed: int) -> None:
 
 @both_releases
 def test_payloads_go_both_ways(pair: Pair, oracle_of: Oracle) -> None:
-    for seed in range(40, 48):
+    for seed in (*range(40, 48), 5389):
         exchanged(pair, oracle_of, seed)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @both_releases
 def test_many_payloads_go_both_ways(pair: Pair, oracle_of: Oracle) -> None:
     for seed in range(5000, 5400):
