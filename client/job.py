@@ -264,7 +264,7 @@ class SharedJob(Generic[T]):
                 log.error(
                     "queue %s: job %s was already %s when its block raised: %s",
                     *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),
-                    exc_info=error if rows.printable(error) else None,
+                    exc_info=rows.printable(error),
                 )
             return swallows
         try:
@@ -305,7 +305,7 @@ class SharedJob(Generic[T]):
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
                 *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
-                exc_info=error if rows.printable(error) else None,
+                exc_info=rows.printable(error),
             )
 
 

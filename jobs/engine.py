@@ -1,7 +1,7 @@
 """QueueEngine: one group of a queue in an open store, without waiting.
 
-The faces and the QUEUE commands work through it, and add what waits: for the disk, for jobs, for room. What an engine
-can do is in functions and classes that take one, a module for each kind of work:
+The faces and the QUEUE commands work through it, and add what waits: for the disk, for jobs, for room. Functions and
+classes that take an engine do its work, a module for each kind:
 
     putting     put jobs, at once or delayed          settling    end a delivery, or keep it
     delayed     cancel and move delayed jobs          looking     figures, the next jobs, failures, results
@@ -38,22 +38,11 @@ ROOM_SECONDS: Final = 1.0
 log = logging.getLogger("tidelog.queue")
 
 
-class QueueEngine:
-    """One group of a queue in an open store.
+class InDatabase:
+    """One database of an open store, for all that changes it in units."""
 
-    options    as the queue was opened
-    shared     what this process knows of the queue
-    bounded    whether it has `max_depth`
-    keeps      whether it keeps finished jobs for a while
-    """
-
-    def __init__(self, core: Core, db: int, options: Options) -> None:
-        self.core = core
-        self.db = db
-        self.options = options
-        self.leases = leases_of(core)
-        self.shared = self.leases.of(core, db, options)
-        self.bounded, self.keeps = options.max_depth is not None, options.keeps
+    def __init__(self, core: Core, db: int) -> None:
+        self.core, self.db = core, db
 
     def ask(self, call: Callable[..., Any], *args: Any) -> Any:
         """The result of a call. Raises ResponseError where that raises CommandError."""
@@ -76,6 +65,23 @@ class QueueEngine:
         """The store's time without a unit, unix ms."""
         core = self.core
         return int(max(core.now, core.time_ns() // 1_000_000))
+
+
+class QueueEngine(InDatabase):
+    """One group of a queue in an open store.
+
+    options    as the queue was opened
+    shared     what this process knows of the queue
+    bounded    whether it has `max_depth`
+    keeps      whether it keeps finished jobs for a while
+    """
+
+    def __init__(self, core: Core, db: int, options: Options) -> None:
+        super().__init__(core, db)
+        self.options = options
+        self.leases = leases_of(core)
+        self.shared = self.leases.of(core, db, options)
+        self.bounded, self.keeps = options.max_depth is not None, options.keeps
 
     def due_at(self, delay: Duration | None, at: datetime | None) -> Due | None:
         """When a job is due that is put now; None = at once. Raises DataError."""

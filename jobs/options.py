@@ -179,11 +179,11 @@ def positive(name: str, value: Any) -> None:
         raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
-def job_number(job_id: Any) -> int:
-    """The ID of a job as a number. Raises DataError."""
+def job_number(job_id: Any, what: str = "a job") -> int:
+    """The ID of a job as a number. Raises DataError, which says whose ID it should be."""
     number = (
         ids.parse_or_none(job_id.encode()) if isinstance(job_id, str) and job_id.isascii() else None
     )
     if number is None:
-        raise DataError(f"the ID of a job looks like 1767225600000-0, not {job_id!r}")
+        raise DataError(f"the ID of {what} looks like 1767225600000-0, not {job_id!r}")
     return number

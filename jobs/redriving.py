@@ -10,12 +10,12 @@ from tidelog.engine.api import Context, EntryRow, State, Stream, reading
 from tidelog.engine.ids import MAX
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.options import job_number
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.streams import wrong_type
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
-from tidelog.store.errors import DataError
 
 PAGE: Final = 100  # dead jobs read, or changed, as one unit
 
@@ -66,8 +66,9 @@ class DeadBase:
         return answer
 
     def _one(self, id: str) -> tuple[DeadJob | None, Promise]:
-        found, _, promise = self._page(dead_number(id), 1)
-        return (found[0] if found and found[0].id == rows.text(dead_number(id)) else None), promise
+        number = dead_number(id)
+        found, _, promise = self._page(number, 1)
+        return (found[0] if found and found[0].id == rows.text(number) else None), promise
 
     def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
         """Put these back into the queue as one unit; those no longer dead are skipped."""
@@ -107,7 +108,5 @@ class DeadBase:
 
 
 def dead_number(id: str) -> int:
-    number = ids.parse_or_none(id.encode()) if isinstance(id, str) and id.isascii() else None
-    if number is None:
-        raise DataError(f"the ID of a dead job looks like 1767225600000-0, not {id!r}")
-    return number
+    """The ID of a dead job as a number. Raises DataError."""
+    return job_number(id, "a dead job")

@@ -239,29 +239,34 @@ def evidence(reason: str | BaseException) -> tuple[str, str]:
     if not isinstance(reason, BaseException):
         return evidence_of(str(reason), "")
     # The text of a foreign exception is made by code that may raise anything.
-    name = _said(lambda: type(reason).__qualname__, "an exception without a name")
-    said = _said(lambda: str(reason), "(its text raised {})")
+    name = _said(lambda: type(reason).__qualname__, lambda _: "an exception without a name")
+    said = _said(lambda: str(reason), lambda broken: f"(its text raised {broken})")
     lines = _said(
         lambda: "".join(traceback.format_exception(reason)),
-        "".join(traceback.format_tb(reason.__traceback__)).replace("{", "{{").replace("}", "}}")
-        + f"{name} (to print it raised {{}})\n",
+        lambda broken: "".join(
+            (*traceback.format_tb(reason.__traceback__), f"{name} (to print it raised {broken})\n")
+        ),
     )
     return evidence_of(f"{name}: {said}" if said else name, lines)
 
 
-def printable(error: BaseException) -> bool:
-    """Whether an exception can be printed, as a logger does."""
-    return _said(lambda: "".join(traceback.format_exception(error)), "") != ""
+def printable(error: BaseException) -> BaseException | None:
+    """The exception for a log record; None if a logger cannot print it."""
+    return (
+        error if _said(lambda: "".join(traceback.format_exception(error)), lambda _: "") else None
+    )
 
 
-def _said(text: Callable[[], str], otherwise: str) -> str:
-    """A text; or else the other one, with the name of what was raised. An interrupt goes on to the caller."""
+def _said(text: Callable[[], str], otherwise: Callable[[str], str]) -> str:
+    """A text; or the other one, made of the name of the exception that the first raised. An interrupt goes on to the
+    caller.
+    """
     try:
         return text()
     except KeyboardInterrupt:
         raise
     except BaseException as broken:
-        return otherwise.format(type(broken).__name__)
+        return otherwise(type(broken).__name__)
 
 
 def evidence_of(error: str, trace: str) -> tuple[str, str]:

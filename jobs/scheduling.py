@@ -9,19 +9,17 @@ from typing import Any
 
 from tidelog.engine import ids
 from tidelog.engine.api import Context, Group, State, Stream, reading
-from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import MAX
 from tidelog.jobs import rows
+from tidelog.jobs.engine import InDatabase
 from tidelog.jobs.options import make_options, named
 from tidelog.jobs.rules import SCHEDULES, Rule, make_rule, rule_of
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.later import GROUP, SHIFT_MS, next_later
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.ticks import schedules_of, tick_words
-from tidelog.store.commit.batch import run_unit
-from tidelog.store.commit.core import Answer, Core
+from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration
-from tidelog.store.errors import from_command
 
 Words = list[list[bytes]]
 
@@ -73,11 +71,8 @@ def _shown(rule: Rule, pending: tuple[int, int, int] | None) -> Schedule:
     )
 
 
-class SchedulesEngine:
+class SchedulesEngine(InDatabase):
     """The schedules of one database of an open store. Each change is one unit."""
-
-    def __init__(self, core: Core, db: int) -> None:
-        self.core, self.db = core, db
 
     def add(
         self,
@@ -95,8 +90,7 @@ class SchedulesEngine:
         core = self.core
         options = make_options(queue, codec=codec)
         raw = rows.encode_value(options, value)
-        now = int(max(core.now, core.time_ns() // 1_000_000))
-        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, now, priority)
+        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, self.store_ms(), priority)
         ticks = leases_of(core).ticks_of(self.db)
         kept: list[tuple[Rule, tuple[int, int, int] | None]] = []
 
@@ -182,13 +176,6 @@ class SchedulesEngine:
 
         answer: Answer = self.core.look(at)
         return answer
-
-    def unit(self, plan: Callable[[Context], Words | None]) -> Answer:
-        """Run the commands that `plan` gives as one unit. Raises ResponseError."""
-        try:
-            return run_unit(self.core, self.db, plan)
-        except CommandError as error:
-            raise from_command(error) from None
 
 
 def _all(

@@ -261,7 +261,7 @@ class JobBase(Generic[T]):
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
                 *(self._engine.options.name, self.id, self.deliveries, said),
-                exc_info=error if rows.printable(error) else None,
+                exc_info=rows.printable(error),
             )
         return done
 
@@ -282,7 +282,7 @@ class JobBase(Generic[T]):
             log.error(
                 "queue %s: job %s was already %s when its block raised: %s",
                 *(self._engine.options.name, self.id, self._state, rows.evidence(error)[0]),
-                exc_info=error if rows.printable(error) else None,
+                exc_info=rows.printable(error),
             )
 
     def _was_lost(self) -> None:

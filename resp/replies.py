@@ -85,6 +85,16 @@ class Replies:
         raise Malformed(f"a reply cannot begin with byte {kind:#04x}")
 
 
+def parse(data: bytes, simple: Callable[[bytes], Any], error: Callable[[bytes], Any]) -> Any:
+    """The one reply that `data` holds. Raises Malformed."""
+    replies = Replies(simple, error)
+    replies.feed(data)
+    reply = replies.take()
+    if reply is UNFINISHED:
+        raise Malformed("the reply is cut off")
+    return reply
+
+
 def _number(line: bytes) -> int:
     try:
         return int(line)

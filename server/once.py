@@ -17,7 +17,7 @@ from tidelog.engine.api import LANE, LANE_MS, SET, Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply, status
-from tidelog.resp.replies import Replies
+from tidelog.resp.replies import parse
 from tidelog.server.acl.users import DEFAULT, User
 from tidelog.server.wire.render import rendered
 
@@ -62,9 +62,7 @@ class Once:
             raise CommandError(_PASSED % (last, self._number))
         if not reply:
             raise CommandError(_NO_REPLY % last)
-        replies = Replies(status, CommandError)
-        replies.feed(reply)
-        return replies.take()
+        return parse(reply, status, CommandError)
 
     def words(self, reply: Reply) -> list[bytes]:
         """The command that stores the number and the reply. It belongs into the unit of the write."""

@@ -75,13 +75,8 @@ class AsyncJob(JobBase[T]):
                     leases = self._place.engine.leases
                     if not leases.armed:
                         leases.arm()
-                else:
-                    done, promise = self._ack()
-                    face = self._place.face
-                    if promise is not None and not face._holds_already(promise):
-                        await face._hold(promise)
-                    if not done:
-                        self._was_lost()
+                elif not await self._told(self._ack()):
+                    self._was_lost()
             return False
         if self._state is OPEN:
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +24,6 @@ from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError, EncodeError
 
-log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
 
 

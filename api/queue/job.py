@@ -140,13 +140,8 @@ class Job(JobBase[T]):
                     leases = self._place.engine.leases
                     if not leases.armed:
                         leases.arm()
-                else:
-                    done, promise = self._ack()  # as `ack`, two calls less
-                    face = self._place.face
-                    if promise is not None and not face._holds_already(promise):
-                        face._hold(promise)
-                    if not done:
-                        self._was_lost()
+                elif not self._told(self._ack()):
+                    self._was_lost()
             return False
         if self._state is OPEN:
             try:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.resp.commands import encoded
-from tidelog.resp.replies import DEPTH_MAX, UNFINISHED, Malformed, Replies
+from tidelog.resp.replies import DEPTH_MAX, UNFINISHED, Malformed, Replies, parse
 from tidelog.server.wire.requests import Limits, Requests
 
 REPLIES: Final = [
@@ -74,3 +74,11 @@ def test_bytes_that_are_no_reply_are_malformed(data: bytes) -> None:
     come.feed(data)
     with pytest.raises(Malformed):
         come.take()
+
+
+def test_one_reply_is_whole_or_malformed() -> None:
+    data, found = REPLIES[0]
+    assert parse(data, lambda line: ("simple", line), bytes) == found
+    for cut in range(len(data)):
+        with pytest.raises(Malformed, match="cut off"):
+            parse(data[:cut], bytes, bytes)

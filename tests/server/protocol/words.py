@@ -312,7 +312,7 @@ SELECT 3\r\n
 
 
 def wire(r: random.Random, release: Release) -> bytes:
-    """What a client sends that may be no client of Redis: good parts and bad ones, some of them cut or changed."""
+    """Bytes of a client that may be none of Redis: good parts and bad ones, some of them cut or changed."""
     out = bytearray()
     for _ in range(r.choice((1, 3, 8, 15))):
         part = bytearray(r.choice(SENT))
