@@ -15,12 +15,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Container, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Final
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
-from tidelog.api.queue.running.signals import Signals
+from tidelog.api.queue.running.signals import News, Signals
 from tidelog.client.starting import environment
 
 OK: Final = 0  # exit code of success
@@ -66,7 +66,7 @@ class Processes:
         self._once, self._final = once, final
         self._changed, self._over = changed, over
         self._given, self._fds = given, fds
-        self._news: SimpleQueue[str | _Child] = SimpleQueue()
+        self._news: News[str | _Child] = News()
         self._children: set[_Child] = set()
         self._due: list[float] = []  # monotonic seconds at which children are started
         self._pause = FIRST_PAUSE_S
@@ -95,11 +95,9 @@ class Processes:
             for at in [at for at in self._due if at <= now]:
                 self._due.remove(at)
                 self._start()
-            limits = [max(0.0, at - now) for at in self._due]
-            if self._changed is not None or self._over is not None:
-                limits.append(LOOK_S)
+            looks = [] if self._changed is None and self._over is None else [now + LOOK_S]
             try:
-                told = self._news.get(timeout=min(limits, default=None))
+                told = self._news.get(min((*self._due, *looks), default=None))
             except Empty:
                 if self._over is not None and self._over():
                     return OK
@@ -173,8 +171,7 @@ class Processes:
             child.terminate()
         while self._children:
             try:
-                left = None if until is None else max(0.0, until - time.monotonic())
-                told = self._news.get(timeout=left)
+                told = self._news.get(until)
             except Empty:
                 log.warning("%d processes did not end in time and are killed", len(self._children))
                 return
@@ -188,9 +185,7 @@ class _Child:
     replaced   it ends so that another one with the changed source takes its place
     """
 
-    def __init__(
-        self, words: Sequence[str], news: SimpleQueue[str | _Child], fds: Sequence[int]
-    ) -> None:
+    def __init__(self, words: Sequence[str], news: News[str | _Child], fds: Sequence[int]) -> None:
         """Raises OSError and NoThread."""
         self.began = time.monotonic()
         self.replaced = False

@@ -197,6 +197,25 @@ def test_a_signal_stops_fetching_and_lets_running_jobs_end(
     assert handlers() == before
 
 
+def test_a_signal_that_another_thread_receives_ends_the_run(
+    mails: tidelog.Queue, stopping: threading.Event
+) -> None:
+    mails.put(0)
+    heard: list[bool] = []
+
+    def main_thread_waits() -> bool:
+        frame = sys._current_frames()[threading.main_thread().ident or 0]
+        return frame.f_code.co_name in ("get", "_wait")
+
+    def handle(job: tidelog.Job) -> None:
+        until(main_thread_waits)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        heard.append(stopping.wait(LONG))
+
+    assert mails.run(handle) == 0
+    assert heard == [True]
+
+
 def test_more_sigterms_change_nothing(mails: tidelog.Queue, stopping: threading.Event) -> None:
     mails.put(0)
 

@@ -19,12 +19,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Final
 
 import click
 
-from tidelog.api.queue.running.signals import Signals
+from tidelog.api.queue.running.signals import News, Signals
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
@@ -214,7 +213,7 @@ def command(bind: str, port: int, notes: Path) -> int:
             click.echo(f"listening on {host!s}:{number}, notes in {notes}")
             # In a thread: a KeyboardInterrupt that comes while this one starts a thread for a client is lost.
             serving = threading.Thread(target=server.serve_forever, name="tidelog-witness")
-            news: SimpleQueue[str] = SimpleQueue()
+            news: News[str] = News()
             with Signals(news.put):
                 serving.start()
                 news.get()

@@ -16,13 +16,40 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 # SIGINT first: from then on no KeyboardInterrupt can come between two of them
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+LOOK_S: Final = 1.0  # between two looks of a thread that waits for news
+T = TypeVar("T")
 _open: list[Signals] = []  # of the main thread: one, unless a handler runs another queue
+
+
+class News(Generic[T]):
+    """News for the main thread while it waits: of signals, and of threads.
+
+    `put` may interrupt any other call of this object in the same thread, so a signal handler may call it.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[T] = SimpleQueue()
+        self.put = self._queue.put
+
+    def get(self, until: float | None = None) -> T:
+        """Wait for the next news, until a time (monotonic seconds) or for ever. Raises queue.Empty."""
+        while True:
+            # Python handles a signal in the main thread between two bytecodes. A signal that another thread received,
+            # or that came as this one was about to wait, does not end the wait: so it looks again.
+            left = LOOK_S if until is None else min(LOOK_S, max(0.0, until - time.monotonic()))
+            try:
+                return self._queue.get(timeout=left)
+            except Empty:
+                if until is not None and time.monotonic() >= until:
+                    raise
 
 
 class Signals:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
-from tidelog.api.queue.running.signals import Signals
+from tidelog.api.queue.running.signals import News, Signals
 from tidelog.store.errors import NotStored, StoreClosed, TidelogError
 
 
@@ -31,8 +31,7 @@ def run_threads(plan: Plan) -> int:
 class _Run:
     """One run.
 
-    news     the name of a signal, or None for a worker that has ended. A SimpleQueue, because a signal handler puts
-             into it: its `put` may interrupt any other call of it in the same thread
+    news     the name of a signal, or None for a worker that has ended
     held     the job that each worker works on
     done     number of jobs that each worker has done
     """
@@ -42,7 +41,7 @@ class _Run:
         self._pid = os.getpid()
         self._consumers = plan.consumers()
         self._words = Words(plan, self._consumers[0].worker)
-        self._news: SimpleQueue[str | None] = SimpleQueue()
+        self._news: News[str | None] = News()
         self._stopped = threading.Event()
         self._held: list[Any] = [None] * plan.workers
         self._done = [0] * plan.workers
@@ -78,9 +77,7 @@ class _Run:
         alive, until = self._plan.workers, None
         while alive:
             try:
-                told = self._news.get(
-                    timeout=None if until is None else max(0.0, until - time.monotonic())
-                )
+                told = self._news.get(until)
             except Empty:
                 return
             if told is None:
