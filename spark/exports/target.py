@@ -114,6 +114,8 @@ class Sink:
 
     def write(self, data: Any) -> int:
         data = bytes(data)
+        if len(data) >= HELD_BYTES:  # alone: joined with what is held, it would be in memory twice
+            self.settle()
         self._held.append(data)
         self._held_bytes += len(data)
         self._nbytes += len(data)
@@ -123,6 +125,8 @@ class Sink:
 
     def settle(self) -> None:
         """Put everything into the file."""
+        if not self._held:
+            return
         data = b"".join(self._held)
         at = self._nbytes - len(data)
         self._held.clear()
