@@ -18,13 +18,12 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 from tidelog.api.queue.running.plan import SHARED_PASSING, is_coroutine, make_plan
 from tidelog.client.address import Address
 from tidelog.client.processes import Processes
-from tidelog.jobs.options import Options
+from tidelog.jobs.options import arguments_of
 from tidelog.store import errors
 from tidelog.store.durations import patience
 from tidelog.store.errors import DataError, NotStored, TidelogError
@@ -78,7 +77,8 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
             link = queue._link
             work = Work(
                 *(link.addresses, link.timeout, link.options, queue._db),
-                _queue_arguments(queue._options, queue._given_codec),
+                # the codec as given, which other processes can import; that of the options may be a closure
+                arguments_of(queue._options) | {"codec": queue._given_codec},
                 *(handler, run, theirs),
             )
             processes = Processes(
@@ -99,22 +99,6 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
         return _result(_read_all(ours), code)
     finally:
         os.close(ours)
-
-
-def _queue_arguments(options: Options, codec: Any) -> dict[str, Any]:
-    keep: Any = options.keep_count
-    return {
-        "name": options.name,
-        "group": options.group,
-        "codec": codec,
-        "max_deliveries": options.max_deliveries,
-        "retry_after": options.retry_after,
-        "keep": keep or timedelta(seconds=options.keep_seconds) if options.keep_seconds else keep,
-        "max_depth": options.max_depth,
-        "max_failures": options.max_failures,
-        "concurrency": options.concurrency,
-        "rate": None if options.rate is None else str(options.rate),
-    }
 
 
 def _message(work: Work) -> bytes:

@@ -98,6 +98,18 @@ class Options:
         return min(doubled, longest) * (0.75 + chance / 2)
 
 
+def arguments_of(options: Options) -> dict[str, Any]:
+    """The arguments of `make_options` that give these options."""
+    keep: Any = options.keep_count
+    if options.keep_seconds:
+        keep = timedelta(seconds=options.keep_seconds)
+    rate = None if options.rate is None else str(options.rate)
+    same = ("name", "group", "codec", "max_deliveries", "retry_after", "max_depth", "max_failures")
+    limits = ("concurrency", "concurrency_per_key")
+    found = {name: getattr(options, name) for name in (*same, *limits)}
+    return found | {"keep": keep, "rate": rate}
+
+
 def make_options(
     name: Any,
     group: Any = "workers",

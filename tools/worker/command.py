@@ -28,7 +28,10 @@ from tidelog.tools.worker.sources import Sources
 DAY_S: Final = 86_400.0
 LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
-OPTIONS: Final = ("codec", "retry_after", "max_deliveries", "concurrency", "rate", "keep")
+OPTIONS: Final = (
+    *("codec", "retry_after", "max_deliveries", "max_failures", "keep"),
+    *("concurrency", "concurrency_per_key", "rate"),
+)
 RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
 
 
@@ -123,6 +126,13 @@ def seconds(
     show_default=True,
     help="Deliveries after which a job that fails is dead.",
 )
+@click.option(
+    "--max-failures",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Recorded failures of the queue to keep.",
+)
 @seconds("--time-limit", "Renew the lease of a job for this time at most.", 0.001)
 @click.option(
     "--results",
@@ -133,6 +143,11 @@ def seconds(
     "--concurrency",
     type=click.IntRange(1),
     help="Jobs of the queue that all workers together may hold.",
+)
+@click.option(
+    "--concurrency-per-key",
+    type=click.IntRange(1),
+    help="Jobs of one key that all workers together may hold; they come in order.",
 )
 @click.option(
     "--rate", help="Deliveries of the queue in a period at most, such as 100/m (s, m, h or d)."
