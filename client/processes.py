@@ -213,8 +213,8 @@ class _Child:
         try:
             pipe.write(data)
             pipe.flush()
-        except BrokenPipeError:
-            pass  # it has ended already, and its end is about to be noticed
+        except (BrokenPipeError, ValueError):
+            pass  # it has ended already, and its end is about to be noticed or was: then the pipe is closed
 
     def terminate(self) -> None:
         """Ask it to end in order."""

@@ -5,6 +5,7 @@ Until the owner is ready, its output is a pipe to this process, which so learns 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import subprocess
@@ -12,8 +13,11 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tidelog.aof.lock import NAME as LOCK
+
+OWNER: Final = "tidelog.client.owner"  # the module that is one
 READY: Final = b"ready\n"
 FAILED: Final = "cannot serve: "  # begins the last line of an owner that ends with an error
 TEXT_BYTES_MAX: Final = 1 << 16
@@ -44,16 +48,18 @@ class Starting:
     def __init__(self, root: Path, options: Mapping[str, str]) -> None:
         """Raises OSError."""
         words = [f"{name}={value}" for name, value in options.items()]
+        account = _account_of(root)
         self._pipe, theirs = os.pipe()
         try:
             launcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _DETACH]
-                + [sys.executable, "-m", "tidelog.client.owner", str(root), *words],
+                + [sys.executable, "-m", OWNER, str(root), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=theirs,
                 stderr=theirs,
                 cwd="/",
                 env=environment(),
+                **account,
             )
         except BaseException:
             os.close(self._pipe)
@@ -83,6 +89,32 @@ class Starting:
     def close(self) -> None:
         """Stop looking. The owner goes on."""
         os.close(self._pipe)
+
+
+def is_owner(root: Path | None) -> bool:
+    """Whether the process that has a store open is an owner: one that a client has started."""
+    try:
+        assert root is not None
+        holder = int((root / LOCK).read_text())
+        words = Path(f"/proc/{holder}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return False
+    return OWNER.encode() in words
+
+
+def _account_of(root: Path) -> dict[str, Any]:
+    """Arguments of Popen, with which the superuser starts an owner as the user whose store it is: files that the
+    superuser made could not be read by that user. Raises PermissionError for the store of another user.
+    """
+    try:
+        found = (root / LOCK).stat()
+    except OSError:
+        return {}  # there is no store, or none that this user may see
+    if found.st_uid == os.geteuid():
+        return {}
+    if os.geteuid():
+        raise PermissionError(errno.EPERM, "the store belongs to another user", str(root))
+    return {"user": found.st_uid, "group": found.st_gid, "extra_groups": ()}
 
 
 def environment() -> dict[str, str]:

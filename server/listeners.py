@@ -50,6 +50,9 @@ class Listeners:
         self._server = server
         self._listening: list[asyncio.Server] = []
         self._files: list[str] = []  # of Unix sockets
+        self._shared: tuple[asyncio.Server, str] | None = (
+            None  # that of the store's directory, and its path
+        )
 
     async def start(self, addresses: Addresses | None = None) -> None:
         """Listen on these addresses, or on the configured ones.
@@ -110,12 +113,23 @@ class Listeners:
         link.setblocking(False)
         try:
             make = partial(_Shared, self._server, path)
-            self._listening.append(await self._server.loop.create_unix_server(make, sock=link))
+            listener = await self._server.loop.create_unix_server(make, sock=link)
         except BaseException:
             link.close()
             unix_socket.remove(path)
             raise
+        if self._shared is not None:
+            self._shared[0].close()
+            self._listening.remove(self._shared[0])
+            self._files.remove(path)
+        self._shared = listener, path
+        self._listening.append(listener)
         self._files.append(path)
+
+    @property
+    def lost_share(self) -> bool:
+        """Whether somebody has removed the socket of the store's directory, as cleaners of temporary files do."""
+        return self._shared is not None and not os.path.lexists(self._shared[1])
 
     def port(self, kind: str = "tcp") -> int:
         """The port in use, which the system may have chosen; 0 = none."""
@@ -126,6 +140,7 @@ class Listeners:
 
     def stop(self) -> None:
         """Stop listening. May be called twice."""
+        self._shared = None
         for listener in self._listening:
             listener.close()
         self._listening = []

@@ -112,6 +112,7 @@ class Server:
         self._stopping = False
         self._times = _Times()
         self._leaving: asyncio.Task[None] | None = None  # keeps the task alive
+        self._sharing: asyncio.Task[None] | None = None  # likewise
         self._watch_config()
 
     async def start(self, addresses: Addresses | None = None) -> None:
@@ -260,6 +261,10 @@ class Server:
             self._times.look_at = now + LOOK_S
             self._look()
             self._stop_if_idle(now)
+            self._stop_if_broken()
+            if self.listeners.lost_share and not self._stopping:
+                _logger.warning("%s was removed; it is made again", self.root / SHARED)
+                self._sharing = self.loop.create_task(self._share())
             core.try_again()  # so that health checks notice when a full disk has room again
         # set it after `_look`, so that time which the loop spent elsewhere does not count as a client's idle time
         self.clock = now
@@ -287,6 +292,15 @@ class Server:
         elif 0 < self.config["idle-exit"] <= now - self._times.busy_at:
             _logger.info(
                 "stopping, because no client was connected for %d s", now - self._times.busy_at
+            )
+            self.stop()
+
+    def _stop_if_broken(self) -> None:
+        """An owner whose log failed can write nothing more. It ends, and the next client starts another one."""
+        failure = self.core.log.failure
+        if self.config.owner and failure is not None and not self._stopping:
+            _logger.error(
+                "stopping, so that another process takes over, because the log failed: %s", failure
             )
             self.stop()
 
