@@ -63,6 +63,7 @@ class Fetch:
     timeout_ms  how long to wait for the first one: 0 = for ever, None = not at all
     history     where the worker is in its own history, None after the end
     time_limit  seconds for which its leases are renewed at most, None = without limit
+    unsure      this process cannot tell whether handlers began with the jobs that an earlier one gave out; see Look
 
     Set for each request:
 
@@ -72,7 +73,7 @@ class Fetch:
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        *("time_limit", "_writing", "_held", "_left", "_single", "_dying", "_dead"),
+        *("time_limit", "unsure", "_writing", "_held", "_left", "_single", "_dying", "_dead"),
     )
 
     def __init__(
@@ -84,7 +85,9 @@ class Fetch:
         timeout_ms: int | None,
         history: History | None,
         time_limit: float | None,
+        unsure: bool = False,
     ) -> None:
+        self.unsure = unsure
         self.shared, self.options, self.worker = shared, options, worker
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self.time_limit = time_limit
@@ -138,7 +141,7 @@ class Fetch:
             return NO_GROUP
         if options.concurrency_per_key is not None and shared.keys is None:
             shared.limit_keys()
-        if shared.number != stream.number:
+        if shared.number != stream.number or shared.group is not group:
             shared.fresh(ctx, options, stream, group)
         mono = shared.monotonic()
         look = self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0)
@@ -331,7 +334,9 @@ class Fetch:
                 if leftover.shared is shared:
                     handled.update(leftover.finished)
                     handled.update(job for job, _, _ in leftover.unseen)
-            old = Look(ctx, lane, self.worker, self.history, mono, handled, limit, free)
+            old = Look(
+                ctx, lane, self.worker, self.history, mono, handled, limit, free, self.unsure
+            )
             old.run()
             free -= old.resumed
             claims, got = old.claims, old.got

@@ -52,6 +52,8 @@ class Look:
     doomed     delivered too often                      gone    no entry: it was deleted
     limit      claims at most                           free    claims of jobs that nobody holds, at most
     resumed    claims of jobs that nobody held
+    unsure     a server does not log which jobs its clients confirmed. So a job that an earlier server gave out, and
+               that nobody has renewed since, is delivered once more before it is given up: perhaps no handler has begun
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class Look:
         handled: set[int],
         limit: int,
         free: float,
+        unsure: bool,
     ) -> None:
+        self._born_ms = place.shared.core.opened_at[0] if unsure else 0
         self._limit, self._free, self.resumed = limit, free, 0
         self._ctx, self._mono = ctx, mono
         self._worker, self._history = worker, history
@@ -103,12 +107,12 @@ class Look:
         consumer = self._group.consumers.get(self._worker)
         while consumer is not None and history.get(lane, 0) != ENDED and not self._full:
             page = pending.page(history.get(lane, 0), ids.MAX, LOOK_MAX, consumer.index)
-            for job, _, _, count in page:
+            for job, time, _, count in page:
                 if self._full:
                     return
                 history[lane] = job + 1
                 if job not in self._skip and not self._comes_later(job):
-                    self._take(job, count, self._worker)
+                    self._take(job, count, self._worker, time)
             if len(page) < LOOK_MAX:
                 break
         if not self._full:
@@ -141,7 +145,7 @@ class Look:
             if row is None or row[1] != NOBODY:
                 shared.drop_notes(self._ctx, self._options, (job,))  # settled or redelivered
             else:
-                self._take(job, row[2], b"")
+                self._take(job, row[2], b"", 0)
                 self.resumed = len(self.claims) - before
         for item in again:
             heappush(heap, item)
@@ -171,7 +175,7 @@ class Look:
             row = pending.get(job)
             assert row is not None
             owner = owners[row[1]]
-            self._take(job, row[2], b"" if owner is None else owner.name)
+            self._take(job, row[2], b"" if owner is None else owner.name, time)
         if shared.heap:
             look_at = min(look_at, shared.heap[0][0])
         if len(shared.dropped) > len(pending):  # others settled some
@@ -179,7 +183,7 @@ class Look:
                 shared.dropped.pop(job, None)
         shared.looks[period] = look_at
 
-    def _take(self, job: int, count: int, worker: bytes) -> None:
+    def _take(self, job: int, count: int, worker: bytes, time: int) -> None:
         self._skip.add(job)
         self._handled.add(job)
         self._shared.dropped.pop(job, None)
@@ -192,7 +196,8 @@ class Look:
             name = rows.shown(worker)
             self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")
         expired = rows.is_expired(row, self._ctx.now)
-        if expired or count >= self._options.max_deliveries:
+        most = self._options.max_deliveries + (bool(worker) and time < self._born_ms)
+        if expired or count >= most:
             self._doomed.append((job, row, count))
             self._doomed_bytes += sum(map(len, row))
         else:

@@ -267,7 +267,9 @@ class Shared:
         self.limited = False
         self.keys: Keys | None = None
         self.plain = True
-        self.number = -1  # number of the stream that the cache was read from; -1: read it again
+        # of what the cache was read from: number of the stream, -1 = read it again; and the group
+        self.number = -1
+        self.group: Group | None = None
         self._forget()
         self.later, self.results, self.ticks = later, results, ticks
         if lane_0 is None:
@@ -338,14 +340,14 @@ class Shared:
 
     def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
         """[lock] Make sure that the cache is of this stream as it is in memory now."""
-        if self.number != stream.number:
+        if self.number != stream.number or self.group is not group:
             self._forget()
             if self.lane_0 is None:
                 self.find_lanes(ctx.database.keys)
             if self.keys is not None:
                 self.keys.load(self.priority, stream, group)
             self._load(ctx, options, group)
-            self.number = stream.number
+            self.number, self.group = stream.number, group
 
     def stale(self) -> None:
         """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt. Also those of
