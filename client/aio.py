@@ -34,6 +34,7 @@ from tidelog.client.queue import SharedConsumer, SharedQueue
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import FSYNCED, SharedStore
 from tidelog.client.threaded import threaded
+from tidelog.client.wire import session_free
 from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
 from tidelog.jobs.scheduling import Schedule
 from tidelog.jobs.stats import Stats
@@ -106,7 +107,7 @@ class AsyncSharedStore(AsyncMethods[TextT]):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Run any command, given as words. As `SharedStore.execute_command`."""
-        words = call_words(args)
+        words = session_free(call_words(args))
         return await self._call(shapes.shape_of(encode(args[0]), options), words)
 
     async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:
@@ -536,17 +537,22 @@ class AsyncSharedConsumer(Generic[V]):
     def __init__(self, consumer: SharedConsumer[V]) -> None:
         self._consumer = consumer
         self.worker = consumer.worker
+        self._cancelled: asyncio.Future[SharedJob[V] | None] | None = None
 
     def __aiter__(self) -> AsyncIterator[AsyncSharedJob[V]]:
         return self
 
     async def __anext__(self) -> AsyncSharedJob[V]:
+        # A call that was cancelled ends first, so that a caller who cancels many has one thread and one connection.
+        while self._cancelled is not None and not self._cancelled.done():
+            await asyncio.wait((self._cancelled,))
         future = threaded(partial(self._consumer.following, this_task()))
         try:
             job = await asyncio.shield(future)
         except asyncio.CancelledError:
+            self._cancelled = future
             future.add_done_callback(_give_back)
-            self._consumer.interrupt()
+            threaded(self._consumer.interrupt)
             raise
         if job is None:
             raise StopAsyncIteration

@@ -4,6 +4,7 @@ One thread for each shared store, which sleeps while no job is held. On each bea
 
     QUEUE RENEW    for the jobs that are held; a server that was started meanwhile lends them again
     QUEUE DROP     for the jobs that were dropped unsettled
+    QUEUE RELEASE  for the jobs that no handler got, of consumers that were dropped
     QUEUE DONE     for the finished jobs of batches
 
 A connection that breaks starts a beat, so a new server soon knows which jobs are in living hands.
@@ -18,14 +19,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.client.link import Link, Safe
 from tidelog.jobs.options import Options
 from tidelog.store.commit.callers import Bell, Holder, is_other
-from tidelog.store.errors import StoreClosed, TidelogError
+from tidelog.store.errors import StoreClosed, TidelogError, Unreachable
 
 BEAT_S: Final = 1.0  # longest pause between two beats while a job is held
 RENEW_S: Final = 5.0  # longest time between two renewals of a lease
@@ -46,6 +47,7 @@ class Queued(Protocol):
     _options: Options
     beat_s: float  # longest pause between two beats
     renew_s: float  # time between two renewals
+    lease_s: float  # after so long without one, the jobs may be lost
 
     @property
     def name(self) -> str:
@@ -102,9 +104,11 @@ class Keeper:
         self._held: dict[Worked, dict[bytes, Held]] = {}
         self._finished: dict[Worked, dict[bytes, bytes]] = {}
         self._dropped: deque[tuple[Worked, bytes, bytes]] = deque()
+        self._unseen: deque[tuple[Worked, bytes, bytes]] = deque()
         self._thread: threading.Thread | None = None
         self._consumers: weakref.WeakSet[Closable] = weakref.WeakSet()
         self._draining = self._hurried = False
+        self._beating = threading.Lock()  # held during a beat
         # monotonic seconds of the last RENEW, or of the first TAKE
         self._renewed: dict[Worked, float] = {}
         self._troubled = self.closed = False
@@ -205,6 +209,12 @@ class Keeper:
         if self._pid == os.getpid():
             self._dropped.append((worked, job, deliveries))
 
+    def put_back(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+        """A consumer was dropped before it handed out a job. From any place, since `__del__` calls it."""
+        if self._pid == os.getpid():
+            self._unseen.append((worked, job, deliveries))
+            self._bell.ring()
+
     def write_finished(self, worked: Worked) -> None:
         """Mark the finished jobs of a worker as done. Raises TidelogError.
 
@@ -237,7 +247,13 @@ class Keeper:
         """Write what is finished and end the thread."""
         if self._pid != os.getpid() or self.closed:
             return
-        self.flush()
+        # A beat that is under way has taken finished jobs; its calls end in the time of the link.
+        waited = self._beating.acquire(timeout=2 * self._link.timeout)
+        try:
+            self.flush()
+        finally:
+            if waited:
+                self._beating.release()
         self.closed = True
         self._bell.ring()
         with self._lock:
@@ -245,12 +261,21 @@ class Keeper:
             self._renewed.clear()
 
     def flush(self) -> None:
-        """Write the finished jobs, if that can be done."""
+        """Write the finished jobs, and return those that no handler got, if that can be done."""
+        try:
+            self._release_unseen()
+        except TidelogError as error:
+            log.warning("queue: jobs could not be given back: %s", error)
         for worked in list(self._finished):
             try:
                 self.write_finished(worked)
             except TidelogError as error:
                 log.warning("queue: finished jobs could not be written: %s", error)
+
+    def _release_unseen(self) -> None:
+        while self._unseen:
+            worked, job, deliveries = self._unseen.popleft()
+            self._tell(worked, b"RELEASE", job, deliveries)
 
     # --- the thread
 
@@ -286,51 +311,94 @@ class Keeper:
         """
         if self.closed:
             return None
-        try:
-            self._beat(at_once)
-            self._troubled = False
-        except StoreClosed:
-            return None
-        except TidelogError as error:
+        with self._beating:
+            if self.closed:
+                return None
+            try:
+                failed = self._beat(at_once)
+            except StoreClosed:
+                return None
+            except Unreachable as error:
+                failed = error
+        if failed is not None:
             if not self._troubled:
-                log.warning("leases of a shared store could not be renewed: %s", error)
+                log.warning("leases of a shared store could not be renewed: %s", failed)
             self._troubled = True
             self._at_once = True
             return RETRY_S
+        self._troubled = False
         with self._lock:
-            if not (self._held or self._finished or self._dropped):
+            if not (self._held or self._finished or self._dropped or self._unseen):
                 self._armed = False
                 return None
             return min((queue.beat_s for queue, _ in self._held), default=BEAT_S)
 
-    def _beat(self, at_once: bool) -> None:
+    def _beat(self, at_once: bool) -> TidelogError | None:
+        """Returns an error, if there was one. What the server refuses for one queue stops no other one.
+
+        Raises StoreClosed and Unreachable.
+        """
         now = time.monotonic()
         at_once |= self._at_once
         self._at_once = False
-        while self._dropped:
-            (queue, worker), job, deliveries = self._dropped.popleft()
-            self.let_go((queue, worker), job, deliveries)
-            # Not repeated: the server takes the job back anyway when nobody renews it.
-            self._link.call(queue.words(b"DROP", worker, job, deliveries), Safe.READ, queue._db)
-        for worked in list(self._finished):
-            self.write_finished(worked)
+        failed: TidelogError | None = None
+
+        def tried(call: Callable[..., object], *args: Any) -> None:
+            nonlocal failed
+            try:
+                call(*args)
+            except (StoreClosed, Unreachable):
+                raise
+            except TidelogError as error:
+                failed = failed or error
+
         with self._lock:
-            held = [
-                (worked, {job: held.deliveries for job, held in jobs.items()})
-                for worked, jobs in self._held.items()
+            due = [
+                worked
+                for worked in self._held
                 if at_once or now - self._renewed[worked] >= worked[0].renew_s
             ]
-        for worked, jobs in held:
-            queue, worker = worked
-            kept: set[bytes] = set()
-            for part in _parts(jobs):
-                words = queue.words(b"RENEW", worker, *part, *queue.heartbeat_words())
-                kept.update(self._link.call(words, Safe.READ, queue._db))
-            for job in jobs.keys() - kept:
-                self.let_go(worked, job, jobs[job])
-            with self._lock:
-                if worked in self._renewed:
-                    self._renewed[worked] = now
+        for worked in due:  # first: a write may wait for the disk
+            tried(self.renew, worked)
+        while self._dropped:
+            worked, job, deliveries = self._dropped.popleft()
+            # Not repeated: the server takes the job back anyway when nobody renews it.
+            tried(self._tell, worked, b"DROP", job, deliveries)
+        tried(self._release_unseen)
+        for worked in list(self._finished):
+            tried(self.write_finished, worked)
+        return failed
+
+    def is_late(self, worked: Worked) -> bool:
+        """Whether the leases of a worker's jobs may have ended: this process was stopped, or the server is away."""
+        renewed = self._renewed.get(worked)
+        return renewed is not None and time.monotonic() - renewed >= worked[0].lease_s
+
+    def renew(self, worked: Worked) -> None:
+        """Renew the leases of a worker's jobs, and let go of those that were lost. Raises TidelogError."""
+        queue, worker = worked
+        now = time.monotonic()
+        with self._lock:
+            jobs = {job: held.deliveries for job, held in self._held.get(worked, {}).items()}
+        kept: set[bytes] = set()
+        for part in _parts(jobs):
+            words = queue.words(b"RENEW", worker, *part, *queue.heartbeat_words())
+            kept.update(self._link.call(words, Safe.READ, queue._db))
+        for job in jobs.keys() - kept:
+            self.let_go(worked, job, jobs[job])
+        with self._lock:
+            if worked in self._renewed:
+                self._renewed[worked] = now
+
+    def holds(self, worked: Worked, job: bytes) -> bool:
+        """Whether a worker holds a job, as far as this process knows."""
+        return job in self._held.get(worked, ())
+
+    def _tell(self, worked: Worked, verb: bytes, job: bytes, deliveries: bytes) -> None:
+        """Let go of a job, and tell the server how."""
+        queue, worker = worked
+        self.let_go(worked, job, deliveries)
+        self._link.call(queue.words(verb, worker, job, deliveries), Safe.READ, queue._db)
 
 
 def _parts(jobs: dict[bytes, bytes]) -> Iterable[Sequence[bytes]]:

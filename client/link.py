@@ -15,9 +15,11 @@ After a fork the child uses connections, lanes and a heartbeat of its own.
 from __future__ import annotations
 
 import enum
+import math
 import os
 import secrets
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,7 @@ from typing import Final
 from tidelog.aof.errors import ELSEWHERE
 from tidelog.aof.layout import SHARED
 from tidelog.client.address import Address
-from tidelog.client.starting import Starting
+from tidelog.client.starting import Starting, is_owner
 from tidelog.client.wire import Broken, Wire, checked
 from tidelog.disk.turn import Turn, take_turn
 from tidelog.engine.errors import CommandError
@@ -73,10 +75,14 @@ class Safe(enum.Enum):
     NEVER = enum.auto()
 
 
+# A command, or a function that gives the one for a connection: what it may say depends on the server's version.
+Words = Sequence[bytes] | Callable[[Wire], Sequence[bytes]]
+
+
 class Lane:
     """A connection, and the numbers of the writes that were made through it and its predecessors.
 
-    ended    another thread has ended the call that is under way
+    ended    another thread has ended the call that is under way, or is about to
     """
 
     __slots__ = ("name", "number", "wire", "ended")
@@ -104,6 +110,7 @@ class Link:
 
     timeout    seconds that a call waits for a server, and for its reply beyond the time that it blocks
     broke      called after a connection broke, with nothing held
+    silent_at  monotonic seconds at which the server last failed to end a call; others are not tried for `timeout`
     """
 
     def __init__(
@@ -118,6 +125,7 @@ class Link:
         self._lock = threading.Lock()
         self.broke: Callable[[], None] = _nothing
         self.closed = False
+        self.silent_at = -math.inf
         self._begin()
 
     def _begin(self) -> None:
@@ -131,7 +139,7 @@ class Link:
 
     def call(
         self,
-        words: Sequence[bytes],
+        words: Words,
         safe: Safe,
         db: int = 0,
         *,
@@ -168,6 +176,16 @@ class Link:
     ) -> list[Reply]:
         """Run several commands, sent together. Errors of single commands are among the replies."""
         return self._calls(commands, safe, db, 0.0, lane)
+
+    def post(self, lane: Lane, words: Sequence[bytes]) -> None:
+        """Send a command over the connection of a lane, and do not wait for its reply."""
+        wire = lane.wire
+        try:
+            if wire is not None:
+                wire.post(words, self.timeout)
+        except Broken:
+            lane.drop()
+            self.broke()
 
     def confirm(self, lane: Lane, db: int, replicas: int, fsynced: bool, seconds: float) -> None:
         """Wait until the last write of a connection is on the disk (`fsynced`), and so many followers have it.
@@ -234,7 +252,7 @@ class Link:
 
     def _calls(
         self,
-        commands: Sequence[Sequence[bytes]],
+        commands: Sequence[Words],
         safe: Safe,
         db: int,
         block: float,
@@ -244,12 +262,14 @@ class Link:
         try:
             if safe is Safe.ONCE:
                 lane.number += 1
-                commands = [numbered(words, lane) for words in commands]
+                commands = [numbered(words, lane) for words in commands if not callable(words)]
             until = time.monotonic() + self.timeout
             doubt: Broken | None = None
             while True:
                 self._check_open()
                 if lane.ended:
+                    if doubt is not None and safe is not Safe.READ:
+                        raise unknown(doubt)
                     raise Unreachable("the call was ended by another thread")
                 try:
                     replies = self._try(lane, commands, safe, db, block, until)
@@ -291,7 +311,7 @@ class Link:
     def _try(
         self,
         lane: Lane,
-        commands: Sequence[Sequence[bytes]],
+        commands: Sequence[Words],
         safe: Safe,
         db: int,
         block: float,
@@ -311,7 +331,8 @@ class Link:
         if wire.db != db:
             checked_call(wire, [b"SELECT", b"%d" % db], self.timeout)
             wire.db = db
-        return wire.calls(commands, self.timeout + block)
+        said = [words(wire) if callable(words) else words for words in commands]
+        return wire.calls(said, self.timeout + block)
 
     # --- connecting
 
@@ -398,6 +419,9 @@ class Link:
                 # The owner is older than this package, and ends. The next attempt starts another one.
                 wire.close()
                 return None
+            can = wire.call((b"TIDELOG", b"CAPABILITIES"), seconds)
+            if isinstance(can, list):  # else a version that has none, or a user who may not ask
+                wire.can = frozenset(can)
             return wire
         except BaseException:
             wire.close()
@@ -419,23 +443,30 @@ class Link:
     def _start(self, why: Exception | None) -> Starting | None:
         root = self.addresses[0].root
         assert root is not None
-        if isinstance(why, Broken):
-            return None  # somebody listens: another owner begins or ends
+        if isinstance(why, (Broken, BlockingIOError)):
+            return None  # somebody listens: another owner begins or ends, or has too many callers at once
         if isinstance(why, PermissionError):
             raise CannotOpen(
                 f"{root / SHARED} belongs to another user; ask that user to run a server, or use its port"
             ) from why
+        if not sys.executable:
+            raise CannotOpen(
+                f"the process that serves {root} cannot be started: sys.executable, the Python to start, is "
+                f"{sys.executable!r}"
+            )
         try:
             return Starting(root, self.options)
         except OSError as error:
             raise CannotOpen(
-                f"the process that serves {root} cannot be started: {error}"
+                f"the process that serves {root} cannot be started with sys.executable {sys.executable!r}: {error}"
             ) from error
 
     def _failed_start(self, said: str) -> None:
         """An owner could not start. Returns if it is worth another attempt."""
         name, _, text = said.partition(": ")
         if name == "StoreLocked":
+            if is_owner(self.addresses[0].root):
+                return  # it begins or ends, which takes its time
             try:
                 wire = self._greeted(self.addresses[0], CONNECT_S)
             except (OSError, Broken):

@@ -16,6 +16,7 @@ from tidelog.api.types import KeyT
 from tidelog.client.base import Base
 from tidelog.client.link import Lane, Safe, error_of
 from tidelog.client.replies import as_engine
+from tidelog.client.wire import session_free
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.errors import DataError, TidelogError, WatchError
@@ -96,7 +97,7 @@ class SharedPipeline(PipelineMethods):
             raise DataError(
                 "a pipeline takes commands; call its methods multi(), execute() and watch()"
             )
-        return shapes.shape_of(encode(args[0]), options), words
+        return shapes.shape_of(encode(args[0]), options), session_free(words)
 
     def watch(self, *names: KeyT) -> bool:
         """Watch keys: `execute` raises WatchError if one of them has changed since. As `Pipeline.watch`.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import count, islice
 from threading import get_ident
@@ -21,9 +23,11 @@ from tidelog.client.base import Base
 from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S, Held
-from tidelog.client.link import Lane, Safe
+from tidelog.client.link import Lane, Safe, error_of
+from tidelog.client.wire import Wire
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
+from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.options import Options, job_number, make_options, named, positive, ranked
 from tidelog.jobs.putting import BATCH_JOBS, lifetime
@@ -43,9 +47,11 @@ from tidelog.store.errors import (
     QueueFull,
     StoreClosed,
     TidelogError,
+    Unreachable,
 )
 from tidelog.store.lifetime import DRAIN_SECONDS
 
+CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
 BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
 DEFAULTS: Final = make_options("any")
 _numbers = count(1)
@@ -73,7 +79,8 @@ class SharedQueue(Generic[T]):
         self._key = options.key
         self.renew_s = min(RENEW_S, options.retry_after / 6)
         self.beat_s = min(BEAT_S, self.renew_s)
-        self._beat_ms = b"%d" % max(1, round(options.retry_after / 1.5 * 1000))
+        self.lease_s = options.retry_after / 1.5
+        self._beat_ms = b"%d" % max(1, round(self.lease_s * 1000))
         self._words = _option_words(options)
         self._own_worker: str | None = None
         self._begun: set[bytes] = set()  # workers for which HISTORY was sent
@@ -621,7 +628,9 @@ class SharedConsumer(Generic[T]):
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
         self._begins = worker is not None and self._worked[1] not in queue._begun
         self._unseen: deque[Entry] = deque()
-        self._lanes: set[Lane] = set()  # of the calls that wait for jobs
+        # Reentrant, because a signal handler may close a consumer while its thread has the lock.
+        self._lock = threading.RLock()
+        self._lanes: set[Lane] = set()  # [lock] of the calls that wait for jobs
         self._closed = False
         queue._keeper.add(self)
 
@@ -638,9 +647,18 @@ class SharedConsumer(Generic[T]):
         return job
 
     def following(self, holder: Holder | None = None) -> SharedJob[T] | None:
-        """The next job; None at the end of the iteration. `holder`: the task that gets it; None = this thread."""
+        """The next job; None at the end of the iteration.
+
+        Args:
+            holder: The task that gets it; None = this thread.
+
+        Raises:
+            Unreachable: `interrupt` ended the call.
+        """
         me = get_ident() if holder is None else holder
         while True:
+            if self._unseen and self._queue._keeper.is_late(self._worked):
+                self._drop_lost()
             try:
                 entry = self._unseen.popleft()
             except IndexError:
@@ -655,6 +673,14 @@ class SharedConsumer(Generic[T]):
                 raise
             if job is not None:
                 return job
+
+    def _drop_lost(self) -> None:
+        """Forget the jobs that another worker may have got since: this process was stopped for longer than a lease."""
+        keeper = self._queue._keeper
+        keeper.renew(self._worked)
+        for entry in [each for each in self._unseen if not keeper.holds(self._worked, each[0])]:
+            with suppress(ValueError):  # another thread has just taken it
+                self._unseen.remove(entry)
 
     def _job(self, entry: Entry) -> SharedJob[T] | None:
         queue = self._queue
@@ -687,52 +713,109 @@ class SharedConsumer(Generic[T]):
             if self._begins:
                 words = [*words, b"HISTORY"]
             lane = link.take()
-            self._lanes.add(lane)
+            with self._lock:
+                self._lanes.add(lane)
             try:
                 if self._closed:  # before the lane was in the list
                     return False
-                found = link.call(words, Safe.READ, queue._db, block=max(0.0, left), lane=lane)
+                came = self._take(lane, words, max(0.0, left), me)
             except TidelogError:
                 if self._closed:
                     return False
                 raise
             finally:
-                self._lanes.discard(lane)
+                with self._lock:
+                    self._lanes.discard(lane)
                 link.give_back(lane)
-            self._begins = False
-            queue._begun.add(self._worked[1])
-            if found is not None:
-                self._took([(job, number, tuple(row)) for job, number, row in found], me)
+            if came:
                 return True
             if until is not None and time.monotonic() >= until:
                 return False
         return False
 
-    def _took(self, entries: list[Entry], me: Holder) -> None:
-        self._queue._keeper.hold(
-            self._worked, [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
-        )
-        self._unseen.extend(entries)
-        if self._closed:
+    def _take(self, lane: Lane, words: list[bytes], block: float, me: Holder) -> bool:
+        """One QUEUE TAKE. Returns False if no jobs came."""
+        queue = self._queue
+        link, worker = queue._link, self._worked[1]
+
+        def said(wire: Wire) -> list[bytes]:
+            return [*words, b"CONFIRM", lane.name] if CONFIRM in wire.can else words
+
+        found = link.call(said, Safe.READ, queue._db, block=block, lane=lane)
+        self._begins = False
+        queue._begun.add(worker)
+        if found is None:
+            if lane.ended and not self._closed:
+                raise Unreachable("the call was ended by another thread")
+            return False
+        try:
+            entries = [(job, number, tuple(row)) for job, number, row in found]
+            held = [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
+            queue._keeper.hold(self._worked, held)
+            self._unseen.extend(entries)
+        except BaseException:
+            lane.drop()  # the server takes the jobs back
+            raise
+        if lane.ended:
             self._give_back()
+            if self._closed:
+                return False
+            raise Unreachable("the call was ended by another thread")
+        wire = lane.wire
+        if wire is not None and CONFIRM in wire.can:
+            # Before a handler begins. Nobody waits for the reply.
+            first, one = held[0]
+            link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))
+        return True
 
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""
         queue = self._queue
+        words: list[list[bytes]] = []
         while True:
             try:
                 job, number, _ = self._unseen.popleft()
             except IndexError:
-                return
+                break
             deliveries = b"%d" % number
             queue._keeper.let_go(self._worked, job, deliveries)
-            words = queue.words(b"RELEASE", self._worked[1], job, deliveries)
-            queue._link.call(words, Safe.READ, queue._db)
+            words.append(queue.words(b"RELEASE", self._worked[1], job, deliveries))
+        if words:
+            for reply in queue._link.calls(words, Safe.READ, queue._db):
+                if isinstance(reply, CommandError):
+                    raise error_of(reply)
 
     def interrupt(self) -> None:
-        """End the calls that wait for jobs, of all threads. They raise Unreachable, and the next call asks again."""
-        for lane in list(self._lanes):
-            lane.hang_up()
+        """End the calls that wait for jobs, of all threads. They raise Unreachable, and the next call asks again.
+
+        A server that can (CONFIRM) answers them, perhaps with jobs that came just before, which go back. The connection
+        of a call that it does not answer is broken.
+        """
+        with self._lock:
+            lanes = list(self._lanes)
+            for lane in lanes:
+                lane.ended = True
+        queue, link = self._queue, self._queue._link
+        for lane in lanes:
+            wire = lane.wire
+            answers = time.monotonic() - link.silent_at > link.timeout
+            if answers and wire is not None and CONFIRM in wire.can:
+                try:
+                    link.call(queue.words(b"UNBLOCK", lane.name), Safe.READ, queue._db)
+                    continue
+                except TidelogError:
+                    link.silent_at = time.monotonic()
+            with self._lock:
+                if lane in self._lanes:
+                    lane.hang_up()
+
+    def __del__(self) -> None:
+        try:
+            unseen, keeper, worked = self._unseen, self._queue._keeper, self._worked
+        except AttributeError:
+            return  # an argument was invalid
+        for job, number, _ in unseen:
+            keeper.put_back(worked, job, b"%d" % number)
 
     def close(self) -> None:
         """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""

@@ -24,6 +24,7 @@ from tidelog.client.link import Lane, Link, Safe
 from tidelog.client.missing import answers_missing
 from tidelog.client.pipeline import SharedPipeline
 from tidelog.client.replies import as_engine
+from tidelog.client.wire import session_free
 from tidelog.engine.api import LANE, TABLE
 from tidelog.engine.reply import Reply
 from tidelog.store.durations import Duration, seconds
@@ -214,10 +215,11 @@ class SharedStore(Base, Methods[TextT]):
         """Run any command, given as words. As `Store.execute_command`.
 
         Raises:
-            DataError: There are no words, or the command is SELECT.
+            DataError: There are no words, or the command is SELECT or another one that changes the connection, of which
+                calls use several by turns.
             ResponseError: The command is unknown or refused.
         """
-        words = call_words(args)
+        words = session_free(call_words(args))
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 
     def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:

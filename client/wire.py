@@ -18,12 +18,22 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply, status
 from tidelog.resp.commands import encoded
 from tidelog.resp.replies import UNFINISHED, Malformed, Replies
+from tidelog.store.errors import DataError
 
 RECEIVE_BYTES: Final = 1 << 16
 LIMIT_MIN_S: Final = 0.001  # zero would mean no limit
 # A limit that is longer than needed by this part and so many seconds stays.
 SPARE_PART: Final = 1.05
 SPARE_S: Final = 0.01
+# Commands that change the connection.
+_SESSION: Final = frozenset(
+    b"MULTI EXEC DISCARD WATCH UNWATCH SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE MONITOR "
+    b"SYNC PSYNC REPLCONF HELLO AUTH RESET QUIT SELECT".split()
+)
+_SESSION_PARTS: Final = frozenset(
+    (b"CLIENT", part)
+    for part in b"REPLY TRACKING CACHING NO-TOUCH NO-EVICT SETNAME SETINFO".split()
+) | {(b"TIDELOG", b"FOLLOW")}
 
 
 class Broken(Exception):
@@ -44,6 +54,7 @@ class Wire:
 
     db       the database that the connection has selected
     local    the server is on this machine, so that a write to a connection that it has closed fails
+    can      capabilities of the server, by their names (TIDELOG CAPABILITIES)
     """
 
     def __init__(self, link: socket.socket, name: str) -> None:
@@ -57,6 +68,8 @@ class Wire:
         self._limit = 0.0  # of the kernel, in seconds; 0 = none
         self._replies = Replies(status, CommandError)
         self.db = 0
+        self.can: frozenset[bytes] = frozenset()
+        self._unread = 0  # replies that nobody waits for
 
     def call(self, words: Sequence[bytes], seconds: float | None) -> Reply:
         """Run one command; the reply may be a CommandError. `seconds`: for it, None = for ever. Raises Broken."""
@@ -69,13 +82,24 @@ class Wire:
         else:
             self._send(b"".join(map(encoded, commands)), seconds)
         until = None if seconds is None else time.monotonic() + seconds
+        while self._unread:
+            self._receive(until)
+            self._unread -= 1
         return [self._receive(until) for _ in commands]
+
+    def post(self, words: Sequence[bytes], seconds: float) -> None:
+        """Send a command, and do not wait for its reply, which is dropped. Raises Broken."""
+        self._send(encoded(words), seconds, whole=True)
+        self._unread += 1
 
     def alive(self) -> bool:
         """Whether the server has not closed the connection, as far as this side knows."""
         try:
+            while self._unread and (self._decrypted() or readable(self._link.fileno(), 0)):
+                self._receive(time.monotonic())
+                self._unread -= 1
             return not readable(self._link.fileno(), 0)
-        except ValueError:
+        except (Broken, ValueError):
             return False  # another thread has closed it
 
     def hang_up(self) -> None:
@@ -142,6 +166,20 @@ class Wire:
         given = struct.pack("ll", *divmod(microseconds, 1_000_000))
         self._link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, given)
         self._limit = left
+
+
+def session_free(words: list[bytes]) -> list[bytes]:
+    """The words of a command. Raises DataError for one that changes the connection: the next call would find another
+    one, or this one with its replies out of order.
+    """
+    name = words[0].upper()
+    if name in _SESSION or (len(words) > 1 and (name, words[1].upper()) in _SESSION_PARTS):
+        told = b" ".join(words[: 1 if name in _SESSION else 2]).upper().decode(errors="replace")
+        raise DataError(
+            f"execute_command does not take {told}, because it changes the connection, and calls of a shared store use "
+            "several by turns. Use a pipeline for transactions, and a client of Redis for the rest"
+        )
+    return words
 
 
 def checked(reply: Reply) -> Reply:

@@ -4,6 +4,7 @@ from typing import Final
 
 from tidelog.server.commands import (
     auth,
+    capabilities,
     client,
     config,
     debug,
@@ -139,6 +140,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
     Own("tidelog|once", -5, "write denyoom noscript no_multi", once.once, "connection"),
     Own("tidelog|yield", 3, "noscript loading stale fast no_multi", yielding.yield_, "connection"),
+    Own("tidelog|capabilities", 2, _ANY_TIME, capabilities.capabilities, "connection"),
     Own("tidelog|snapshot", 2, "noscript no_multi", snapshot.snapshot, "admin dangerous"),
     Own("tidelog|token", 2, "noscript loading stale fast", token.token, "connection"),
     Own("tidelog|waitfor", 4, "noscript loading stale blocking", token.waitfor, "connection"),
@@ -187,6 +189,8 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("queue|fail", -7, _WORKS, settling.fail, "stream", (2, 2, 1)),
     Own("queue|release", -6, _WORKS, settling.release, "stream", (2, 2, 1)),
     Own("queue|extend", -7, _WORKS, settling.extend, "stream", (2, 2, 1)),
+    Own("queue|confirm", -6, _WORKS, settling.confirm, "stream", (2, 2, 1)),
+    Own("queue|unblock", -4, _WORKS, settling.unblock, "stream", (2, 2, 1)),
     Own("queue|renew", -6, _WORKS, settling.renew, "stream", (2, 2, 1)),
     Own("queue|drop", -6, _WORKS, settling.drop, "stream", (2, 2, 1)),
     Own("queue|subscribe", -3, _WORKS, looking.subscribe, "stream", (2, 2, 1)),

@@ -4,12 +4,16 @@ A job lives while the connection that took it lives and, if TAKE named a HEARTBE
 It is settled by its worker's name, its ID and its number of deliveries, over any connection. When a connection ends,
 its jobs are abandoned: they are delivered again when their lease is over, as after a crash of an embedded worker.
 
+The jobs of a TAKE with CONFIRM are unconfirmed until CONFIRM, RENEW or a settling names one of them, over any
+connection. Until then no handler has begun, so if their connection ends they go back to the queue uncounted. That waits
+for GRACE_S: the connection may have ended just before a CONFIRM arrived, and then the client renews over another one.
+
 Deliveries, leases and settling are those of the embedded queue (jobs/work). The loop's thread uses this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -24,14 +28,19 @@ from tidelog.jobs.options import Options, make_options
 from tidelog.jobs.redriving import DeadBase
 from tidelog.jobs.settling import JobBase, Place
 from tidelog.jobs.streams import holds
+from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.shared import Delivery, Leftover, Shared
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
 
 QUEUES_MAX: Final = 1_000  # with their options, cached
+UNBLOCKED_MAX: Final = 1_000  # tokens of calls that were ended before they came
+GRACE_S: Final = 1.0  # for which unconfirmed jobs wait after the end of their connection
 FEW: Final = 64  # a longer list of a connection's jobs is pruned once most of them are settled
 Place_ = tuple[int, bytes, bytes, int]  # database, key, group, job
+Token = tuple[int, bytes, bytes]  # database, key, and what the client named its call
+Later = Callable[..., object]  # `call_later` of the loop
 Fences = list[tuple[int, int]]  # (job, deliveries)
 
 # Options of a queue, each with its keyword argument of `make_options`. Durations are in milliseconds.
@@ -85,12 +94,21 @@ class Lent:
 
     heartbeat    seconds after which they are taken back without QUEUE RENEW; None = when the connection ends
     limit_at     monotonic seconds at which they are taken back in any case, None = never
+    unconfirmed  no handler has begun with them: the delivery still lists them in `jobs`
+    orphaned     their connection has ended, and GRACE_S has not
     """
 
-    __slots__ = ("delivery", "heartbeat", "limit_at")
+    __slots__ = ("delivery", "heartbeat", "limit_at", "unconfirmed", "orphaned")
 
-    def __init__(self, delivery: Delivery, heartbeat: float | None, limit: float | None) -> None:
+    def __init__(
+        self,
+        delivery: Delivery,
+        heartbeat: float | None,
+        limit: float | None,
+        unconfirmed: bool = False,
+    ) -> None:
         self.delivery, self.heartbeat = delivery, heartbeat
+        self.unconfirmed, self.orphaned = unconfirmed, False
         mono = delivery.shared.monotonic()
         self.limit_at = None if limit is None else mono + limit
         delivery.until = None
@@ -122,10 +140,22 @@ class Holding(Protocol):
     jobs: Held | None
 
 
+class Unblockable(Protocol):
+    """A session, as far as its call can be ended."""
+
+    def unblock(self, error: bytes | None) -> bool:
+        """End a blocked call as if it timed out. False if it is not blocked."""
+
+
 class Desk:
-    """The queues of one server that clients use, and the jobs that clients hold."""
+    """The queues of one server that clients use, and the jobs that clients hold.
+
+    parked     (database, key, token) -> the session whose TAKE waits with this token
+    """
 
     def __init__(self) -> None:
+        self.parked: dict[Token, Unblockable] = {}
+        self._unblocked: dict[Token, None] = {}
         self._held: dict[Place_, Lent] = {}
         self._queues: dict[tuple[int, bytes, tuple[bytes, ...]], Served] = {}
         # The words of commands that clients repeat, with the queue and the options that they name.
@@ -151,6 +181,51 @@ class Desk:
             self._held[db, key, group, job] = mine.jobs[db, key, group, job] = lent
         mine.prune()
 
+    def confirm(self, session: Holding, queue: Served, lent: Lent) -> None:
+        """The client of this session has named one of these jobs."""
+        if not lent.unconfirmed:
+            return
+        lent.unconfirmed = False
+        lent.delivery.jobs.clear()
+        if lent.orphaned:
+            lent.orphaned = False
+            self.hand(session, queue, lent)
+
+    def orphan(self, lent: Lent, later: Later) -> None:
+        """The connection of unconfirmed jobs has ended."""
+        if not lent.orphaned:
+            lent.orphaned = True
+            later(GRACE_S, self._retract_orphan, lent)
+
+    def _retract_orphan(self, lent: Lent) -> None:
+        if lent.orphaned:
+            self.retract(lent)
+
+    def retract(self, lent: Lent) -> None:
+        """Unconfirmed jobs go back to the queue uncounted."""
+        lent.unconfirmed = lent.orphaned = False
+        delivery = lent.delivery
+        db, root = delivery.shared.place
+        for job in delivery.open:
+            self.forget((db, root, delivery.shared.group_key, job), lent)
+        core = delivery.shared.core
+        if delivery.shared.leave(delivery) is not None and not core.ended:
+            leases_of(core).arm()
+
+    def unblock(self, token: Token) -> bool:
+        """End the TAKE that waits with this token. Returns False if it has not come; then it will not wait."""
+        session = self.parked.get(token)
+        if session is not None:
+            return session.unblock(None)
+        if len(self._unblocked) >= UNBLOCKED_MAX:
+            del self._unblocked[next(iter(self._unblocked))]
+        self._unblocked[token] = None
+        return False
+
+    def was_unblocked(self, token: Token) -> bool:
+        """Whether `unblock` came before the TAKE with this token."""
+        return self._unblocked.pop(token, 0) is None
+
     def find(self, queue: Served, worker: bytes, job: int, count: int) -> Lent | None:
         """The jobs among which a worker holds this one; None if no connection of this process holds it."""
         lent = self._held.get((*queue.place, job))
@@ -174,10 +249,11 @@ class Desk:
 class Held:
     """The jobs that one connection holds, and settled ones that were not pruned yet."""
 
-    __slots__ = ("jobs", "_desk", "_prune_at")
+    __slots__ = ("jobs", "_desk", "_newest", "_prune_at")
 
     def __init__(self, desk: Desk) -> None:
         self.jobs: dict[Place_, Lent] = {}
+        self._newest: Lent | None = None  # the only one that may be unconfirmed
         self._desk = desk
         self._prune_at = FEW
 
@@ -190,11 +266,27 @@ class Held:
             self._desk.forget(place, self.jobs.pop(place))
         self._prune_at = max(FEW, 2 * len(self.jobs))
 
-    def abandon(self) -> None:
-        """The connection has ended: its jobs belong to a worker that is gone. A worker of the same name may get them at
-        once, others when their lease is over.
+    def taken(self, lent: Lent) -> None:
+        """Note the jobs of the newest TAKE."""
+        self._newest = lent
+
+    def retract(self) -> None:
+        """The client asks for more jobs over this connection. If it has not confirmed the last ones, no handler will
+        get them: it has put the connection back into a pool.
         """
+        if self._newest is not None and self._newest.unconfirmed:
+            self._desk.retract(self._newest)
+        self._newest = None
+
+    def abandon(self, later: Later) -> None:
+        """The connection has ended: its jobs belong to a worker that is gone. A worker of the same name may get them at
+        once, others when their lease is over. Unconfirmed ones go back.
+        """
+        newest, self._newest = self._newest, None
         for place, lent in self.jobs.items():
+            if lent is newest and lent.unconfirmed:
+                self._desk.orphan(lent, later)
+                continue
             self._desk.forget(place, lent)
             # If the job were left to `Delivery.__del__`, it would count as dropped by a living worker.
             lent.delivery.open.pop(place[3], None)
@@ -217,9 +309,9 @@ class Served:
             return Delivery(self.engine.shared, self.options, worker, False)
         return Delivery(lane, self.options.lane(lane.priority), worker, False)
 
-    def job(self, worker: bytes, job: int, count: int) -> JobBase:
+    def job(self, session: Holding, worker: bytes, job: int, count: int) -> JobBase:
         """A job that a worker says it holds. Settling it does nothing if the worker does not hold it."""
-        lent = self.desk.find(self, worker, job, count)
+        lent = self.named(session, worker, job, count)
         lane, row = self._found(job)
         if lent is None:
             delivery = self.delivery(worker, lane)
@@ -228,6 +320,13 @@ class Served:
             delivery = lent.delivery
         entry: Entry = (job, row, count)
         return JobBase(Place(self.engine, worker.decode(), False), delivery, entry, None)
+
+    def named(self, session: Holding, worker: bytes, job: int, count: int) -> Lent | None:
+        """A worker has named a job, which confirms its TAKE. Returns what `Desk.find` does."""
+        lent = self.desk.find(self, worker, job, count)
+        if lent is not None:
+            self.desk.confirm(session, self, lent)
+        return lent
 
     def _found(self, job: int) -> tuple[Shared, EntryRow]:
         """The lane of a job, and its row, as evidence if it dies; an empty one if it is gone."""
@@ -271,7 +370,7 @@ class Served:
         kept: list[int] = []
         unknown: Fences = []
         for job, count in fences:
-            lent = self.desk.find(self, worker, job, count)
+            lent = self.named(session, worker, job, count)
             if lent is None:
                 unknown.append((job, count))
             else:

@@ -50,9 +50,8 @@ class Listeners:
         self._server = server
         self._listening: list[asyncio.Server] = []
         self._files: list[str] = []  # of Unix sockets
-        self._shared: tuple[asyncio.Server, str] | None = (
-            None  # that of the store's directory, and its path
-        )
+        # that of the socket in the store's directory, and the socket's path
+        self._shared: tuple[asyncio.Server, str] | None = None
 
     async def start(self, addresses: Addresses | None = None) -> None:
         """Listen on these addresses, or on the configured ones.

@@ -890,7 +890,7 @@ class Session:
             self._call.forget()
             self._call = None
         if self.jobs is not None:
-            self.jobs.abandon()
+            self.jobs.abandon(self.server.loop.call_later)
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)

@@ -1,3 +1,3 @@
 """The version of tidelog. A test compares it with that in pyproject.toml."""
 
-__version__ = "0.1"
+__version__ = "0.2"

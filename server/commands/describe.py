@@ -71,7 +71,8 @@ _USES: Final[dict[str, str]] = {
     "xinfo|stream xinfo|groups xinfo|consumers queue|result queue|stats queue|peek queue|failures",
     "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
-    "xidmprecord xnack queue|renew queue|extend queue|retry queue|release queue|drop queue|move",
+    "xidmprecord xnack queue|confirm queue|unblock queue|renew queue|extend queue|retry queue|release queue|drop "
+    "queue|move",
     "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy "
     "queue|done queue|doneand queue|fail queue|purge queue|cancel",
     "RW access update": "eval evalsha incr decr incrby decrby getset getex move queue|take",

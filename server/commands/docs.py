@@ -48,6 +48,7 @@ _TEXT = """
 # stream
 queue 0.1.0 A durable queue of jobs, with leases and retries
 queue|cancel 0.1.0 Delete a delayed job
+queue|confirm 0.2.0 Tell that a handler begins with the jobs of a TAKE
 queue|dead 0.1.0 Show dead jobs, put them back, or delete them
 queue|done 0.1.0 Mark jobs as done
 queue|doneand 0.1.0 Mark a job as done and put others, as one unit
@@ -72,6 +73,7 @@ queue|schedules 0.1.0 Show the schedules
 queue|stats 0.1.0 Figures about a queue
 queue|subscribe 0.1.0 Create the group of a queue
 queue|take 0.1.0 Get jobs as a worker; may block
+queue|unblock 0.2.0 End a TAKE of another connection that waits
 xack 5.0.0 Acknowledge messages of a group
 xackdel 8.2.0 Acknowledge messages of a group and delete them where nothing else refers to them
 xadd 5.0.0 Append an entry to a stream
@@ -291,6 +293,7 @@ tidelog|verify 0.1.0 Compare the data of this follower with its leader's
 tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
 tidelog|once 0.1.0 Run a write unless a write with this number was stored before
 tidelog|snapshot 0.1.0 Publish a portable snapshot of the store
+tidelog|capabilities 0.2.0 List what earlier versions of the server lack
 tidelog|yield 0.1.0 Ask an owner that is older and that nobody else uses to end
 tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
 tidelog|waitfor 0.1.0 Wait until this server has applied what a token names

@@ -317,3 +317,29 @@ def test_idle_processes_end(place: Path) -> None:
         with Worker(place, "--processes", 2, "--until-idle", 0.5) as worker:
             assert worker.ends() == exits.OK
             assert sorted(worker.sent()) == sorted(map(str, range(10)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("function", ["work:send", "work:asend"])
+def test_a_job_that_no_function_saw_is_not_counted(
+    function: str, processes: int, place: Path
+) -> None:
+    """The worker is ended again and again while it takes jobs. One that was counted for nothing is dead."""
+    options: Any = {"max_deliveries": 1, "retry_after": 600}
+    with (
+        ended_owner(place / "s"),
+        tidelog.queue(place / "s", "mails", shared=True, **options) as mails,
+    ):
+        words = ("--processes", processes, "--workers", 8, "--max-deliveries", 1)
+        for round in range(4):
+            mails.put_many([f"{round}.{number}" for number in range(100)])
+            with Worker(place, *words, "--retry-after", 600, function=function) as worker:
+                seen = len(worker.out.read_text())
+                until(lambda: len(worker.out.read_text()) > seen, "it does nothing")
+                worker.process.send_signal(signal.SIGTERM)
+                assert worker.ends() == exits.OK
+            stats = mails.stats()
+            assert (stats.in_flight, stats.dead) == ({}, 0)
+        left = [job.value for job in mails.consume(block=0) if job.ack()]
+        assert len(left) + len(worker.sent()) == 400 == len({*left, *worker.sent()})

@@ -1,4 +1,7 @@
-"""A worker ends deliveries, or keeps them: QUEUE DONE, DONEAND, RETRY, FAIL, RELEASE, EXTEND, RENEW and DROP."""
+"""A worker ends deliveries, or keeps them: QUEUE DONE, DONEAND, RETRY, FAIL, RELEASE, EXTEND, CONFIRM, RENEW, DROP.
+
+QUEUE UNBLOCK ends its wait for a job.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,8 @@ def done(session: Session, args: list[bytes]) -> Reply:
     queue, core, once, worker = given.queue, session.core, given.once(session), args[3]
     shared = queue.engine.shared
     check_writable(session)
+    for fence in fences:
+        queue.named(session, worker, *fence)
     held: list[int] = []
 
     def work(ctx: Context) -> Reply:
@@ -103,7 +108,7 @@ def _settle(
 ) -> int:
     """End the delivery of the job that `args` names. Returns whether the worker still held it."""
     queue = given.queue
-    job = queue.job(worker_of(args[3]), job_id(args[4]), int64(args[5]))
+    job = queue.job(session, worker_of(args[3]), job_id(args[4]), int64(args[5]))
     settled, promise = end(job)
     queue.end(job)
     if promise is not None:
@@ -195,6 +200,24 @@ def renew(session: Session, args: list[bytes]) -> Reply:
     check_writable(session)
     beat = given.milliseconds(b"HEARTBEAT")
     return list(map(ids.text, given.queue.renew(session, worker_of(args[3]), fences, beat)))
+
+
+def confirm(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE CONFIRM name worker id deliveries [option ...]: a handler begins with the jobs of its TAKE.
+
+    From now on their delivery counts, whatever happens to the connection. Replies 0 if the worker does not hold it.
+    """
+    queue = given_again(session, b"CONFIRM", args[2], args[6:], {}).queue
+    return int(queue.named(session, args[3], job_id(args[4]), int64(args[5])) is not None)
+
+
+def unblock(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE UNBLOCK name token [option ...]: end the TAKE that waits with this token, as if its time were up.
+
+    It gets what came just before. Replies 0 if no such call waits; if it comes later, it does not wait.
+    """
+    queue = given_of(session, args[2], args[4:], {}).queue
+    return int(session.server.desk.unblock((*queue.place[:2], args[3])))
 
 
 def drop(session: Session, args: list[bytes]) -> Reply:

@@ -32,11 +32,12 @@ from tidelog.store.commit.durability import Promise
 _TAKE: Final = {
     **dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), ONE),
     b"HISTORY": FLAG,
+    b"CONFIRM": ONE,
 }
 
 
 def take(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE TAKE name worker [COUNT n] [BLOCK ms] [HEARTBEAT ms] [LIMIT ms] [HISTORY] [option ...]
+    """QUEUE TAKE name worker [COUNT n] [BLOCK ms] [HEARTBEAT ms] [LIMIT ms] [HISTORY] [CONFIRM token] [option ...]
 
     Replies [[ID, deliveries, [field, value, ...]], ...], or null. BLOCK 0 waits for ever.
 
@@ -44,9 +45,14 @@ def take(session: Session, args: list[bytes]) -> Reply:
                 worker left, in the order of priorities
     HEARTBEAT   take the jobs back unless QUEUE RENEW names them so often
     LIMIT       take them back after this time in any case
+    CONFIRM     the jobs are unconfirmed until QUEUE CONFIRM, RENEW or a settling names one of them. Before that, they
+                go back uncounted if the connection ends or takes others. QUEUE UNBLOCK ends a call that waits with this
+                token
     """
     given = given_again(session, b"TAKE", args[2], args[4:], _TAKE)
     check_writable(session)
+    if session.jobs is not None:
+        session.jobs.retract()
     return _Taking(session, given, worker_of(args[3])).begin()
 
 
@@ -59,6 +65,8 @@ class _Taking(Parked):
         self._heartbeat = given.milliseconds(b"HEARTBEAT")
         self._limit = given.milliseconds(b"LIMIT")
         block = given.own.get(b"BLOCK")
+        confirm = given.own.get(b"CONFIRM")
+        self._token = None if confirm is None else (*given.queue.place[:2], confirm[0])
         # One call gets jobs of one lane, so the calls after it go on with the others.
         begun = given.queue.engine.shared.begun
         if b"HISTORY" in given.own:
@@ -68,7 +76,10 @@ class _Taking(Parked):
             None if block is None else parse_timeout(session, block[0]),
             begun.get(worker),
             self._limit,
+            unsure=confirm is not None,
         )
+        if self._token is not None and session.server.desk.was_unblocked(self._token):
+            self._request.timeout_ms = None
 
     def begin(self) -> Reply:
         """The reply, or this call if it has to wait."""
@@ -85,6 +96,8 @@ class _Taking(Parked):
                 self._broke()
                 raise
             if reply.__class__ is Waiter:
+                if self._token is not None:
+                    self._session.server.desk.parked[self._token] = self._session
                 self._waiter = reply
                 self._waits()
                 return self
@@ -110,10 +123,15 @@ class _Taking(Parked):
             return NULL_ARRAY
         delivery = request.delivery
         del request.delivery
-        lent = Lent(delivery, self._heartbeat, self._limit)
+        unconfirmed = self._token is not None
+        lent = Lent(delivery, self._heartbeat, self._limit, unconfirmed)
         session.server.desk.hand(session, queue, lent)
         jobs = Jobs((ids.text(job), count, row) for job, row, count in reversed(delivery.jobs))
-        delivery.jobs.clear()
+        if unconfirmed:
+            assert session.jobs is not None
+            session.jobs.taken(lent)
+        else:
+            delivery.jobs.clear()
         leases = leases_of(session.core)
         if not leases.armed:
             leases.arm()
@@ -123,6 +141,11 @@ class _Taking(Parked):
     def _waits(self) -> None:
         """See `Parked`."""
         self._request.tell_deaths()
+
+    def _over(self) -> None:
+        """See `Parked`."""
+        if self._token is not None:
+            self._session.server.desk.parked.pop(self._token, None)
 
     def _broke(self) -> None:
         """See `Parked`. Jobs that came go back with their count."""

@@ -43,6 +43,9 @@ class Parked(BlockedCall):
     def _waits(self) -> None:
         """The call goes on waiting after a decision, which may have changed something."""
 
+    def _over(self) -> None:
+        """The call does not wait any more."""
+
     def _broke(self) -> None:
         """The decision failed, or the client will never see its outcome."""
 
@@ -57,6 +60,7 @@ class Parked(BlockedCall):
                 self._waits()
                 return NOT_YET
         self._waiter = None
+        self._over()
         if caller.error is not None:
             self._broke()
             raise caller.error
@@ -84,6 +88,7 @@ class Parked(BlockedCall):
         """See `BlockedCall`."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
+            self._over()
             self._session.core.leave(waiter)
             if waiter.owner.done:
                 self._broke()

@@ -1,0 +1,110 @@
+"""The keeper: what one queue's refusal, a stop of the process, or the end of the store does to the jobs in hand."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from tests.client.conftest import Bench
+
+import tidelog
+from tidelog.client.keeper import Keeper
+from tidelog.client.link import Lane, Link, Safe
+from tidelog.client.wire import Broken
+
+OPTIONS: dict[str, Any] = {"retry_after": 8.0}
+
+
+def test_a_refusal_for_one_queue_stops_no_other_ones_renewals(bench: Bench) -> None:
+    store = bench.connect()
+    broken, sound = store.queue("broken", **OPTIONS), store.queue("sound", **OPTIONS)
+    for queue in (broken, sound):
+        queue.put_many(range(2))
+    first = next(broken.consume("anna", batch=2))
+    held = next(sound.consume("anna"))
+    bench.db.delete("broken")
+    bench.db.set("broken", "a string")
+    with first:
+        pass  # its acknowledgement is gathered, and the server refuses it
+    for _ in range(5):
+        assert store._keeper.beat(at_once=True) is not None
+        bench.clock.advance(3)
+    assert bench.db.queue("sound", **OPTIONS).get("bert", block=0).value == 1  # type: ignore[union-attr]
+    assert bench.db.queue("sound", **OPTIONS).get("bert", block=0) is None
+    assert held.ack()
+
+
+def test_closing_waits_for_acknowledgements_under_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bench.connect()
+    mails = store.queue("mails", **OPTIONS)
+    mails.put_many(range(3))
+    consumer = mails.consume("anna", batch=3)
+    for _ in range(3):
+        with next(consumer):
+            pass
+    writes, go = threading.Event(), threading.Event()
+    call = Link.call
+
+    def slow(link: Link, words: Any, *args: Any, **given: Any) -> Any:
+        if not callable(words) and words[1] == b"DONE" and not writes.is_set():
+            writes.set()  # in a beat, of this thread or of the keeper's own
+            assert go.wait(60)
+        return call(link, words, *args, **given)
+
+    monkeypatch.setattr(Link, "call", slow)
+    beating = threading.Thread(target=store._keeper.beat)
+    beating.start()
+    assert writes.wait(60)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive(), "it did not wait"
+    go.set()
+    closing.join(60)
+    beating.join(60)
+    assert len(bench.db.queue("mails")) == 0
+
+
+def test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bench.connect()
+    mails = store.queue("mails", **OPTIONS)
+    mails.put_many(range(4))
+    consumer = mails.consume("anna", batch=4, block=0)
+    first = next(consumer)
+    beat = Keeper.beat
+    # the process is stopped
+    monkeypatch.setattr(Keeper, "beat", lambda keeper, at_once=False: None)
+    bench.clock.advance(16)
+    other = bench.connect().queue("mails", **OPTIONS)
+    took = [job for job in (other.get("bert", block=0) for _ in range(3)) if job is not None]
+    assert [job.value for job in took] == [0, 1, 2]
+    # and goes on
+    monkeypatch.setattr(Keeper, "beat", beat)
+    store._keeper._renewed[consumer._worked] -= 16
+    assert [job.value for job in consumer if job.ack()] == [3]
+    assert not first.ack()
+    assert all(job.ack() for job in took)
+    assert len(mails) == 0
+
+
+@pytest.mark.parametrize("safe", list(Safe))
+def test_a_write_that_another_thread_ends_has_an_unknown_outcome(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, safe: Safe
+) -> None:
+    link = bench.connect()._link
+    lane = link.take()
+
+    def ended(self: Link, lane: Lane, *args: Any) -> Any:
+        lane.hang_up()
+        raise Broken("it was hung up", sent=True)
+
+    monkeypatch.setattr(Link, "_try", ended)
+    kind = tidelog.Unreachable if safe is Safe.READ else tidelog.OutcomeUnknown
+    with pytest.raises(kind):
+        link.call([b"SET", b"k", b"v"], safe, lane=lane)
+    link.give_back(lane)
