@@ -359,6 +359,12 @@ class Keeper:
                 if at_once or now - self._renewed[worked] >= worked[0].renew_s
             ]
         for worked in due:  # first: a write may wait for the disk
+            if self.is_late(worked) and not self._troubled:
+                log.warning(
+                    "queue %s: the leases of worker %s are renewed %.1f s after the last time, so other workers may "
+                    "have got its jobs: this process was stopped, or a call kept the interpreter to itself",
+                    *(worked[0].name, worked[1].decode(), now - self._renewed.get(worked, now)),
+                )
             tried(self.renew, worked)
         while self._dropped:
             worked, job, deliveries = self._dropped.popleft()

@@ -22,6 +22,7 @@ import ssl
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -85,7 +86,7 @@ class Lane:
     ended    another thread has ended the call that is under way, or is about to
     """
 
-    __slots__ = ("name", "number", "wire", "ended")
+    __slots__ = ("name", "number", "wire", "ended", "__weakref__")
 
     def __init__(self, name: bytes) -> None:
         self.name, self.number, self.ended = name, 0, False
@@ -103,6 +104,12 @@ class Lane:
         wire, self.wire = self.wire, None
         if wire is not None:
             wire.close()
+
+    def __del__(self) -> None:
+        try:
+            self.drop()  # an interrupt, or a pipeline that was dropped, has left it
+        except AttributeError:
+            pass  # an interrupt struck during __init__
 
 
 class Link:
@@ -133,7 +140,8 @@ class Link:
         self._client = secrets.token_hex(8).encode()
         self._numbers = count(1)
         self._free: list[Lane] = []
-        self._busy: set[Lane] = set()
+        # Weakly: it belongs to who took it, and ends with that.
+        self._busy: weakref.WeakSet[Lane] = weakref.WeakSet()
 
     # --- calls
 

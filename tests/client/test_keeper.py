@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
 import pytest
 from tests.client.conftest import Bench
+from tests.until import until
 
 import tidelog
 from tidelog.client.keeper import Keeper
@@ -108,3 +110,31 @@ def test_a_write_that_another_thread_ends_has_an_unknown_outcome(
     with pytest.raises(kind):
         link.call([b"SET", b"k", b"v"], safe, lane=lane)
     link.give_back(lane)
+
+
+def test_a_renewal_that_came_late_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    store = bench.connect()
+    mails = store.queue("mails", **OPTIONS)
+    mails.put("first")
+    job = mails.get("anna", block=0)
+    assert job is not None
+    store._keeper.beat(at_once=True)
+    assert "are renewed" not in caplog.text
+    store._keeper._renewed[job._worked] -= 16
+    store._keeper.beat()
+    assert "queue mails: the leases of worker anna are renewed 16." in caplog.text
+    assert job.ack()
+
+
+def test_a_lane_that_nobody_owns_is_gone(bench: Bench) -> None:
+    """An interrupt struck behind `take`, or a pipeline that watches was dropped."""
+    store = bench.connect()
+    for _ in range(3):
+        pipeline = store.pipeline()
+        pipeline.watch("k")
+    lane = store._link.take()
+    del pipeline, lane
+    gc.collect()
+    assert len(store._link._busy) == 0
+    until(lambda: len(bench.serving.server.sessions) <= 2)  # type: ignore[union-attr]
+    assert store.get("k") is None
