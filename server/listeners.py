@@ -40,6 +40,7 @@ class Listeners:
 
     ports      (kind, address), kind being tcp, tls, unix or http
     reserve    the seats for operators
+    sharing    the task that makes the socket of the store's directory again
     """
 
     def __init__(self, server: ConnectionHost, reserve: Reserve) -> None:
@@ -52,6 +53,7 @@ class Listeners:
         self._files: list[str] = []  # of Unix sockets
         # that of the socket in the store's directory, and the socket's path
         self._shared: tuple[asyncio.Server, str] | None = None
+        self.sharing: asyncio.Task[None] | None = None
 
     async def start(self, addresses: Addresses | None = None) -> None:
         """Listen on these addresses, or on the configured ones.

@@ -112,7 +112,6 @@ class Server:
         self._stopping = False
         self._times = _Times()
         self._leaving: asyncio.Task[None] | None = None  # keeps the task alive
-        self._sharing: asyncio.Task[None] | None = None  # likewise
         self._watch_config()
 
     async def start(self, addresses: Addresses | None = None) -> None:
@@ -264,7 +263,7 @@ class Server:
             self._stop_if_broken()
             if self.listeners.lost_share and not self._stopping:
                 _logger.warning("%s was removed; it is made again", self.root / SHARED)
-                self._sharing = self.loop.create_task(self._share())
+                self.listeners.sharing = self.loop.create_task(self._share())
             core.try_again()  # so that health checks notice when a full disk has room again
         # set it after `_look`, so that time which the loop spent elsewhere does not count as a client's idle time
         self.clock = now

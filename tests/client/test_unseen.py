@@ -21,6 +21,7 @@ from tests.until import until
 
 import tidelog
 from tidelog.client.keeper import Keeper
+from tidelog.server import jobs
 from tidelog.server.commands import capabilities
 
 OPTIONS: dict[str, Any] = {"retry_after": 600, "max_deliveries": 1}
@@ -227,6 +228,25 @@ def test_an_interrupt_between_the_server_and_the_worker(
         with pytest.raises(KeyboardInterrupt):
             mails.get("anna", block=60)
         assert rest(mails, 1) == [0]
+
+
+def test_a_job_that_a_handler_began_stays_when_its_connection_breaks(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "GRACE_S", 0.0)
+    monkeypatch.setattr(Keeper, "beat", lambda keeper, at_once=False: None)
+    client = bench.connect()
+    mails = client.queue("mails", **OPTIONS)
+    mails.put("first")
+    job = mails.get("anna", block=0)
+    assert job is not None
+    assert bench.serving.server is not None
+    sessions = bench.serving.server.sessions
+    for lane in client._link._free:
+        lane.drop()
+    until(lambda: not sessions)
+    assert bench.connect().queue("mails", **OPTIONS).get("bert", block=0) is None
+    assert job.ack()
 
 
 def test_a_server_that_cannot_confirm(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

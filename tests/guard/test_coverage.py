@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -104,7 +105,9 @@ VERBS: Final = [
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_word_of_queue_has_a_script(verb: str) -> None:
-    assert f"QUEUE {verb.upper()}" in words.SCRIPTS[verb]
+    # a number behind the name: an earlier one is retired
+    named = [text for name, text in words.SCRIPTS.items() if re.fullmatch(rf"{verb}(-\d+)?", name)]
+    assert any(f"QUEUE {verb.upper()}" in text for text in named)
 
 
 def test_every_option_of_the_words_is_sent() -> None:

@@ -410,7 +410,33 @@ SCRIPTS: Final[dict[str, str]] = {
         reopen
         QUEUE LIST
     """,
-    "help": """
+    "confirm": """
+        QUEUE PUTMANY mails 4 a b c d MAXDELIVERIES 1
+        QUEUE TAKE mails anna COUNT 2 CONFIRM t MAXDELIVERIES 1
+        QUEUE TAKE mails anna CONFIRM t MAXDELIVERIES 1
+        QUEUE CONFIRM mails anna @a 1
+        QUEUE CONFIRM mails ben @a 1
+        QUEUE CONFIRM mails anna @a 2
+        QUEUE TAKE mails anna COUNT 2 CONFIRM t MAXDELIVERIES 1
+        QUEUE DONE mails anna @b 1 MAXDELIVERIES 1
+        QUEUE CONFIRM mails anna
+        reopen
+        time 60
+        QUEUE TAKE mails ben COUNT 9 CONFIRM t MAXDELIVERIES 1
+        QUEUE CONFIRM mails ben @c 2
+        QUEUE CONFIRM none anna 1-1 1
+    """,
+    "unblock": """
+        QUEUE UNBLOCK mails t
+        QUEUE TAKE mails anna BLOCK 0 CONFIRM t
+        QUEUE UNBLOCK mails t
+        QUEUE PUT mails a
+        QUEUE TAKE mails anna BLOCK 0 CONFIRM t
+        QUEUE UNBLOCK mails
+        reopen
+        QUEUE UNBLOCK mails t GROUP audit
+    """,
+    "help-2": """
         QUEUE HELP
         QUEUE NONE
         reopen

@@ -83,7 +83,7 @@ MUTANTS: Final = (
     Mutant(
         "lanes/a-worker-begins-again-and-again",
         "client/queue.py",
-        "            queue._begun.add(self._worked[1])\n",
+        "        queue._begun.add(worker)\n",
         "",
         ("tests/client/faces/test_faces_agree.py::test_a_worker_begins_once",),
         "A shared worker begins once.",

@@ -16,6 +16,8 @@ KEEPER: Final = "client/keeper.py"
 SERVED: Final = "tests/server/test_queue_commands.py"
 LATER: Final = "tests/server/test_queue_later.py"
 SHARED: Final = "tests/client/test_shared_queue.py"
+CONFIRM: Final = "tests/server/test_queue_confirm.py"
+UNSEEN: Final = "tests/client/test_unseen.py"
 OWNER: Final = "tests/client/test_owner.py"
 
 MUTANTS: Final = (
@@ -110,10 +112,26 @@ MUTANTS: Final = (
         "A connection that breaks starts a beat that renews all leases.",
     ),
     Mutant(
+        "shared/an-unconfirmed-job-is-abandoned",
+        "server/jobs.py",
+        "            if lent is newest and lent.unconfirmed:\n",
+        "            if False:\n",
+        (f"{CONFIRM}::test_an_unconfirmed_job_goes_back_uncounted_when_its_connection_ends",),
+        "A delivery that no handler saw is no delivery.",
+    ),
+    Mutant(
+        "shared/a-client-does-not-confirm",
+        "client/queue.py",
+        '            link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))\n',
+        "            pass\n",
+        (f"{UNSEEN}::test_a_job_that_a_handler_began_stays_when_its_connection_breaks",),
+        "A job whose handler runs is not begun again when a connection breaks.",
+    ),
+    Mutant(
         "shared/a-dropped-job-is-not-told",
         KEEPER,
-        '            self._link.call(queue.words(b"DROP", worker, job, deliveries), Safe.READ, queue._db)\n',
-        "",
+        '            tried(self._tell, worked, b"DROP", job, deliveries)\n',
+        "            self.let_go(worked, job, deliveries)\n",
         (f"{SHARED}::test_a_dropped_job_waits_for_the_end_of_its_lease",),
         "A dropped job waits for the end of its lease, and not for the end of its process.",
     ),

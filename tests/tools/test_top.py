@@ -517,12 +517,7 @@ def test_the_queues_of_a_server(
 def test_one_database(run: Run, served: tuple[tidelog.Store, str], tmp_path: Path) -> None:
     db, url = served
     db.xadd("s", {"n": 1})
-    client = tidelog.connect(url)
-    with client.pipeline(transaction=True) as unit:
-        unit.execute_command("SELECT", 3)
-        unit.execute_command("XADD", "t", "*", "n", 1)
-        unit.execute()
-    client.close()
+    db.db(3).xadd("t", {"n": 1})
 
     def places(*args: object) -> list[tuple[int, str]]:
         told = json.loads(run("top", *args, "--json", "--sort", "key").out)
