@@ -334,7 +334,7 @@ class Keeper:
             return min((queue.beat_s for queue, _ in self._held), default=BEAT_S)
 
     def _beat(self, at_once: bool) -> TidelogError | None:
-        """Returns an error, if there was one. What the server refuses for one queue stops no other one.
+        """One round. Returns an error, if there was one: a refusal for one queue stops no other one.
 
         Raises StoreClosed and Unreachable.
         """

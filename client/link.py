@@ -99,6 +99,11 @@ class Lane:
         if wire is not None:
             wire.hang_up()
 
+    def can(self, capability: bytes) -> bool:
+        """Whether there is a connection, to a server with this capability."""
+        wire = self.wire
+        return wire is not None and capability in wire.can
+
     def drop(self) -> None:
         """Close the connection."""
         wire, self.wire = self.wire, None
@@ -278,7 +283,7 @@ class Link:
                 if lane.ended:
                     if doubt is not None and safe is not Safe.READ:
                         raise unknown(doubt)
-                    raise Unreachable("the call was ended by another thread")
+                    raise ended_elsewhere()
                 try:
                     replies = self._try(lane, commands, safe, db, block, until)
                 except Broken as broken:
@@ -335,7 +340,7 @@ class Link:
             wire = lane.wire = self._connect(until)
             if lane.ended:
                 # `hang_up` found no connection to end
-                raise Unreachable("the call was ended by another thread")
+                raise ended_elsewhere()
         if wire.db != db:
             checked_call(wire, [b"SELECT", b"%d" % db], self.timeout)
             wire.db = db
@@ -473,7 +478,9 @@ class Link:
         """An owner could not start. Returns if it is worth another attempt."""
         name, _, text = said.partition(": ")
         if name == "StoreLocked":
-            if is_owner(self.addresses[0].root):
+            root = self.addresses[0].root
+            assert root is not None
+            if is_owner(root):
                 return  # it begins or ends, which takes its time
             try:
                 wire = self._greeted(self.addresses[0], CONNECT_S)
@@ -508,6 +515,11 @@ def _reason(error: Exception | None) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error) if error is not None else "none of them leads"
+
+
+def ended_elsewhere() -> Unreachable:
+    """The error of a call that another thread has ended."""
+    return Unreachable("the call was ended by another thread")
 
 
 def unknown(broken: Broken) -> OutcomeUnknown:

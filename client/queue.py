@@ -23,7 +23,7 @@ from tidelog.client.base import Base
 from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S, Held
-from tidelog.client.link import Lane, Safe, error_of
+from tidelog.client.link import Lane, Safe, ended_elsewhere, error_of
 from tidelog.client.wire import Wire
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
@@ -47,7 +47,6 @@ from tidelog.store.errors import (
     QueueFull,
     StoreClosed,
     TidelogError,
-    Unreachable,
 )
 from tidelog.store.lifetime import DRAIN_SECONDS
 
@@ -734,7 +733,7 @@ class SharedConsumer(Generic[T]):
         return False
 
     def _take(self, lane: Lane, words: list[bytes], block: float, me: Holder) -> bool:
-        """One QUEUE TAKE. Returns False if no jobs came."""
+        """One QUEUE TAKE. Returns False if no jobs came. Raises Unreachable if `interrupt` ended it."""
         queue = self._queue
         link, worker = queue._link, self._worked[1]
 
@@ -745,8 +744,8 @@ class SharedConsumer(Generic[T]):
         self._begins = False
         queue._begun.add(worker)
         if found is None:
-            if lane.ended and not self._closed:
-                raise Unreachable("the call was ended by another thread")
+            if lane.ended:
+                raise ended_elsewhere()
             return False
         try:
             entries = [(job, number, tuple(row)) for job, number, row in found]
@@ -758,11 +757,8 @@ class SharedConsumer(Generic[T]):
             raise
         if lane.ended:
             self._give_back()
-            if self._closed:
-                return False
-            raise Unreachable("the call was ended by another thread")
-        wire = lane.wire
-        if wire is not None and CONFIRM in wire.can:
+            raise ended_elsewhere()
+        if lane.can(CONFIRM):
             # Before a handler begins. Nobody waits for the reply.
             first, one = held[0]
             link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))
@@ -797,9 +793,7 @@ class SharedConsumer(Generic[T]):
                 lane.ended = True
         queue, link = self._queue, self._queue._link
         for lane in lanes:
-            wire = lane.wire
-            answers = time.monotonic() - link.silent_at > link.timeout
-            if answers and wire is not None and CONFIRM in wire.can:
+            if time.monotonic() - link.silent_at > link.timeout and lane.can(CONFIRM):
                 try:
                     link.call(queue.words(b"UNBLOCK", lane.name), Safe.READ, queue._db)
                     continue

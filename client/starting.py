@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.aof.lock import NAME as LOCK
+from tidelog.aof.lock import holder
+from tidelog.disk.real import RealDisk
 
 OWNER: Final = "tidelog.client.owner"  # the module that is one
 READY: Final = b"ready\n"
@@ -91,13 +93,11 @@ class Starting:
         os.close(self._pipe)
 
 
-def is_owner(root: Path | None) -> bool:
+def is_owner(root: Path) -> bool:
     """Whether the process that has a store open is an owner: one that a client has started."""
     try:
-        assert root is not None
-        holder = int((root / LOCK).read_text())
-        words = Path(f"/proc/{holder}/cmdline").read_bytes().split(b"\0")
-    except (OSError, ValueError):
+        words = Path(f"/proc/{holder(RealDisk(), root / LOCK)}/cmdline").read_bytes().split(b"\0")
+    except OSError:
         return False
     return OWNER.encode() in words
 

@@ -176,6 +176,8 @@ class Desk:
         mine = session.jobs
         if mine is None:
             mine = session.jobs = Held(self)
+        if lent.unconfirmed:
+            mine.newest = lent
         db, key, group = queue.place
         for job in lent.delivery.open:
             self._held[db, key, group, job] = mine.jobs[db, key, group, job] = lent
@@ -247,13 +249,16 @@ class Desk:
 
 
 class Held:
-    """The jobs that one connection holds, and settled ones that were not pruned yet."""
+    """The jobs that one connection holds, and settled ones that were not pruned yet.
 
-    __slots__ = ("jobs", "_desk", "_newest", "_prune_at")
+    newest    those of its last TAKE with CONFIRM, the only ones that may be unconfirmed
+    """
+
+    __slots__ = ("jobs", "newest", "_desk", "_prune_at")
 
     def __init__(self, desk: Desk) -> None:
         self.jobs: dict[Place_, Lent] = {}
-        self._newest: Lent | None = None  # the only one that may be unconfirmed
+        self.newest: Lent | None = None
         self._desk = desk
         self._prune_at = FEW
 
@@ -266,23 +271,19 @@ class Held:
             self._desk.forget(place, self.jobs.pop(place))
         self._prune_at = max(FEW, 2 * len(self.jobs))
 
-    def taken(self, lent: Lent) -> None:
-        """Note the jobs of the newest TAKE."""
-        self._newest = lent
-
     def retract(self) -> None:
         """The client asks for more jobs over this connection. If it has not confirmed the last ones, no handler will
         get them: it has put the connection back into a pool.
         """
-        if self._newest is not None and self._newest.unconfirmed:
-            self._desk.retract(self._newest)
-        self._newest = None
+        if self.newest is not None and self.newest.unconfirmed:
+            self._desk.retract(self.newest)
+        self.newest = None
 
     def abandon(self, later: Later) -> None:
         """The connection has ended: its jobs belong to a worker that is gone. A worker of the same name may get them at
         once, others when their lease is over. Unconfirmed ones go back.
         """
-        newest, self._newest = self._newest, None
+        newest, self.newest = self.newest, None
         for place, lent in self.jobs.items():
             if lent is newest and lent.unconfirmed:
                 self._desk.orphan(lent, later)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.owners import ended_owner
 
 import tidelog
 from tidelog import testing
@@ -47,3 +48,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     """One with its server running."""
     with ExitStack() as stack:
         yield Bench(tmp_path / "store", stack)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """The path of a store that is not there yet; its owner is ended after the test."""
+    path = tmp_path / "store"
+    with ended_owner(path):
+        yield path

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from tests.client.owners import ended_owner, is_running, kill, owner_of
+from tests.client.owners import is_running, kill, owner_of
 from tests.until import until
 
 import tidelog
@@ -26,14 +26,6 @@ from tidelog.client import link
 from tidelog.client.address import addresses_of
 from tidelog.client.starting import READY, Starting
 from tidelog.disk.turn import take_turn
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """The path of a store that is not there yet; its owner is ended after the test."""
-    path = tmp_path / "store"
-    with ended_owner(path):
-        yield path
 
 
 def test_the_first_client_starts_the_owner_and_others_find_it(root: Path) -> None:

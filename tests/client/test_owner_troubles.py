@@ -1,4 +1,4 @@
-"""What goes wrong around an owner: its socket is removed, its log fails, it ends slowly, or it is another user's."""
+"""Troubles of an owner: its socket is removed, its log fails, it ends slowly, or it is another user's."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.owners import ended_owner, kill, owner_of
+from tests.client.owners import kill, owner_of
 from tests.until import until
 
 import tidelog
@@ -20,13 +20,6 @@ from tidelog.client import processes
 from tidelog.client.starting import OWNER, _account_of
 from tidelog.disk.real import RealFile
 from tidelog.store.errors import CannotOpen
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "store"
-    with ended_owner(path):
-        yield path
 
 
 def test_a_socket_that_was_removed_is_made_again(root: Path) -> None:

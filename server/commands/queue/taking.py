@@ -127,10 +127,7 @@ class _Taking(Parked):
         lent = Lent(delivery, self._heartbeat, self._limit, unconfirmed)
         session.server.desk.hand(session, queue, lent)
         jobs = Jobs((ids.text(job), count, row) for job, row, count in reversed(delivery.jobs))
-        if unconfirmed:
-            assert session.jobs is not None
-            session.jobs.taken(lent)
-        else:
+        if not unconfirmed:
             delivery.jobs.clear()
         leases = leases_of(session.core)
         if not leases.armed:
