@@ -141,7 +141,7 @@ class SharedJob(Generic[T]):
             True once the acknowledgement has reached the durability level of the server. False if the lease was lost.
 
         Raises:
-            EncodeError: The codec cannot encode the result; the job stays open.
+            EncodeError: The codec cannot encode the result, or it is too large (PayloadTooLarge); the job stays open.
             DataError: `ttl` is invalid.
         """
         words: list[bytes] = []

@@ -559,7 +559,7 @@ _TEXTS: Final[tuple[tuple[str, type[TidelogError]], ...]] = (
     ("ONCE ", OutcomeUnknown),
     ("TIMEOUT ", TokenLate),
     ("LOST ", TokenLost),
-    ("ERR not stored: the unit", UnitTooLarge),
+    ("ERR not stored: the call would write", UnitTooLarge),
     ("ERR not stored: ", NotStored),
     ("ERR checkpoint: ", CheckpointFailed),
 )

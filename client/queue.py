@@ -155,7 +155,7 @@ class SharedQueue(Generic[T]):
             The job's ID, `ms-seq`, as `Queue.put` returns it.
 
         Raises:
-            EncodeError: The codec cannot encode the value.
+            EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
@@ -198,7 +198,7 @@ class SharedQueue(Generic[T]):
             key: As in `put`.
 
         Raises:
-            EncodeError: The codec cannot encode the value.
+            EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
         """
         row = rows.job_row(rows.encode_value(self._options, value), headers)
@@ -257,7 +257,8 @@ class SharedQueue(Generic[T]):
             How many were put.
 
         Raises:
-            EncodeError: The codec cannot encode a value. The values before it were put; `stored` is their number.
+            EncodeError: The codec cannot encode a value, or it is too large (PayloadTooLarge). Those before it were
+                put; `stored` is their number.
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
         """

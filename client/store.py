@@ -442,7 +442,7 @@ class SharedStore(Base, Methods[TextT]):
 
         Raises:
             DataError: An argument is invalid, the time zone is unknown, or the expression never fires.
-            EncodeError: The codec cannot encode the value.
+            EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
         """
         return self.schedules._make(name, cron, every, queue, value, tz, catch_up, codec, priority)
 

@@ -13,18 +13,22 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from tidelog.aof import errors as aof
+from tidelog.aof.frame import BODY_BYTES_MAX
 from tidelog.client.starting import readable
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply, status
 from tidelog.resp.commands import encoded
 from tidelog.resp.replies import UNFINISHED, Malformed, Replies
-from tidelog.store.errors import DataError
+from tidelog.store.errors import DataError, UnitTooLarge, from_command
 
 RECEIVE_BYTES: Final = 1 << 16
 LIMIT_MIN_S: Final = 0.001  # zero would mean no limit
 # A limit that is longer than needed by this part and so many seconds stays.
 SPARE_PART: Final = 1.05
 SPARE_S: Final = 0.01
+# How a server begins its last reply when it ends a connection for what it read there.
+REFUSED: Final = b"ERR Protocol error"
 # Commands that change the connection.
 _SESSION: Final = frozenset(
     b"MULTI EXEC DISCARD WATCH UNWATCH SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE MONITOR "
@@ -76,11 +80,14 @@ class Wire:
         return self.calls((words,), seconds)[0]
 
     def calls(self, commands: Sequence[Sequence[bytes]], seconds: float | None) -> list[Reply]:
-        """Run several commands, sent together. Raises Broken."""
+        """Run several commands, sent together. Raises Broken, and UnitTooLarge for an argument that no log can hold."""
         if len(commands) == 1:
-            self._send(encoded(commands[0]), seconds, whole=True)
+            data = encoded(commands[0])
         else:
-            self._send(b"".join(map(encoded, commands)), seconds)
+            data = b"".join(map(encoded, commands))
+        if len(data) > BODY_BYTES_MAX:
+            check_sizes(commands)
+        self._send(data, seconds, whole=len(commands) == 1)
         until = None if seconds is None else time.monotonic() + seconds
         while self._unread:
             self._receive(until)
@@ -130,7 +137,19 @@ class Wire:
             else:
                 link.sendall(data)
         except OSError as error:
+            if whole:
+                self._check_refused()
             raise Broken(f"{self._name}: {error}", sent=not whole) from error
+
+    def _check_refused(self) -> None:
+        """Raises ResponseError if the server ended the connection because of what it read."""
+        try:
+            while True:
+                reply = self._receive(time.monotonic())
+                if isinstance(reply, CommandError) and reply.line.startswith(REFUSED):
+                    raise from_command(reply)
+        except Broken:
+            pass  # it ended for another reason
 
     def _receive(self, until: float | None) -> Reply:
         replies = self._replies
@@ -166,6 +185,13 @@ class Wire:
         given = struct.pack("ll", *divmod(microseconds, 1_000_000))
         self._link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, given)
         self._limit = left
+
+
+def check_sizes(commands: Sequence[Sequence[bytes]]) -> None:
+    """Raises UnitTooLarge for an argument that no log can hold: the server might hang up while it is sent."""
+    for size in (len(word) for words in commands for word in words):
+        if size > BODY_BYTES_MAX:
+            raise UnitTooLarge(str(aof.UnitTooLarge(size, BODY_BYTES_MAX)))
 
 
 def session_free(words: list[bytes]) -> list[bytes]:

@@ -25,6 +25,7 @@ from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.jobs.codecs import NAMED, Codec
 from tidelog.jobs.options import Options, named
+from tidelog.jobs.units import checked_payload
 from tidelog.store.errors import DataError, DecodeError, EncodeError
 
 VALUE = b"value"
@@ -44,9 +45,9 @@ _TRACEBACK_CHARS = 4_000  # keep the end of a traceback, because it names the er
 
 
 def encode_value(options: Options, value: Any) -> bytes:
-    """A job's value as bytes. Raises EncodeError."""
+    """A job's value as bytes. Raises EncodeError, and PayloadTooLarge."""
     try:
-        return options.codec.encode(value)
+        data = options.codec.encode(value)
     except Exception as error:
         # A traceback through our own codec would only repeat the text; that of the caller's codec shows the place.
         cause = None if options.codec is NAMED.get(options.codec.name) else error
@@ -54,6 +55,7 @@ def encode_value(options: Options, value: Any) -> bytes:
             f"queue {options.name!r}: codec {options.codec.name} cannot encode "
             f"a value of type {type(value).__name__}: {type(error).__name__}: {error}"
         ) from cause
+    return checked_payload(options.name, data)
 
 
 def job_row(

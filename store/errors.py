@@ -117,6 +117,13 @@ class UnitTooLarge(NotStored):
     """The call's records would exceed the largest frame. Split the call."""
 
 
+class PayloadTooLarge(UnitTooLarge, EncodeError):
+    """A job's value or result is larger than a queue takes. Raised before the store is asked.
+
+    `put_many` has put the values before it; `stored` is their number.
+    """
+
+
 # --- unknown
 
 

@@ -18,7 +18,7 @@ from tidelog.jobs.options import Options, named, ranked
 from tidelog.jobs.putting import BATCH_JOBS, Put, lifetime, log_put_into_lane, put_delayed
 from tidelog.jobs.rows import WaitingJob
 from tidelog.jobs.typed import T
-from tidelog.jobs.units import UNIT_BYTES, in_units
+from tidelog.jobs.units import PAYLOAD_BYTES_MAX, UNIT_BYTES, in_units
 from tidelog.jobs.work.results import Found, missing_result
 from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration
@@ -101,7 +101,7 @@ class QueueBase(Generic[T]):
             key: As in `Queue.put`.
 
         Raises:
-            EncodeError: The codec cannot encode the value.
+            EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
         """
         row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
@@ -160,7 +160,10 @@ class QueueBase(Generic[T]):
             if sum(map(len, encoded)) <= UNIT_BYTES:
                 yield encoded, error
             else:
-                *parts, last = in_units(encoded, len)
+                if max(map(len, encoded)) > PAYLOAD_BYTES_MAX:
+                    encoded, refused = self._encode_until(chunk)
+                    error = refused or error
+                *parts, last = list(in_units(encoded, len)) or [[]]
                 yield from ((part, None) for part in parts)
                 yield last, error
 

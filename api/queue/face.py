@@ -30,6 +30,7 @@ from tidelog.jobs.putting import Put, lifetime, put_once, put_values
 from tidelog.jobs.rows import VALUE, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.typed import T
+from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.callers import ThreadCaller
@@ -91,7 +92,7 @@ class Queue(QueueBase[T]):
             ID when it is due; then `Job.origin` is this one.
 
         Raises:
-            EncodeError: The codec cannot encode the value.
+            EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
@@ -104,6 +105,8 @@ class Queue(QueueBase[T]):
                     data = self._encode(value)
                 except Exception:
                     data = rows.encode_value(self._options, value)  # a clear EncodeError
+            if len(data) > PAYLOAD_BYTES_MAX:
+                checked_payload(self._options.name, data)
             row = (
                 (VALUE, data)
                 if headers is None and key is None
@@ -173,7 +176,8 @@ class Queue(QueueBase[T]):
             How many were put.
 
         Raises:
-            EncodeError: The codec cannot encode a value. The values before it were put; `stored` is their number.
+            EncodeError: The codec cannot encode a value, or it is too large (PayloadTooLarge). Those before it were
+                put; `stored` is their number.
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
         """

@@ -42,7 +42,7 @@ class Job(JobBase[T]):
             no result is stored.
 
         Raises:
-            EncodeError: The codec cannot encode the result; the job stays open.
+            EncodeError: The codec cannot encode the result, or it is too large (PayloadTooLarge); the job stays open.
             DataError: `ttl` is invalid.
         """
         return self._told(self._ack() if result is NO_RESULT else self._ack_with(result, ttl))

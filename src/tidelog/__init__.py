@@ -83,6 +83,7 @@ __all__ = [
     "NotReplicated",
     "NotStored",
     "OutOfSpace",
+    "PayloadTooLarge",
     "OutcomeUnknown",
     "Queue",
     "QueueFull",

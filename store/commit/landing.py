@@ -305,9 +305,11 @@ class Landing:
         if not isinstance(error, Exception):
             error.add_note(f"tidelog: {text}")
             return error
-        told: TidelogError
+        told: Exception
         if isinstance(error, aof.LogPoisoned):
             told = OutcomeUnknown(str(error)) if appending else StorePoisoned(str(error))
+        elif isinstance(error, (aof.NoSpace, aof.UnitTooLarge)) and not (appending or what):
+            told = _refused(error)
         else:
             told = (OutcomeUnknown if appending else NotStored)(f"{text} ({error!r})")
         told.__cause__ = error

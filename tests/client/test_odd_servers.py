@@ -19,6 +19,7 @@ from tests.client.owners import ended_owner, owner_of, owners
 from tests.until import until
 
 import tidelog
+from tidelog.aof import errors as aof
 from tidelog.aof.layout import SHARED
 from tidelog.client.link import error_of
 from tidelog.disk import unix_socket
@@ -92,7 +93,7 @@ def test_two_names_of_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_errors_of_a_server_become_those_of_the_store() -> None:
     for error in (
         *(tidelog.OutOfSpace("full"), tidelog.StorePoisoned("bad"), tidelog.OutcomeUnknown("x")),
-        *(tidelog.UnitTooLarge("the unit has 9 bytes"), tidelog.NotStored("no"), tidelog.QueueFull("full")),
+        *(tidelog.UnitTooLarge(str(aof.UnitTooLarge(9, 8))), tidelog.NotStored("no"), tidelog.QueueFull("full")),
         tidelog.NotReplicated(1, 2),
         *(tidelog.TokenLate("TIMEOUT it is late"), tidelog.TokenLost("LOST it is gone")),
     ):  # fmt: skip

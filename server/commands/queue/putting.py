@@ -23,7 +23,7 @@ from tidelog.jobs.putting import (
     rows_of,
 )
 from tidelog.jobs.rows import VALUE
-from tidelog.jobs.units import in_units
+from tidelog.jobs.units import checked_payload, in_units
 from tidelog.jobs.work.fetch import NO_GROUP
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.commands.queue.given import (
@@ -62,7 +62,8 @@ def put(session: Session, args: list[bytes]) -> Reply:
     once = given.once(session)
     check_writable(session)
     if queue.options.max_depth is None and _SLOW.isdisjoint(given.own):
-        row = (VALUE, args[3], *headers_of(given.own.get(b"HEADERS", ())))
+        value = checked_payload(queue.options.name, args[3])
+        row = (VALUE, value, *headers_of(given.own.get(b"HEADERS", ())))
         if once is None:
             effect, log, lsn = core.add(session.db, args[2], row, False)
             session.rest_on((log, lsn, True))
@@ -129,6 +130,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
     queue, core, once = given.queue, session.core, given.once(session)
     due, ttl, priority, key = given.due(), given.ttl(), given.priority(), given.key()
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
+    checked_payload(queue.options.name, values[0])  # another one as large is in no part with it
     check_writable(session)
 
     def attempt(caller: Callable[[], Caller] | None) -> tuple[Reply, Promise | None, Caller | None]:
@@ -168,6 +170,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
 
 
 def put_of(given: Given, value: bytes) -> Put:
+    checked_payload(given.queue.options.name, value)
     priority = given.priority()
     headers = headers_of(given.own.get(b"HEADERS", ()))
     row = (VALUE, value, *headers, *rows.tail_of(priority, given.key()))

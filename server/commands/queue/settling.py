@@ -17,6 +17,7 @@ from tidelog.jobs import rows
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import JobBase, Settled
 from tidelog.jobs.streams import among_held
+from tidelog.jobs.units import checked_payload
 from tidelog.jobs.work.ends import log_finished
 from tidelog.jobs.work.results import RESULT_SECONDS
 from tidelog.jobs.work.retention import SWEEP_JOBS
@@ -92,7 +93,8 @@ def _done_with(session: Session, given: Given, args: list[bytes], fences: Fences
     length = RESULT_SECONDS if ttl is None else ttl
     if length > SECONDS_MAX:
         raise CommandError(b"ERR RESULTTTL is out of range")
-    return _settle(session, given, args, lambda job: job._acked_with(result[0], length))
+    data = checked_payload(given.queue.options.name, result[0])
+    return _settle(session, given, args, lambda job: job._acked_with(data, length))
 
 
 def _fences(args: list[bytes]) -> tuple[Fences, list[bytes]]:

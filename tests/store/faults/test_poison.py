@@ -109,7 +109,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room(
         assert isinstance(results[1], tidelog.OutOfSpace)
         # Half a transaction is taken back by rebuilding memory.
         before = db.digest()
-        with pytest.raises(tidelog.NotStored):
+        with pytest.raises(tidelog.OutOfSpace):
             db.pipeline().set("a", 2).set("k", big).execute()
         assert db.digest() == before and db.get("a") == b"1"
         disk.error = 0
@@ -130,7 +130,7 @@ def test_a_unit_larger_than_the_largest_frame_is_refused(
         db.xadd("s", {"n": big})
     with pytest.raises(tidelog.UnitTooLarge):
         db.set("k", big)
-    with pytest.raises(tidelog.NotStored):
+    with pytest.raises(tidelog.UnitTooLarge):
         db.pipeline().set("a", big[: 1 << 19]).set("b", big[: 1 << 19]).set("c", 1).execute()
     assert db.digest() == before
     # A pipeline is cut into frames; only the command that is too large by itself fails.
