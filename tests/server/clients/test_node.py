@@ -1,12 +1,10 @@
 """node-redis, from npm: what a program in JavaScript gets is what it gets from redis-server, under RESP2 and RESP3.
 
-The package is installed once, outside of the repository: in the directory that `TIDELOG_TEST_CACHE` names, or in
-tidelog-tests of the user's cache.
+The package is installed once, outside of the repository (tests/cache.py).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cache import place_of
 from tests.server.clients.real import real_redis
 from tests.server.conftest import Start
 
@@ -33,21 +32,12 @@ def tool(name: str) -> str:
     return path
 
 
-def cache() -> Path:
-    named = os.environ.get("TIDELOG_TEST_CACHE")
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(user) / "tidelog-tests"
-
-
 @pytest.fixture(scope="module")
 def installed() -> Path:
-    """A directory with the package. Several test processes may ask at once."""
+    """A directory with the package."""
     node, npm = tool("node"), tool("npm")
-    place = cache() / re.sub(r"[^\w.]+", "-", f"node-redis {RANGE}")
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "complete").exists():
+    with place_of(re.sub(r"[^\w.]+", "-", f"node-redis {RANGE}")) as (place, missing):
+        if missing:
             (place / "package.json").write_text(
                 json.dumps({"private": True, "dependencies": {PACKAGE: RANGE}})
             )
@@ -67,7 +57,6 @@ def installed() -> Path:
                     f"{done.stdout}{done.stderr}",
                     pytrace=False,
                 )
-            (place / "complete").touch()
     shown = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
     if int(shown.stdout.lstrip("v").partition(".")[0]) < 20:
         pytest.fail(f"node-redis needs Node.js 20, here is {shown.stdout}", pytrace=False)
