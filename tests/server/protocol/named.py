@@ -89,6 +89,10 @@ def _no_plus(ours: Node, theirs: Node) -> bool:
     return bool(theirs == (b"-", b"ERR Invalid stream ID specified as stream command argument"))
 
 
+def _expired(ours: Node, theirs: Node) -> bool:
+    return (ours[0], ours[1], theirs[0]) in ((b"$", None, b":"), (b"_", b"", b":"))
+
+
 _OF_THE_SERVER = (
     "hello info time lastsave client|id client|info client|list acl|genpass acl|log slowlog|get slowlog|len "
     "memory|usage memory|doctor lolwut role config|get latency|histogram function|stats"
@@ -122,6 +126,7 @@ NAMED: Final = (
     Named("the order of checks in COMMAND GETKEYS", "command|getkeys command|getkeysandflags",
           errors(b"ERR ", b"ERR wrong number of arguments"), _SEVEN),
     Named("`OBJECT REFCOUNT` of small integers", "object|refcount", same_kind, _SEVEN),
+    Named("`MEMORY USAGE` of a key that has expired", "memory|usage", _expired),
     Named("a cursor of SCAN that is no number as Redis writes it", "scan", _cursor, _SEVEN),
     Named("`XREAD +`", "xread", _no_plus, _SEVEN),
     Named("an unbalanced list of streams", "xread xreadgroup",

@@ -333,7 +333,7 @@ def test_sessions_have_every_command() -> None:
     """Of those that a real server has, too."""
     sent = {
         name_of(args)
-        for seed in range(150)
+        for seed in range(200)
         for chunk in chunks(random.Random(seed), EIGHT, START_MS)
         for args in chunk
     }
