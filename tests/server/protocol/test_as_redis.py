@@ -61,6 +61,18 @@ _HELLO: Final = re.compile(
 )
 
 
+# What UNSUBSCRIBE and PUNSUBSCRIBE without names reply: their order is that of a table of hashes.
+_LEFT: Final = re.compile(
+    rb"(?:[*>]3\r\n\$1[02]\r\np?unsubscribe\r\n\$\d+\r\n[^\r]*\r\n:\d+\r\n){2,}"
+)
+
+
+def _sorted(left: re.Match[bytes]) -> bytes:
+    """The names in order, and behind them the counts as they came."""
+    lines = left[0].split(b"\r\n")
+    return repr((sorted(lines[4::6]), lines[5::6])).encode()
+
+
 class Unfinished(Exception):
     """The bytes end inside a reply."""
 
@@ -242,7 +254,7 @@ class Pair:
             got = side.until_the_end(patience_s)
             if got.endswith(END_TOLD):
                 patience_s = PATIENCE_S
-            replies.append(_HELLO.sub(rb"\1", got))
+            replies.append(_LEFT.sub(_sorted, _HELLO.sub(rb"\1", got)))
         ours, theirs = replies
         if ours != theirs:
             at = len(os.path.commonprefix(replies))
