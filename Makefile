@@ -78,6 +78,7 @@ rules: $(READY)
 
 generate: options  ## write all generated code and tables anew, after a change of what they are made from
 	$(BIN)/python tools/dev/make_faces.py
+	$(BIN)/python tools/dev/make_sync.py
 
 options: $(READY)  ## write the tables of docs/reference/server-options.md, a part of `make generate`
 	$(BIN)/python tools/dev/make_options.py

@@ -44,7 +44,7 @@ from tidelog.store.role import Role
 
 if TYPE_CHECKING:
     from tidelog.api.queue.aio import AsyncQueue
-    from tidelog.api.queue.schedules import AsyncSchedules
+    from tidelog.api.queue.aschedules import AsyncSchedules
     from tidelog.jobs.codecs import Codec
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
@@ -285,7 +285,7 @@ class AsyncStore(Face, AsyncMethods[TextT]):
     def schedules(self) -> AsyncSchedules:
         """The schedules of this database. As `Store.schedules`, awaited."""
         # here: a program without queues does not load them
-        from tidelog.api.queue.schedules import AsyncSchedules
+        from tidelog.api.queue.aschedules import AsyncSchedules
 
         return AsyncSchedules(self)
 

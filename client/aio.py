@@ -19,8 +19,8 @@ from tidelog.api.async_methods import AsyncMethods
 from tidelog.api.encode import encode
 from tidelog.api.idrange import IdRange
 from tidelog.api.pipeline import call_words
-from tidelog.api.queue.dead import Ids, Jobs, Where
-from tidelog.api.queue.handle import AsyncHandle
+from tidelog.api.queue.ahandle import AsyncHandle
+from tidelog.api.queue.choosing import Ids, Jobs, Where
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.api.queue.running.tasks import run_tasks

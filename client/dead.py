@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.api.queue.dead import (
+from tidelog.api.queue.choosing import (
     Ids,
     Jobs,
     Where,

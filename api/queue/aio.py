@@ -18,20 +18,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.api.queue.adead import AsyncDead
+from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.ajob import AsyncJob
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
-from tidelog.api.queue.dead import (
-    Ids,
-    Jobs,
-    Texts,
-    Where,
-    at_most,
-    chooser,
-    listed_ids,
-    value_bytes,
-)
-from tidelog.api.queue.handle import AsyncHandle
 from tidelog.api.queue.running.plan import make_plan
 from tidelog.api.queue.running.tasks import run_tasks
 from tidelog.engine.api import Waiter
@@ -39,15 +30,12 @@ from tidelog.engine.errors import CommandError
 from tidelog.jobs import delayed, looking, purging, rows
 from tidelog.jobs.options import ranked
 from tidelog.jobs.putting import Put, lifetime, put_once, put_values
-from tidelog.jobs.redriving import PAGE, DeadBase
-from tidelog.jobs.rows import VALUE, DeadJob, Failure, WaitingJob
+from tidelog.jobs.rows import VALUE, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.typed import T
-from tidelog.jobs.units import in_units
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.durability import Promise
 from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
@@ -395,85 +383,3 @@ class AsyncConsumer(ConsumerBase[T]):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-class AsyncDead(DeadBase):
-    """The dead jobs of a queue, for asyncio. Iterate over them with `async for`, oldest first. As `Dead`."""
-
-    def __init__(self, queue: AsyncQueue) -> None:
-        super().__init__(queue._engine)
-        self._queue = queue
-
-    async def __aiter__(self) -> AsyncIterator[DeadJob]:
-        start: int | None = 0
-        while start is not None:
-            page, start, promise = self._page(start)
-            await self._queue._face._hold(promise)
-            for job in page:
-                yield job
-
-    async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
-        """The first dead jobs, oldest first. As `Dead.list`."""
-        chosen = chooser(where, None, 0)
-        at_most(count)
-        found: Jobs = []
-        async for job in self:
-            if count is not None and len(found) >= count:
-                break
-            if chosen(job):
-                found.append(job)
-        return found
-
-    async def count(self) -> int:
-        """Number of dead jobs."""
-        return int(await self._queue._told(self._count()))
-
-    async def get(self, id: str) -> DeadJob | None:
-        """Look up one dead job. As `Dead.get`."""
-        found: DeadJob | None = await self._queue._told(self._one(id))
-        return found
-
-    async def redrive(
-        self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
-    ) -> int:
-        """Put dead jobs back into the queue. As `Dead.redrive`."""
-        return await self._each(ids, where, None, None if dry_run else self._redrive)
-
-    async def purge(
-        self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
-    ) -> int:
-        """Delete dead jobs. As `Dead.purge`."""
-        return await self._each(ids, where, older_than, self._drop)
-
-    async def _each(
-        self,
-        given: Ids,
-        where: Where | None,
-        older_than: Duration | None,
-        change: Callable[[Jobs], tuple[int, Promise]] | None,
-    ) -> int:
-        now = self._engine.core.time_ns() / 1e9
-        chosen = chooser(where, older_than, now)
-        total = 0
-        async for page in self._pages(listed_ids(given)):
-            wanted = [job for job in page if chosen(job)]
-            if change is None:
-                total += len(wanted)
-            else:
-                for unit in in_units(wanted, value_bytes):
-                    total += await self._queue._told(change(unit))
-        return total
-
-    async def _pages(self, given: Texts | None) -> AsyncIterator[Jobs]:
-        if given is not None:
-            found = [await self.get(id) for id in dict.fromkeys(given)]
-            jobs = [job for job in found if job is not None]
-            for at in range(0, len(jobs), PAGE):
-                yield jobs[at : at + PAGE]
-            return
-        start: int | None = 0
-        end = self._last()
-        while start is not None:
-            page, start, promise = self._page(start, PAGE, end)
-            await self._queue._face._hold(promise)
-            yield page

@@ -10,41 +10,109 @@ from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import ACKED, OPEN, JobBase, Settled
 from tidelog.jobs.typed import T
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
-from tidelog.store.commit.tasks import this_task
+from tidelog.store.commit.tasks import this_task  # asyncio
+
+# threads: from threading import get_ident
 from tidelog.store.durations import Duration
 from tidelog.store.errors import TidelogError
 
 
+# A change itself is made at once and only the disk is awaited, so a cancelled call has settled the job.  # asyncio
 class AsyncJob(JobBase[T]):
-    """A job for asyncio: `async with job:`. It has the methods of `Job`, awaited.
+    """A job for asyncio.
 
-    The change itself is made at once and only the disk is awaited, so a cancelled call has settled the job.
+        async with job:                 # acknowledged at the end; an exception is recorded, and the job retried
+            await send(job.value)
+
+    Each method that settles the job returns False, and does nothing, if its lease was lost or it is settled already;
+    only `ack` of an acknowledged job returns True. Besides the errors that it names, it may raise StoreClosed,
+    StorePoisoned, StoreDamaged, OutOfSpace, UnitTooLarge and OutcomeUnknown.
     """
 
     __slots__ = ()
 
     async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
-        """Mark the job as done. As `Job.ack`."""
+        """Mark the job as done.
+
+            await job.ack(result={"pages": 12})     # the caller who put the job gets it from `Handle.result`
+
+        Args:
+            result: Anything that the codec encodes, None too, stored in the same unit. Without it, the job has none.
+            ttl: Seconds or a timedelta after which the result is deleted.
+
+        Returns:
+            True once the acknowledgement has reached the queue's durability level. False if the lease was lost; then
+            no result is stored.
+
+        Raises:
+            EncodeError: The codec cannot encode the result, or it is too large (PayloadTooLarge); the job stays open.
+            DataError: `ttl` is invalid.
+        """
         return await self._told(self._ack() if result is NO_RESULT else self._ack_with(result, ttl))
 
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """Record that this delivery failed. As `Job.nack`."""
+        """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
+
+        Args:
+            reason: Text or exception to record as evidence.
+            delay: Seconds or a timedelta before the retry; None = a pause that grows with each delivery.
+
+        Returns:
+            False if the lease was lost.
+
+        Raises:
+            DataError: `delay` is invalid.
+        """
         return await self._told(self._nack(reason, delay))
 
     async def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up at once: it becomes a dead job. As `Job.fail`."""
+        """Give the job up at once: it becomes a dead job.
+
+        Args:
+            reason: Text or exception to record as evidence.
+
+        Returns:
+            False if the lease was lost.
+        """
         return await self._told(self._fail(reason))
 
     async def release(self) -> bool:
-        """Give the job back as if it had not been delivered. As `Job.release`."""
+        """Give the job back as if it had not been delivered. It is due at once.
+
+        Returns:
+            False if the lease was lost.
+        """
         return await self._told(self._release())
 
     async def extend(self, seconds: Duration) -> bool:
-        """Keep the job from other workers for a while. As `Job.extend`."""
+        """Keep the job from other workers for a while, even if this process ends. Also extends a time limit.
+
+        Args:
+            seconds: Seconds or a timedelta from now. An earlier extension that lasts longer stays.
+
+        Returns:
+            False if the lease was lost.
+
+        Raises:
+            DataError: `seconds` is invalid.
+        """
         return await self._told(self._extend(seconds))
 
     async def done_and(self, *puts: Put) -> bool:
-        """Mark the job as done and put other jobs, in one unit. As `Job.done_and`."""
+        """Mark the job as done and put other jobs, in one unit: both happen or neither.
+
+            await job.done_and(invoices.new({"order": 7}), mails.new({"to": "ann"}))
+
+        Args:
+            *puts: Jobs that `queue.new` made, for queues of the same store and database.
+
+        Returns:
+            False if the lease was lost; then nothing was put.
+
+        Raises:
+            DataError: An argument is no such job.
+            QueueFull: A bounded queue has no room; the job stays open.
+        """
         return await self._told(self._done_and(puts))
 
     async def _told(self, settled: Settled) -> bool:

@@ -1,80 +1,36 @@
-"""The dead jobs of a queue: jobs that were given up, kept in `<name>:dead` with the evidence. Look, redrive, purge.
+"""The dead jobs of a queue, for threads: jobs that were given up, kept in `<name>:dead` with the evidence.
 
-All groups of the queue share them; `DeadJob.group` is the group that gave the job up.
+Look, redrive, purge. All groups of the queue share them; `DeadJob.group` is the group that gave the job up.
+
+Generated from adead.py by tools/dev/make_sync.py: change that file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from tidelog.api.queue.base import QueueBase, told
-from tidelog.jobs.redriving import PAGE, DeadBase, dead_number
+from tidelog.api.queue.base import QueueBase
+from tidelog.api.queue.choosing import (
+    Ids,
+    Jobs,
+    Texts,
+    Where,
+    at_most,
+    chooser,
+    listed_ids,
+    value_bytes,
+)
+from tidelog.jobs.redriving import PAGE, DeadBase
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.units import in_units
+from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
-from tidelog.store.durations import Duration, seconds
-from tidelog.store.errors import DataError
-
-Where = Callable[[DeadJob], bool]
-Ids = str | Iterable[str] | None
-Jobs = list[DeadJob]  # an alias, because `list` is a method below
-Texts = list[str]
-
-
-def chooser(where: Where | None, older_than: Duration | None, now: float) -> Where:
-    """One condition from `where` and `older_than` (seconds). Raises DataError."""
-    age = None if older_than is None else seconds("older_than", older_than, zero=True)
-    if where is not None and not callable(where):
-        raise DataError(
-            f"the argument where must be a function that takes a dead job, not {where!r}"
-        )
-
-    def chosen(job: DeadJob) -> bool:
-        if age is not None and now - job.died_at.timestamp() < age:
-            return False
-        return where is None or bool(where(job))
-
-    return chosen
-
-
-def value_bytes(job: DeadJob) -> int:
-    """The size of a dead job, for `in_units`."""
-    return len(job.raw)
-
-
-def at_most(count: int | None) -> None:
-    """Check the `count` of `list`. Raises DataError."""
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
-        raise DataError(f"count must be an integer of at least 0, or None, not {count!r}")
-
-
-def first_chosen(jobs: Iterable[DeadJob], count: int | None, where: Where | None) -> Jobs:
-    """The first `count` jobs for which `where` is true; None = all. Raises DataError before it takes a job."""
-    chosen = chooser(where, None, 0)
-    at_most(count)
-    found: Jobs = []
-    for job in jobs:
-        if count is not None and len(found) >= count:
-            break
-        if chosen(job):
-            found.append(job)
-    return found
-
-
-def listed_ids(given: Ids) -> list[str] | None:
-    """The IDs that the caller gave, None for all. Raises DataError."""
-    if given is None:
-        return None
-    if not isinstance(given, Iterable):
-        raise DataError(f"ids must be one ID or several IDs, not {given!r}")
-    found = [given] if isinstance(given, str) else list(given)
-    for id in found:
-        dead_number(id)
-    return found
+from tidelog.store.durations import Duration
 
 
 class Dead(DeadBase):
-    """The dead jobs of a queue: `Queue.dead`. Iterate over them, oldest first; `len` counts them.
+    """The dead jobs of a queue: `Queue.dead`. Iterate over them, oldest first.
 
     All groups of the queue share them. Any method may raise the errors that `Queue` lists.
     """
@@ -88,7 +44,8 @@ class Dead(DeadBase):
         while start is not None:
             page, start, promise = self._page(start)
             self._face._hold(promise)
-            yield from page
+            for job in page:
+                yield job
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first dead jobs, oldest first.
@@ -100,11 +57,19 @@ class Dead(DeadBase):
         Raises:
             DataError: An argument is invalid.
         """
-        return first_chosen(self, count, where)
+        chosen = chooser(where, None, 0)
+        at_most(count)
+        found: Jobs = []
+        for job in self:
+            if count is not None and len(found) >= count:
+                break
+            if chosen(job):
+                found.append(job)
+        return found
 
     def count(self) -> int:
         """Number of dead jobs."""
-        return int(told(self._face, self._count()))
+        return int(self._told(self._count()))
 
     def __len__(self) -> int:
         return self.count()
@@ -124,7 +89,7 @@ class Dead(DeadBase):
         Raises:
             DataError: The ID is malformed.
         """
-        found: DeadJob | None = told(self._face, self._one(id))
+        found: DeadJob | None = self._told(self._one(id))
         return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
@@ -179,14 +144,15 @@ class Dead(DeadBase):
                 total += len(wanted)
             else:
                 for unit in in_units(wanted, value_bytes):
-                    total += told(self._face, change(unit))
+                    total += self._told(change(unit))
         return total
 
     def _pages(self, given: Texts | None) -> Iterator[Jobs]:
         if given is not None:
             found = [self.get(id) for id in dict.fromkeys(given)]
             jobs = [job for job in found if job is not None]
-            yield from (jobs[at : at + PAGE] for at in range(0, len(jobs), PAGE))
+            for at in range(0, len(jobs), PAGE):
+                yield jobs[at : at + PAGE]
             return
         start: int | None = 0
         end = self._last()
@@ -194,3 +160,8 @@ class Dead(DeadBase):
             page, start, promise = self._page(start, PAGE, end)
             self._face._hold(promise)
             yield page
+
+    def _told(self, answer: Answer) -> Any:
+        found, promise = answer
+        self._face._hold(promise)
+        return found

@@ -1,8 +1,10 @@
-"""Handle: what `put` returns. It is the job's ID, and knows the queue, which can be asked for the job's result."""
+"""Handle: what `put` returns. It is the job's ID, and knows the queue, which can be asked for the job's result.
+
+Generated from ahandle.py by tools/dev/make_sync.py: change that file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, Protocol, Self
 
 from tidelog.store.durations import Duration
@@ -12,13 +14,6 @@ class Asked(Protocol):
     """A queue for threads, embedded or shared."""
 
     def result(self, job_id: str, timeout: Duration | None = None) -> Any:
-        """The result of a job."""
-
-
-class AsyncAsked(Protocol):
-    """A queue for asyncio, embedded or shared."""
-
-    def result(self, job_id: str, timeout: Duration | None = None) -> Awaitable[Any]:
         """The result of a job."""
 
 
@@ -58,32 +53,6 @@ class Handle(str):
             DataError: `timeout` is invalid.
         """
         return self._queue.result(self, timeout)
-
-    def __reduce__(self) -> Any:
-        return str, (str(self),)
-
-
-class AsyncHandle(str):
-    """The ID of a job that was put, for asyncio. As `Handle`, awaited."""
-
-    __slots__ = ("_queue",)
-    _queue: AsyncAsked
-
-    @classmethod
-    def of(cls, queue: AsyncAsked, job_id: str) -> Self:
-        """The handle of a job of this queue."""
-        made = cls(job_id)
-        made._queue = queue
-        return made
-
-    @property
-    def id(self) -> str:
-        """The ID as a plain str."""
-        return str(self)
-
-    async def result(self, timeout: Duration | None = None) -> Any:
-        """Wait for the result of the job. As `Handle.result`."""
-        return await self._queue.result(self, timeout)
 
     def __reduce__(self) -> Any:
         return str, (str(self),)

@@ -1,4 +1,7 @@
-"""Job: one delivered job that a worker holds, for threads."""
+"""Job: one delivered job that a worker holds, for threads.
+
+Generated from ajob.py by tools/dev/make_sync.py: change that file.
+"""
 
 from __future__ import annotations
 

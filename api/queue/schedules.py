@@ -1,8 +1,10 @@
-"""The schedules of a database: `Store.schedules`, and `Store.schedule`, which adds one. See jobs/rules.py.
+"""The schedules of a database, for threads: `Store.schedules`. `Store.schedule` adds one. See jobs/rules.py.
 
 db.schedule("nightly", "0 3 * * *", queue="mails", value="report", tz="Europe/Berlin")
 for schedule in db.schedules.list():
     print(schedule.name, schedule.next_at)
+
+Generated from aschedules.py by tools/dev/make_sync.py: change that file.
 """
 
 from __future__ import annotations
@@ -79,39 +81,4 @@ class Schedules:
     def _told(self, answer: Answer) -> Any:
         found, promise = answer
         self._face._hold(promise)
-        return found
-
-
-class AsyncSchedules:
-    """The schedules of a database, for asyncio: `AsyncStore.schedules`. As `Schedules`, awaited."""
-
-    def __init__(self, face: Any) -> None:
-        self._face = face
-        self._engine = SchedulesEngine(face._core, face._db)
-
-    async def list(self) -> list[Schedule]:
-        """All schedules, by name."""
-        found: list[Schedule] = await self._told(self._engine.list())
-        return found
-
-    async def pause(self, name: str) -> bool:
-        """Stop the ticks of a schedule. As `Schedules.pause`."""
-        return bool(await self._told(self._engine.pause(name)))
-
-    async def resume(self, name: str) -> bool:
-        """End a pause. As `Schedules.resume`."""
-        return bool(await self._told(self._engine.resume(name)))
-
-    async def remove(self, name: str) -> bool:
-        """Delete a schedule. As `Schedules.remove`."""
-        return bool(await self._told(self._engine.remove(name)))
-
-    async def _make(self, *given: Any) -> Schedule:
-        """`AsyncStore.schedule`, which documents the arguments."""
-        found: Schedule = await self._told(self._engine.add(*given))
-        return found
-
-    async def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        await self._face._hold(promise)
         return found

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from tidelog.api.aopening import aopen_store as aopen
     from tidelog.api.idrange import IdRange
     from tidelog.api.opening import open_store as open
+    from tidelog.api.queue.ahandle import AsyncHandle
     from tidelog.api.queue.aio import AsyncQueue
     from tidelog.api.queue.ajob import AsyncJob
     from tidelog.api.queue.face import Queue
-    from tidelog.api.queue.handle import AsyncHandle, Handle
+    from tidelog.api.queue.handle import Handle
     from tidelog.api.queue.job import Job
     from tidelog.api.receipts import Receipt
     from tidelog.api.sync import Store
@@ -132,7 +133,7 @@ _LATER = {
     "aopen": ("tidelog.api.aopening", "aopen_store"),
     "AsyncQueue": ("tidelog.api.queue.aio", "AsyncQueue"),
     "Queue": ("tidelog.api.queue.face", "Queue"),
-    "AsyncHandle": ("tidelog.api.queue.handle", "AsyncHandle"),
+    "AsyncHandle": ("tidelog.api.queue.ahandle", "AsyncHandle"),
     "Handle": ("tidelog.api.queue.handle", "Handle"),
     "AsyncJob": ("tidelog.api.queue.ajob", "AsyncJob"),
     "Job": ("tidelog.api.queue.job", "Job"),

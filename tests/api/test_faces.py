@@ -23,13 +23,13 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = [name for name in vars(Methods) if not name.startswith("_")]
 
 
-def generated() -> dict[Path, str]:
-    spec = importlib.util.spec_from_file_location("faces", ROOT / "tools/dev/make_faces.py")
+def program(name: str) -> Any:
+    """A program of tools/dev."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/dev/{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    faces: dict[Path, str] = module.faces()
-    return faces
+    return module
 
 
 def code(source: str) -> str:
@@ -39,9 +39,51 @@ def code(source: str) -> str:
     return ast.dump(tree)
 
 
-def test_generated_faces_are_up_to_date() -> None:
-    for path, wanted in generated().items():
-        assert code(path.read_text()) == code(wanted), "run tools/dev/make_faces.py"
+@pytest.mark.parametrize("name", ["make_faces", "make_sync"])
+def test_generated_faces_are_up_to_date(name: str) -> None:
+    for path, wanted in program(name).faces().items():
+        assert code(path.read_text()) == code(wanted), "run `make generate`"
+
+
+SOURCE = '''"""AsyncThing: a thing for asyncio."""
+
+from tidelog.store.commit.tasks import this_task  # asyncio
+# threads: from threading import get_ident
+
+
+class AsyncThing:
+    """Use it as `async with thing:`, and `await` it (see `AsyncThing.aclose`)."""
+
+    async def __aenter__(self) -> AsyncIterator[str]:
+        # another task has it
+        found = [one async for one in await self.all(  # of await
+            "await this")]
+        await asyncio.sleep(0)  # asyncio: others run
+        # threads: self.count += 1
+        return found, this_task()
+'''
+MADE = '''"""Thing: a thing for threads.
+
+Generated from athing.py by tools/dev/make_sync.py: change that file.
+"""
+
+from threading import get_ident
+
+
+class Thing:
+    """Use it as `with thing:`, and `await` it (see `Thing.close`)."""
+
+    def __enter__(self) -> Iterator[str]:
+        # another thread has it
+        found = [one for one in self.all(  # of await
+            "await this")]
+        self.count += 1
+        return found, get_ident()
+'''
+
+
+def test_a_face_for_threads_is_made_from_the_one_for_asyncio() -> None:
+    assert program("make_sync").made(SOURCE, "athing.py") == MADE
 
 
 def shape(function: Any) -> list[tuple[str, Any, Any]]:

@@ -16,10 +16,12 @@ from tests.client.conftest import Bench
 import tidelog
 from tidelog.api.missing import _Absent
 from tidelog.api.pipeline import AsyncPipeline, Pipeline
-from tidelog.api.queue.aio import AsyncConsumer, AsyncDead
+from tidelog.api.queue.adead import AsyncDead
+from tidelog.api.queue.aio import AsyncConsumer
+from tidelog.api.queue.aschedules import AsyncSchedules
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.face import Consumer
-from tidelog.api.queue.schedules import AsyncSchedules, Schedules
+from tidelog.api.queue.schedules import Schedules
 from tidelog.client import aio, dead, pipeline, queue, schedules
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.missing import LACKING, PAGE

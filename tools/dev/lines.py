@@ -81,11 +81,11 @@ def measure(files: Iterator[tuple[str, str]]) -> Figures:
     )
     long = 0
     for path, source in files:
-        lines = code_lines(source)
-        (by_program if generated(source) else by_hand)[room(path)] += lines
+        lines, made = code_lines(source), generated(source)
+        (by_program if made else by_hand)[room(path)] += lines
         long += room(path) != TESTS and source.count("\n") > LONG
         for part, places in QUEUE.items():
-            queue[part] += lines * path.startswith(places)
+            queue[part] += lines * (not made and path.startswith(places))
     product = sum(lines for name, lines in by_hand.items() if name not in (DEV, TESTS))
     return {
         "hand-written": dict(sorted(by_hand.items())),

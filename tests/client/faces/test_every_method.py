@@ -7,12 +7,14 @@ from pathlib import Path
 from tests.client.faces.faces import Methods
 from tests.client.faces.test_faces_agree import ENDS, STEPS
 
-from tidelog.api.queue.aio import AsyncDead, AsyncQueue
+from tidelog.api.queue.adead import AsyncDead
+from tidelog.api.queue.aio import AsyncQueue
 from tidelog.api.queue.ajob import AsyncJob
+from tidelog.api.queue.aschedules import AsyncSchedules
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.face import Queue
 from tidelog.api.queue.job import Job
-from tidelog.api.queue.schedules import AsyncSchedules, Schedules
+from tidelog.api.queue.schedules import Schedules
 from tidelog.client.aio import (
     AsyncSharedDead,
     AsyncSharedJob,

@@ -1,0 +1,82 @@
+"""The schedules of a database, for asyncio: `AsyncStore.schedules`. `AsyncStore.schedule` adds one. See jobs/rules.py.
+
+await db.schedule("nightly", "0 3 * * *", queue="mails", value="report", tz="Europe/Berlin")
+for schedule in await db.schedules.list():
+    print(schedule.name, schedule.next_at)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.jobs.scheduling import Schedule, SchedulesEngine
+from tidelog.store.commit.core import Answer
+
+
+class AsyncSchedules:
+    """The schedules of a database: `AsyncStore.schedules`. `AsyncStore.schedule` adds one.
+
+    Any method may raise ResponseError if the key `tidelog:schedules` holds no stream, and the errors that `AsyncQueue`
+    lists.
+    """
+
+    def __init__(self, face: Any) -> None:
+        self._face = face
+        self._engine = SchedulesEngine(face._core, face._db)
+
+    async def list(self) -> list[Schedule]:
+        """All schedules, by name."""
+        found: list[Schedule] = await self._told(self._engine.list())
+        return found
+
+    async def pause(self, name: str) -> bool:
+        """Stop the ticks of a schedule. Pausing twice is allowed.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            False if there is no schedule of that name.
+
+        Raises:
+            DataError: `name` is no name.
+        """
+        return bool(await self._told(self._engine.pause(name)))
+
+    async def resume(self, name: str) -> bool:
+        """End a pause. Ticks of the time of the pause are not made up.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            False if there is no schedule of that name.
+
+        Raises:
+            DataError: `name` is no name, or this machine does not know its time zone.
+        """
+        return bool(await self._told(self._engine.resume(name)))
+
+    async def remove(self, name: str) -> bool:
+        """Delete a schedule. Jobs that it has put stay in their queue.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            False if there is no schedule of that name.
+
+        Raises:
+            DataError: `name` is no name.
+        """
+        return bool(await self._told(self._engine.remove(name)))
+
+    async def _make(self, *given: Any) -> Schedule:
+        """`Store.schedule`, which documents the arguments."""
+        found: Schedule = await self._told(self._engine.add(*given))
+        return found
+
+    async def _told(self, answer: Answer) -> Any:
+        found, promise = answer
+        await self._face._hold(promise)
+        return found
