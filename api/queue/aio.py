@@ -1,20 +1,18 @@
 """AsyncQueue: the durable queue for asyncio.
 
-    async with tidelog.aqueue("mail-data", "mails") as mails:
-        await mails.put({"to": "ann@example.org"})
-        async for job in mails.consume():
-            async with job:
-                await send(job.value)
-
-A change is made at once, in the loop's thread; only the disk, a job or room is awaited. So a cancelled call has done
-either nothing or everything.
+async with tidelog.aqueue("mail-data", "mails") as mails:
+    await mails.put({"to": "ann@example.org"})
+    async for job in mails.consume(block=0):
+        async with job:
+            await send(job.value)
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import asyncio  # asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,8 +21,7 @@ from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.ajob import AsyncJob
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
-from tidelog.api.queue.running.plan import make_plan
-from tidelog.api.queue.running.tasks import run_tasks
+from tidelog.api.queue.running.by_tasks import RunsTasks
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import delayed, looking, purging, rows
@@ -33,20 +30,26 @@ from tidelog.jobs.putting import Put, lifetime, put_once, put_values
 from tidelog.jobs.rows import VALUE, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.typed import T
+from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
+
+# threads: from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.tasks import TaskCaller, this_task
+from tidelog.store.commit.tasks import TaskCaller, this_task  # asyncio
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class AsyncQueue(QueueBase[T]):
-    """A durable queue of an open store, for asyncio. `AsyncStore.queue` or `tidelog.aqueue` makes it.
+# A change is made at once, in the loop's thread; only the disk, a job or room is awaited.  # asyncio
+# So a cancelled call has done either nothing or everything.  # asyncio
+class AsyncQueue(RunsTasks[T], QueueBase[T]):
+    """A durable queue of an open store. `AsyncStore.queue` or `tidelog.aqueue` makes it; many tasks may use it at once.
 
-    It has the methods of `Queue`, awaited, and raises the same errors. A cancelled call has done either nothing or
-    everything.
+    Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
+    StoreClosed; StorePoisoned; StoreDamaged; and if it writes, OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a
+    read-only store, ReadOnlyError. An empty queue is still true.
     """
 
     _opened_here = False
@@ -71,20 +74,54 @@ class AsyncQueue(QueueBase[T]):
         priority: int = 0,
         key: str | None = None,
     ) -> AsyncHandle:
-        """Put one job. As `Queue.put`."""
+        """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
+
+        Args:
+            value: Anything that the codec encodes.
+            dedup_id: If it is among the last 10,000 of the queue and at most a day old, no job is added, and the ID of
+                the first job is returned.
+            headers: Names and texts stored beside the value.
+            timeout: Seconds or a timedelta to wait while a bounded queue is full; None = for ever, 0 = not at all.
+            delay: Seconds or a timedelta until the job is due. It is stored at once. A bounded queue does not wait for
+                delayed jobs.
+            at: When the job is due instead: a datetime with a time zone, at most ten years away.
+            ttl: Seconds or a timedelta, counted from when the job is due. After that it is not delivered any more, but
+                becomes a dead job with the reason `expired`.
+            priority: From 0 to 9. Jobs with a larger number are delivered first.
+            key: A name for what the job is about, such as `customer-7`, for the option `concurrency_per_key`.
+
+        Returns:
+            The job's ID, `ms-seq`, a str; its method `result` waits for what the worker says. A delayed job gets a new
+            ID when it is due; then `Job.origin` is this one.
+
+        Raises:
+            EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; nothing was put.
+        """
         plain = delay is None and at is None and ttl is None and priority == 0
         if plain and dedup_id is None and timeout is None and not self._bounded:
-            data = rows.encode_value(self._options, value)
+            if self._raw and value.__class__ is bytes:
+                data: Any = value
+            else:
+                try:
+                    data = self._encode(value)
+                except Exception:
+                    data = rows.encode_value(self._options, value)  # a clear EncodeError
+            if len(data) > PAYLOAD_BYTES_MAX:
+                checked_payload(self._options.name, data)
             row = (
                 (VALUE, data)
                 if headers is None and key is None
                 else rows.job_row(data, headers, 0, key)
             )
+            face, core = self._face, self._core
             try:
-                effect, log, lsn = self._core.add(self._db, self._key, row)
+                effect, log, lsn = core.add(self._db, self._key, row)
             except CommandError as error:
                 raise from_command(error) from None
-            await self._face._hold((log, lsn, True))
+            if face._holds_each or lsn > core.durability.through(log, face._level):
+                await face._hold((log, lsn, True))
             return AsyncHandle.of(self, f"{effect[3]}-{effect[4]}")
         if dedup_id is None and not plain:
             unbounded = timeout is None and not self._bounded
@@ -127,7 +164,26 @@ class AsyncQueue(QueueBase[T]):
         priority: int = 0,
         key: str | None = None,
     ) -> int:
-        """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`."""
+        """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
+
+        Args:
+            values: Values as `put` takes them.
+            timeout: As in `put`, for all of them together.
+            delay: As in `put`.
+            at: As in `put`.
+            ttl: As in `put`.
+            priority: As in `put`.
+            key: As in `put`, of all of them.
+
+        Returns:
+            How many were put.
+
+        Raises:
+            EncodeError: The codec cannot encode a value, or it is too large (PayloadTooLarge). Those before it were
+                put; `stored` is their number.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
+        """
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         waits = None if wait == 0 else TaskCaller
@@ -150,7 +206,7 @@ class AsyncQueue(QueueBase[T]):
                 if isinstance(error, EncodeError):
                     error.stored = total
                 raise error
-            await asyncio.sleep(0)  # other tasks run between two batches
+            await asyncio.sleep(0)  # asyncio: other tasks run between two batches
         return total
 
     async def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
@@ -173,49 +229,54 @@ class AsyncQueue(QueueBase[T]):
         time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> AsyncConsumer[T]:
-        """Iterate over jobs with `async for`. As `Queue.consume`."""
+        """Iterate over jobs: earlier jobs of this worker, abandoned jobs and retries that are due, then new jobs.
+
+        Args:
+            worker: The worker's name. After a restart a worker of the same name gets its unfinished jobs at once.
+                Without a name, any worker gets them `retry_after` later.
+            batch: Jobs to fetch together. They are acknowledged together when all are done, or after a second, so a
+                crash repeats at most this many.
+            block: End the iteration after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
+            time_limit: Renew a job's lease for at most this many seconds (or a timedelta); None = as long as the job is
+                held.
+            reraise: Let an exception in a job's `with` block propagate after it was recorded. False: it is only
+                recorded and logged.
+
+        Returns:
+            An iterator of `Job`.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The store was closed.
+        """
         return AsyncConsumer(self, worker, batch, block, time_limit, reraise)
 
     async def get(
         self, worker: str | None = None, block: Duration | None = None
     ) -> AsyncJob[T] | None:
-        """Fetch one job. As `Queue.get`."""
+        """Fetch one job.
+
+        Args:
+            worker: The worker's name, as in `consume`.
+            block: Wait this many seconds (or a timedelta); None = for ever, 0 = not at all.
+
+        Returns:
+            The job; None if none came.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The store was closed.
+        """
         async for job in self.consume(worker, 1, block):
             return job
         return None
 
     async def subscribe(self) -> None:
-        """Create the group now if it is missing. As `Queue.subscribe`."""
-        await self._face._hold(self._engine.subscribe())
+        """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
 
-    async def arun(
-        self,
-        handler: Callable[[AsyncJob[T]], Awaitable[object]],
-        *,
-        workers: int = 4,
-        drain: Duration | None = DRAIN_SECONDS,
-        worker: str | None = None,
-        batch: int = 1,
-        block: Duration | None = None,
-        time_limit: Duration | None = None,
-        results: bool = False,
-    ) -> int:
-        """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
-
-        The handler is an async function. The handlers that run when the drain is over are cancelled. If this call is
-        cancelled, they are cancelled at once.
+        The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
         """
-        return await run_tasks(
-            make_plan(
-                *(self, handler, workers, drain),
-                asynchronous=True,
-                worker=worker,
-                batch=batch,
-                block=block,
-                time_limit=time_limit,
-                results=results,
-            )
-        )
+        await self._face._hold(self._engine.subscribe())
 
     # --- looking
 
@@ -224,12 +285,35 @@ class AsyncQueue(QueueBase[T]):
         return await self._told(looking.stats(self._engine))  # type: ignore[no-any-return]
 
     async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
-        """The next jobs that are due, retries first; or the next delayed ones. As `Queue.peek`."""
+        """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
+
+        Args:
+            count: At most this many.
+            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
         return self._waiting_jobs(await self._told(looking.peek(self._engine, count, scheduled)))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """Recorded failures, newest first. As `Queue.failures`."""
+        """Recorded failures, newest first.
+
+        Args:
+            job_id: Only those of this job.
+            count: At most this many.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
         return await self._told(looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
+
+    # threads: def __len__(self) -> int:
+    # threads:     """Number of jobs that are not done."""
+    # threads:     return int(self._told(looking.depth(self._engine)))
+
+    # threads: def __bool__(self) -> bool:
+    # threads:     return True  # an empty queue is a queue
 
     async def _told(self, answer: Answer) -> Any:
         found, promise = answer
@@ -239,43 +323,103 @@ class AsyncQueue(QueueBase[T]):
     # --- results
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
-        """Wait for the result of a job. As `Queue.result`."""
+        """Wait for the result of a job, which its worker gives to `Job.ack`. `Handle.result` is the same.
+
+        After a redrive the result of the new job counts, but only a delayed job is waited for beyond its first ID.
+        A delayed job that ends without a result is not noticed: the wait goes on.
+
+        Args:
+            job_id: The ID that `put` returned.
+            timeout: Seconds or a timedelta to wait; None = for ever, 0 = not at all.
+
+        Returns:
+            The result, decoded by the codec. A result can be asked for any number of times until it expires.
+
+        Raises:
+            JobFailed: The job became a dead job.
+            NoResult: It has ended without a result, or the result has expired.
+            ResultLate: It did not end in time.
+            DecodeError: The codec cannot decode the result.
+            DataError: An argument is invalid.
+        """
         question = looking.outcome(self._engine, job_id, patience("timeout", timeout))
-        outcome, promise = self._core.run(self._db, question, TaskCaller)
-        if outcome.__class__ is Waiter:
-            outcome, promise = await self._face._wait(outcome)
+        try:
+            outcome, promise = self._core.run(self._db, question, TaskCaller)
+            if outcome.__class__ is Waiter:
+                outcome, promise = await self._face._wait(outcome)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._core.desert(get_ident())
+            raise
         await self._face._hold(promise)
         return self._result(job_id, outcome)
 
     # --- delayed jobs
 
     async def cancel(self, job_id: str) -> bool:
-        """Delete a delayed job. As `Queue.cancel`."""
+        """Delete a delayed job.
+
+        Args:
+            job_id: The ID that `put` returned.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: `job_id` is no ID.
+        """
         return bool(await self._told(delayed.cancel(self._engine, job_id)))
 
     async def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
     ) -> bool:
-        """Make a delayed job due at another time. As `Queue.move`."""
+        """Make a delayed job due at another time. It keeps its ID.
+
+        Args:
+            job_id: The ID that `put` returned.
+            delay: Seconds or a timedelta from now.
+            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
         return bool(await self._told(delayed.move(self._engine, job_id, delay, at)))
 
     # --- the rest
 
     async def purge(self) -> int:
-        """Delete every job that is not in flight. As `Queue.purge`."""
+        """Delete every job that is not in flight, delayed jobs too.
+
+        Returns:
+            How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
+            are not counted.
+        """
         total, more = 0, True
         while more:
             dropped, promise, more = purging.purge_some(self._engine)
             await self._face._hold(promise)
             total += dropped
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # asyncio: other tasks run
         return total
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Close the store if `tidelog.aqueue` opened it for this queue; `close` is another name. As `Queue.close`."""
+        """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.
+
+        Args:
+            drain: As in `Store.close`.
+
+        Returns:
+            How many jobs were left in the hands of other threads and tasks.
+
+        Raises:
+            DataError: `drain` is not a duration.
+        """
         return int(await self.store.aclose(drain)) if self._opened_here else 0
 
-    close = aclose
+    close = aclose  # asyncio
 
     async def __aenter__(self) -> Self:
         return self
@@ -290,9 +434,9 @@ class AsyncQueue(QueueBase[T]):
 
 
 class AsyncConsumer(ConsumerBase[T]):
-    """An asynchronous iterator of jobs; `AsyncQueue.consume` makes it.
+    """An iterator of jobs; `AsyncQueue.consume` makes it.
 
-    It is closed when it ends, by `aclose`, or as an async context manager. Then jobs that were fetched but not handed
+    It is closed when it ends, by `aclose`, or as a context manager. Then jobs that were fetched but not handed
     out go back to the queue at once.
     """
 
@@ -316,24 +460,29 @@ class AsyncConsumer(ConsumerBase[T]):
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
-                # the list is empty: another thread is closing the store and returned the jobs to the queue
+                # the list is empty: another thread took the job from this consumer, or returned it to the queue
                 continue
-            me = this_task()
-            if delivery.holder != me:
-                delivery.taken(entry[0], me)
-            if not delivery.gathers:
-                self._delivery = None  # only the job keeps the delivery alive
-            row = entry[1]
-            queue = self._queue
             try:
-                value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
-            except Exception:
+                me = this_task()
+                if delivery.holder != me:
+                    delivery.taken(entry[0], me)
+                if not delivery.gathers:
+                    self._delivery = None  # only the job keeps the delivery alive
+                row = entry[1]
+                queue = self._queue
                 try:
+                    value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
+                except Exception:
                     value = queue._value(row)
-                except DecodeError as error:
-                    await AsyncJob(self._place, delivery, entry, None).fail(error)
-                    continue
-            return AsyncJob(self._place, delivery, entry, value)
+                return AsyncJob(self._place, delivery, entry, value)
+            except DecodeError as error:
+                broken = error
+            except BaseException as error:
+                if not isinstance(error, Exception):  # an interrupt: the job was not seen
+                    delivery.jobs.append(entry)
+                    self._delivery = delivery
+                raise
+            await AsyncJob(self._place, delivery, entry, None).fail(broken)
 
     async def _fetch(self) -> Delivery | None:
         queue = self._queue
@@ -353,7 +502,9 @@ class AsyncConsumer(ConsumerBase[T]):
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
-            except BaseException:
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    core.desert(get_ident())
                 self._broke(request)
                 raise
             if reply is NEXT or (got := self._got(request, reply)):
@@ -371,7 +522,7 @@ class AsyncConsumer(ConsumerBase[T]):
             # Some acknowledgements could not be written. Their jobs will be delivered again.
             pass
 
-    close = aclose
+    close = aclose  # asyncio
 
     async def __aenter__(self) -> Self:
         return self

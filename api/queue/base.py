@@ -20,18 +20,10 @@ from tidelog.jobs.rows import WaitingJob
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, UNIT_BYTES, in_units
 from tidelog.jobs.work.results import Found, missing_result
-from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError, EncodeError
 
 _numbers = count(1)
-
-
-def told(face: Face, answer: Answer) -> Any:
-    """The result of an answer, once its promise holds. For threads."""
-    found, promise = answer
-    face._hold(promise)
-    return found
 
 
 class QueueBase(Generic[T]):

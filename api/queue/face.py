@@ -5,23 +5,24 @@ with tidelog.queue("mail-data", "mails") as mails:
     for job in mails.consume(block=0):
         with job:
             send(job.value)
+
+Generated from aio.py by tools/dev/make_sync.py: change that file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
-from tidelog.api.queue.base import QueueBase, told
+from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.handle import Handle
 from tidelog.api.queue.job import Job
-from tidelog.api.queue.running.plan import count_processes, make_plan
-from tidelog.api.queue.running.threads import run_threads
+from tidelog.api.queue.running.by_threads import RunsThreads
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import delayed, looking, purging, rows
@@ -34,19 +35,18 @@ from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.callers import ThreadCaller
+from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration, patience
-from tidelog.store.errors import DataError, DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class Queue(QueueBase[T]):
+class Queue(RunsThreads[T], QueueBase[T]):
     """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
-
-    `len(queue)` is the number of jobs that are not done. An empty queue is still true.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
     StoreClosed; StorePoisoned; StoreDamaged; and if it writes, OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a
-    read-only store, ReadOnlyError.
+    read-only store, ReadOnlyError. An empty queue is still true.
     """
 
     _opened_here = False
@@ -261,7 +261,9 @@ class Queue(QueueBase[T]):
             DataError: An argument is invalid.
             StoreClosed: The store was closed.
         """
-        return next(self.consume(worker, 1, block), None)
+        for job in self.consume(worker, 1, block):
+            return job
+        return None
 
     def subscribe(self) -> None:
         """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
@@ -270,68 +272,11 @@ class Queue(QueueBase[T]):
         """
         self._face._hold(self._engine.subscribe())
 
-    def run(
-        self,
-        handler: Callable[[Job[T]], object],
-        *,
-        workers: int = 4,
-        drain: Duration | None = DRAIN_SECONDS,
-        worker: str | None = None,
-        batch: int = 1,
-        block: Duration | None = None,
-        time_limit: Duration | None = None,
-        results: bool = False,
-        processes: int = 1,
-    ) -> int:
-        """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
-
-            mails.run(lambda job: send(job.value))
-
-        After the signal the workers take no more jobs, and running handlers have `drain` seconds to end. The jobs that
-        are left are released: this delivery does not count. A second Ctrl-C releases them at once and raises
-        KeyboardInterrupt. The handlers of both signals are changed in the main thread only, and put back; called in
-        another thread, the run ends when the store is closed.
-
-        Args:
-            handler: Called with each job, in several threads at once. If it raises or exits, the job is retried.
-            workers: Number of threads.
-            drain: Seconds or a timedelta that running handlers have to end; None = for ever, 0 = none.
-            worker: The name of all these workers. As in `consume`.
-            batch: As in `consume`.
-            block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
-            time_limit: As in `consume`.
-            results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
-            processes: 1 here: this process alone has the store open. `SharedQueue.run` takes more.
-
-        Returns:
-            How many jobs were given back because their handlers did not end in time.
-
-        Raises:
-            DataError: An argument is invalid.
-            NotStored: The system gives no more threads.
-        """
-        if count_processes(processes) > 1:
-            raise DataError(
-                "several processes need a shared queue: tidelog.connect(path).queue(name), or "
-                "tidelog.queue(path, name, shared=True)"
-            )
-        return run_threads(
-            make_plan(
-                *(self, handler, workers, drain),
-                asynchronous=False,
-                worker=worker,
-                batch=batch,
-                block=block,
-                time_limit=time_limit,
-                results=results,
-            )
-        )
-
     # --- looking
 
     def stats(self) -> Stats:
         """Figures about the queue now."""
-        return told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
+        return self._told(looking.stats(self._engine))  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
@@ -343,7 +288,7 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return self._waiting_jobs(told(self._face, looking.peek(self._engine, count, scheduled)))
+        return self._waiting_jobs(self._told(looking.peek(self._engine, count, scheduled)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first.
@@ -355,14 +300,19 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
+        return self._told(looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""
-        return int(told(self._face, looking.depth(self._engine)))
+        return int(self._told(looking.depth(self._engine)))
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
+
+    def _told(self, answer: Answer) -> Any:
+        found, promise = answer
+        self._face._hold(promise)
+        return found
 
     # --- results
 
@@ -412,7 +362,7 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: `job_id` is no ID.
         """
-        return bool(told(self._face, delayed.cancel(self._engine, job_id)))
+        return bool(self._told(delayed.cancel(self._engine, job_id)))
 
     def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
@@ -430,7 +380,7 @@ class Queue(QueueBase[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return bool(told(self._face, delayed.move(self._engine, job_id, delay, at)))
+        return bool(self._told(delayed.move(self._engine, job_id, delay, at)))
 
     # --- the rest
 
@@ -477,8 +427,8 @@ class Queue(QueueBase[T]):
 class Consumer(ConsumerBase[T]):
     """An iterator of jobs; `Queue.consume` makes it.
 
-    It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
-    back to the queue at once.
+    It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed
+    out go back to the queue at once.
     """
 
     _queue: Queue[T]
@@ -514,17 +464,16 @@ class Consumer(ConsumerBase[T]):
                 try:
                     value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
                 except Exception:
-                    try:
-                        value = queue._value(row)
-                    except DecodeError as error:
-                        Job(self._place, delivery, entry, None).fail(error)
-                        continue
+                    value = queue._value(row)
                 return Job(self._place, delivery, entry, value)
+            except DecodeError as error:
+                broken = error
             except BaseException as error:
                 if not isinstance(error, Exception):  # an interrupt: the job was not seen
                     delivery.jobs.append(entry)
                     self._delivery = delivery
                 raise
+            Job(self._place, delivery, entry, None).fail(broken)
 
     def _fetch(self) -> Delivery | None:
         queue = self._queue
@@ -544,11 +493,9 @@ class Consumer(ConsumerBase[T]):
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
-            except Exception:
-                self._broke(request)
-                raise
-            except BaseException:
-                core.desert(get_ident())
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    core.desert(get_ident())
                 self._broke(request)
                 raise
             if reply is NEXT or (got := self._got(request, reply)):

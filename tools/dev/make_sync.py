@@ -31,6 +31,7 @@ FILES: Final = {
     "api/queue/ajob.py": "api/queue/job.py",
     "api/queue/adead.py": "api/queue/dead.py",
     "api/queue/aschedules.py": "api/queue/schedules.py",
+    "api/queue/aio.py": "api/queue/face.py",
 }
 NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
@@ -39,6 +40,9 @@ NAMES: Final = {
         for name in ("close", "next", "queue", "handle", "job", "dead", "schedules")
     },
     "StopAsyncIteration": "StopIteration",
+    "RunsTasks": "RunsThreads",
+    "TaskCaller": "ThreadCaller",
+    "by_tasks": "by_threads",
     "this_task": "get_ident",
 }
 # In comments and docstrings.
@@ -46,7 +50,7 @@ PHRASES: Final = (
     (r"\basync (with|for|def)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bfor asyncio\b", "for threads"),
-    (r"\b([Aa])nother task\b", r"\1nother thread"),
+    (r"\b([Aa]nother|a|many) task(s?)\b", r"\1 thread\2"),
 )
 _THREADS: Final = re.compile(r"^( *)# threads: ?", re.MULTILINE)
 _ASYNCIO: Final = re.compile(r"^.*  # asyncio(?::.*)?\n", re.MULTILINE)

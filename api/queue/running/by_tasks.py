@@ -1,0 +1,46 @@
+"""`AsyncQueue.arun`, which lets tasks work on a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic
+
+from tidelog.api.queue.ajob import AsyncJob
+from tidelog.api.queue.running.plan import make_plan
+from tidelog.api.queue.running.tasks import run_tasks
+from tidelog.jobs.typed import T
+from tidelog.store.durations import Duration
+from tidelog.store.lifetime import DRAIN_SECONDS
+
+
+class RunsTasks(Generic[T]):
+    """A queue for asyncio."""
+
+    async def arun(
+        self,
+        handler: Callable[[AsyncJob[T]], Awaitable[object]],
+        *,
+        workers: int = 4,
+        drain: Duration | None = DRAIN_SECONDS,
+        worker: str | None = None,
+        batch: int = 1,
+        block: Duration | None = None,
+        time_limit: Duration | None = None,
+        results: bool = False,
+    ) -> int:
+        """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
+
+        The handler is an async function. The handlers that run when the drain is over are cancelled. If this call is
+        cancelled, they are cancelled at once.
+        """
+        return await run_tasks(
+            make_plan(
+                *(self, handler, workers, drain),
+                asynchronous=True,
+                worker=worker,
+                batch=batch,
+                block=block,
+                time_limit=time_limit,
+                results=results,
+            )
+        )
