@@ -121,7 +121,7 @@ noise = st.one_of(
         [b"q" * 130, b"x" * 100, b"y" * 100, b"z"], [b"OBJECT"], [b"object", b"Nope\r\n"], [b""],
         [b"OBJECT", b"nope", b"a", b"b"], [b"MEMORY"], [b"memory", b"x" * 140], [b"OBJECT", b""],
         [b"oBjEcT", b"eNcOdInG"], [b"PING", b"a", b"b"], [b"ping", b"x"], [b"x" * 64, b"y" * 127, b"z"],
-        [b"SCAN", b"x"], [b"SCAN", b"-"], [b"SCAN", b" 1"], [b"SCAN", b"18446744073709551616"],
+        [b"SCAN", b"x"], [b"SCAN", b"-"], [b"SCAN", b"1 "], [b"SCAN", b"18446744073709551616"],
         [b"SCAN", b"0", b"COUNT", b"0"], [b"SCAN", b"0", b"COUNT", b"x"], [b"SCAN", b"0", b"COUNT"],
         [b"SCAN", b"0", b"NOPE", b"1"], [b"SCAN", b"1x"], [b"SCAN", b"0", b"MATCH", b"zzz", b"TYPE"],
         [b"MEMORY", b"USAGE", b"nokey"], [b"MEMORY", b"USAGE", b"a", b"SAMPLES"],
