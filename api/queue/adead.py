@@ -6,8 +6,8 @@ Look, redrive, purge. All groups of the queue share them; `DeadJob.group` is the
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
+from tidelog.api.queue.atold import told
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.choosing import (
     Ids,
@@ -22,7 +22,6 @@ from tidelog.api.queue.choosing import (
 from tidelog.jobs.redriving import PAGE, DeadBase
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.units import in_units
-from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration
 
@@ -67,7 +66,7 @@ class AsyncDead(DeadBase):
 
     async def count(self) -> int:
         """Number of dead jobs."""
-        return int(await self._told(self._count()))
+        return int(await told(self._face, self._count()))
 
     # threads: def __len__(self) -> int:
     # threads:     return self.count()
@@ -87,7 +86,7 @@ class AsyncDead(DeadBase):
         Raises:
             DataError: The ID is malformed.
         """
-        found: DeadJob | None = await self._told(self._one(id))
+        found: DeadJob | None = await told(self._face, self._one(id))
         return found
 
     async def redrive(
@@ -144,7 +143,7 @@ class AsyncDead(DeadBase):
                 total += len(wanted)
             else:
                 for unit in in_units(wanted, value_bytes):
-                    total += await self._told(change(unit))
+                    total += await told(self._face, change(unit))
         return total
 
     async def _pages(self, given: Texts | None) -> AsyncIterator[Jobs]:
@@ -160,8 +159,3 @@ class AsyncDead(DeadBase):
             page, start, promise = self._page(start, PAGE, end)
             await self._face._hold(promise)
             yield page
-
-    async def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        await self._face._hold(promise)
-        return found

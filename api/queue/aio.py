@@ -19,6 +19,7 @@ from typing import Any, Self
 from tidelog.api.queue.adead import AsyncDead
 from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.ajob import AsyncJob
+from tidelog.api.queue.atold import told
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
 from tidelog.api.queue.running.by_tasks import RunsTasks
@@ -35,7 +36,6 @@ from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 
 # threads: from tidelog.store.commit.callers import ThreadCaller
-from tidelog.store.commit.core import Answer
 from tidelog.store.commit.tasks import TaskCaller, this_task  # asyncio
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
@@ -282,7 +282,7 @@ class AsyncQueue(RunsTasks[T], QueueBase[T]):
 
     async def stats(self) -> Stats:
         """Figures about the queue now."""
-        return await self._told(looking.stats(self._engine))  # type: ignore[no-any-return]
+        return await told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
 
     async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
@@ -294,7 +294,9 @@ class AsyncQueue(RunsTasks[T], QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return self._waiting_jobs(await self._told(looking.peek(self._engine, count, scheduled)))
+        return self._waiting_jobs(
+            await told(self._face, looking.peek(self._engine, count, scheduled))
+        )
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first.
@@ -306,19 +308,14 @@ class AsyncQueue(RunsTasks[T], QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return await self._told(looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
+        return await told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
 
     # threads: def __len__(self) -> int:
     # threads:     """Number of jobs that are not done."""
-    # threads:     return int(self._told(looking.depth(self._engine)))
+    # threads:     return int(told(self._face, looking.depth(self._engine)))
 
     # threads: def __bool__(self) -> bool:
     # threads:     return True  # an empty queue is a queue
-
-    async def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        await self._face._hold(promise)
-        return found
 
     # --- results
 
@@ -368,7 +365,7 @@ class AsyncQueue(RunsTasks[T], QueueBase[T]):
         Raises:
             DataError: `job_id` is no ID.
         """
-        return bool(await self._told(delayed.cancel(self._engine, job_id)))
+        return bool(await told(self._face, delayed.cancel(self._engine, job_id)))
 
     async def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
@@ -386,7 +383,7 @@ class AsyncQueue(RunsTasks[T], QueueBase[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return bool(await self._told(delayed.move(self._engine, job_id, delay, at)))
+        return bool(await told(self._face, delayed.move(self._engine, job_id, delay, at)))
 
     # --- the rest
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.api.queue.atold import told
 from tidelog.jobs.scheduling import Schedule, SchedulesEngine
-from tidelog.store.commit.core import Answer
 
 
 class AsyncSchedules:
@@ -26,7 +26,7 @@ class AsyncSchedules:
 
     async def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        found: list[Schedule] = await self._told(self._engine.list())
+        found: list[Schedule] = await told(self._face, self._engine.list())
         return found
 
     async def pause(self, name: str) -> bool:
@@ -41,7 +41,7 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(await self._told(self._engine.pause(name)))
+        return bool(await told(self._face, self._engine.pause(name)))
 
     async def resume(self, name: str) -> bool:
         """End a pause. Ticks of the time of the pause are not made up.
@@ -55,7 +55,7 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name, or this machine does not know its time zone.
         """
-        return bool(await self._told(self._engine.resume(name)))
+        return bool(await told(self._face, self._engine.resume(name)))
 
     async def remove(self, name: str) -> bool:
         """Delete a schedule. Jobs that it has put stay in their queue.
@@ -69,14 +69,9 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(await self._told(self._engine.remove(name)))
+        return bool(await told(self._face, self._engine.remove(name)))
 
     async def _make(self, *given: Any) -> Schedule:
         """`Store.schedule`, which documents the arguments."""
-        found: Schedule = await self._told(self._engine.add(*given))
-        return found
-
-    async def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        await self._face._hold(promise)
+        found: Schedule = await told(self._face, self._engine.add(*given))
         return found

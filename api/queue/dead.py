@@ -8,7 +8,6 @@ Generated from adead.py by tools/dev/make_sync.py: change that file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.choosing import (
@@ -21,10 +20,10 @@ from tidelog.api.queue.choosing import (
     listed_ids,
     value_bytes,
 )
+from tidelog.api.queue.told import told
 from tidelog.jobs.redriving import PAGE, DeadBase
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.units import in_units
-from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration
 
@@ -69,7 +68,7 @@ class Dead(DeadBase):
 
     def count(self) -> int:
         """Number of dead jobs."""
-        return int(self._told(self._count()))
+        return int(told(self._face, self._count()))
 
     def __len__(self) -> int:
         return self.count()
@@ -89,7 +88,7 @@ class Dead(DeadBase):
         Raises:
             DataError: The ID is malformed.
         """
-        found: DeadJob | None = self._told(self._one(id))
+        found: DeadJob | None = told(self._face, self._one(id))
         return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
@@ -144,7 +143,7 @@ class Dead(DeadBase):
                 total += len(wanted)
             else:
                 for unit in in_units(wanted, value_bytes):
-                    total += self._told(change(unit))
+                    total += told(self._face, change(unit))
         return total
 
     def _pages(self, given: Texts | None) -> Iterator[Jobs]:
@@ -160,8 +159,3 @@ class Dead(DeadBase):
             page, start, promise = self._page(start, PAGE, end)
             self._face._hold(promise)
             yield page
-
-    def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        self._face._hold(promise)
-        return found

@@ -23,6 +23,7 @@ from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.handle import Handle
 from tidelog.api.queue.job import Job
 from tidelog.api.queue.running.by_threads import RunsThreads
+from tidelog.api.queue.told import told
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import delayed, looking, purging, rows
@@ -35,7 +36,6 @@ from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.callers import ThreadCaller
-from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
@@ -276,7 +276,7 @@ class Queue(RunsThreads[T], QueueBase[T]):
 
     def stats(self) -> Stats:
         """Figures about the queue now."""
-        return self._told(looking.stats(self._engine))  # type: ignore[no-any-return]
+        return told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
         """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
@@ -288,7 +288,7 @@ class Queue(RunsThreads[T], QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return self._waiting_jobs(self._told(looking.peek(self._engine, count, scheduled)))
+        return self._waiting_jobs(told(self._face, looking.peek(self._engine, count, scheduled)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """Recorded failures, newest first.
@@ -300,19 +300,14 @@ class Queue(RunsThreads[T], QueueBase[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        return self._told(looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
+        return told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""
-        return int(self._told(looking.depth(self._engine)))
+        return int(told(self._face, looking.depth(self._engine)))
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
-
-    def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        self._face._hold(promise)
-        return found
 
     # --- results
 
@@ -362,7 +357,7 @@ class Queue(RunsThreads[T], QueueBase[T]):
         Raises:
             DataError: `job_id` is no ID.
         """
-        return bool(self._told(delayed.cancel(self._engine, job_id)))
+        return bool(told(self._face, delayed.cancel(self._engine, job_id)))
 
     def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
@@ -380,7 +375,7 @@ class Queue(RunsThreads[T], QueueBase[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return bool(self._told(delayed.move(self._engine, job_id, delay, at)))
+        return bool(told(self._face, delayed.move(self._engine, job_id, delay, at)))
 
     # --- the rest
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.api.queue.told import told
 from tidelog.jobs.scheduling import Schedule, SchedulesEngine
-from tidelog.store.commit.core import Answer
 
 
 class Schedules:
@@ -28,7 +28,7 @@ class Schedules:
 
     def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        found: list[Schedule] = self._told(self._engine.list())
+        found: list[Schedule] = told(self._face, self._engine.list())
         return found
 
     def pause(self, name: str) -> bool:
@@ -43,7 +43,7 @@ class Schedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(self._told(self._engine.pause(name)))
+        return bool(told(self._face, self._engine.pause(name)))
 
     def resume(self, name: str) -> bool:
         """End a pause. Ticks of the time of the pause are not made up.
@@ -57,7 +57,7 @@ class Schedules:
         Raises:
             DataError: `name` is no name, or this machine does not know its time zone.
         """
-        return bool(self._told(self._engine.resume(name)))
+        return bool(told(self._face, self._engine.resume(name)))
 
     def remove(self, name: str) -> bool:
         """Delete a schedule. Jobs that it has put stay in their queue.
@@ -71,14 +71,9 @@ class Schedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(self._told(self._engine.remove(name)))
+        return bool(told(self._face, self._engine.remove(name)))
 
     def _make(self, *given: Any) -> Schedule:
         """`Store.schedule`, which documents the arguments."""
-        found: Schedule = self._told(self._engine.add(*given))
-        return found
-
-    def _told(self, answer: Answer) -> Any:
-        found, promise = answer
-        self._face._hold(promise)
+        found: Schedule = told(self._face, self._engine.add(*given))
         return found

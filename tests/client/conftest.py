@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +56,15 @@ def root(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "store"
     with ended_owner(path):
         yield path
+
+
+@asynccontextmanager
+async def aopened(backend: str, root: Path) -> AsyncIterator[Any]:
+    """A store for asyncio, of either backend. The clock goes on."""
+    if backend == "embedded":
+        async with tidelog.aopen(root, fsync="no") as store:
+            yield store
+    else:
+        with tidelog.open(root, fsync="no") as db, tidelog.serve(db, port=0):
+            async with tidelog.aconnect(root) as client:
+                yield client

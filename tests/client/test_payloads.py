@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from tests.client.conftest import Bench
+from tests.client.conftest import Bench, aopened
 
 import tidelog
 from tidelog.aof.frame import BODY_BYTES_MAX
@@ -80,17 +80,6 @@ def test_a_result(backend: str, bench: Bench, large: bytes) -> None:
         with too_large():
             job.ack(result=large)
         assert job.ack(result=b"small") and put.result(timeout=5) == b"small"
-
-
-@asynccontextmanager
-async def aopened(backend: str, root: Path) -> AsyncIterator[Any]:
-    if backend == "embedded":
-        async with tidelog.aopen(root, fsync="no") as store:
-            yield store
-    else:
-        with tidelog.open(root, fsync="no") as db, tidelog.serve(db, port=0):
-            async with tidelog.aconnect(root) as client:
-                yield client
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

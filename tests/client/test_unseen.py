@@ -10,13 +10,13 @@ import gc
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import Bench
+from tests.client.conftest import Bench, aopened
 from tests.until import until
 
 import tidelog
@@ -36,17 +36,6 @@ def opened(backend: str, root: Path) -> Iterator[Any]:
             yield db
         else:
             with tidelog.serve(db, port=0), tidelog.connect(root) as client:
-                yield client
-
-
-@asynccontextmanager
-async def aopened(backend: str, root: Path) -> AsyncIterator[Any]:
-    if backend == "embedded":
-        async with tidelog.aopen(root, fsync="no") as store:
-            yield store
-    else:
-        with tidelog.open(root, fsync="no") as db, tidelog.serve(db, port=0):
-            async with tidelog.aconnect(root) as client:
                 yield client
 
 

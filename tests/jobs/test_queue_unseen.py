@@ -20,7 +20,6 @@ from tests.rounds import some_and_all
 
 import tidelog
 from tidelog import testing
-from tidelog.jobs import looking
 
 LONG = 60  # seconds of real time after which a test gives up
 LIVES = 3  # as many as the deliveries that a job has
@@ -144,7 +143,7 @@ def test_workers_that_are_cancelled_use_up_no_delivery(
 ) -> None:
     async def main() -> None:
         async with tidelog.aqueue(tmp_path / "s", "jobs", max_deliveries=LIVES) as queue:
-            if not await queue._told(looking.depth(queue._engine)):
+            if not (await queue.stats()).depth:
                 await queue.put_many(range(jobs))
             # What the tasks raised is kept until the store is closed: its frames keep their consumers.
             kept = await asyncio.wait_for(life(Team(queue, jobs, batch, named)), LONG)

@@ -1,8 +1,8 @@
 """Write the faces for threads from those for asyncio: each file of FILES from its source.
 
 `async` and `await` are dropped, and names change by one rule and a table, in comments and docstrings too. Edits are
-made at the positions of tokens, so comments and line breaks stay as they are. What only one kind has is marked in the
-source:
+made at the positions of tokens, so comments and line breaks stay as they are. The source marks the lines
+that only one kind has:
 
     # threads: return len(self._jobs)                a line of the face for threads
     await asyncio.sleep(0)  # asyncio: for others    a line that it does not have
@@ -28,6 +28,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 # The source and what is made from it.
 FILES: Final = {
     "api/queue/ahandle.py": "api/queue/handle.py",
+    "api/queue/atold.py": "api/queue/told.py",
     "api/queue/ajob.py": "api/queue/job.py",
     "api/queue/adead.py": "api/queue/dead.py",
     "api/queue/aschedules.py": "api/queue/schedules.py",
@@ -37,7 +38,7 @@ NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
-        for name in ("close", "next", "queue", "handle", "job", "dead", "schedules")
+        for name in ("close", "next", "queue", "handle", "job", "dead", "schedules", "told")
     },
     "StopAsyncIteration": "StopIteration",
     "RunsTasks": "RunsThreads",

@@ -16,7 +16,7 @@ from typing import Any
 import tidelog
 
 # Long enough for a process that is stopped meanwhile.
-OPTIONS: dict[str, Any] = {"shared": True, "retry_after": 30, "max_deliveries": 20}
+OPTIONS: dict[str, Any] = {"retry_after": 30, "max_deliveries": 20}
 TIMEOUT_S = 60
 
 
@@ -29,7 +29,7 @@ def put(store: str, name: str, count: int) -> None:
         {"headers": {"a": "b"}},
     ]
     with tidelog.connect(store, timeout=TIMEOUT_S) as db:
-        queue = db.queue("q", retry_after=30, max_deliveries=20)
+        queue = db.queue("q", **OPTIONS)
         for number in range(count):
             value = f"{name}-{number}"
             try:
@@ -41,7 +41,7 @@ def put(store: str, name: str, count: int) -> None:
 
 def work(store: str) -> None:
     with tidelog.connect(store, timeout=TIMEOUT_S) as db:
-        queue = db.queue("q", retry_after=30, max_deliveries=20)
+        queue = db.queue("q", **OPTIONS)
         print("ready", flush=True)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         for job in queue.consume():
@@ -51,7 +51,7 @@ def work(store: str) -> None:
 
 async def awork(store: str) -> None:
     async with tidelog.aconnect(store, timeout=TIMEOUT_S) as db:
-        queue = db.queue("q", retry_after=30, max_deliveries=20)
+        queue = db.queue("q", **OPTIONS)
         print("ready", flush=True)
         this = asyncio.current_task()
         assert this is not None

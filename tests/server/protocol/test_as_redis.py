@@ -61,7 +61,7 @@ _HELLO: Final = re.compile(
 )
 
 
-# What UNSUBSCRIBE and PUNSUBSCRIBE without names reply: their order is that of a table of hashes.
+# Replies to UNSUBSCRIBE and PUNSUBSCRIBE without names: their order is that of a table of hashes.
 _LEFT: Final = re.compile(
     rb"(?:[*>]3\r\n\$1[02]\r\np?unsubscribe\r\n\$\d+\r\n[^\r]*\r\n:\d+\r\n){2,}"
 )
