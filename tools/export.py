@@ -138,16 +138,17 @@ def command(
         told["replace_newer"] = replace_newer
         made = lakes.export(path, kind, place, **told, progress=console.progress)
         facts: dict[str, Any] = made._asdict()
+        existed = made.existed
         text = f"{made.path}: {made.rows:,} rows, committed as version {made.version}"
     else:
         runner = _runner(master)
         done = export.export(path, to, **told, runner=runner, progress=console.progress)
-        seal = done.seal
+        seal, existed = done.seal, done.existed
         facts = {
             "path": path_value(done.path),
             "lsn": seal.snapshot.position.lsn,
             "since": None if seal.since is None else seal.since.lsn,
-            "existed": done.existed,
+            "existed": existed,
             "kept": done.kept,
             "tables": seal.tables,
             "files": len(seal.files),
@@ -155,8 +156,8 @@ def command(
         }
         rows = ", ".join(f"{count:,} rows of {table}" for table, count in seal.tables.items())
         text = f"{done.path}: {rows}, through LSN {seal.snapshot.position.lsn}"
-        if done.existed:
-            text += " (exported before; nothing was written)"
+    if existed:
+        text += " (exported before; nothing was written)"
     click.echo(json.dumps(facts) if as_json else text)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelog.engine.ids import text
 from tidelog.spark.exports.formats import FORMATS
 from tidelog.spark.exports.seal import ExportFile
-from tidelog.spark.exports.target import Sink, Target
+from tidelog.spark.exports.target import HELD_BYTES, Sink, Target
 
 FILE_BYTES: Final = 64 << 20  # of rows as Arrow has them
 RUNS: Final = 256  # if a file has at most this many streams, sort it stream by stream
@@ -130,9 +130,15 @@ def _fill(target: Target, shape: Shape, name: str, table: Any, sinks: list[Sink]
     rows, large = len(table), kept.nbytes > FILE_BYTES
     sink = target.create(name)
     sinks.append(sink)
-    writer = FORMATS[shape.format].writer(sink, kept.schema, compressed=not large)
+    # Parquet comes in thirty pieces: those of a small file are joined by Arrow, which is much faster than Python.
+    small, held = kept.nbytes < HELD_BYTES, pa.BufferOutputStream()
+    writer = FORMATS[shape.format].writer(
+        held if small else sink, kept.schema, compressed=not large
+    )
     writer.write(kept)
     writer.close()
+    if small:
+        sink.write(held.getvalue())
     if large:
         del kept, table, writer
         pa.default_memory_pool().release_unused()
@@ -172,14 +178,15 @@ def _partitioned(table: Any, by: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     keys: dict[tuple[Any, ...], int] = {}
     parts = [_stream_keys(table) if each == "stream" else _dates(table) for each in by]
     group = np.array([keys.setdefault(each, len(keys)) for each in zip(*parts)], np.int64)
-    order = np.argsort(group, kind="stable")
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(group))))
-    for values, number in keys.items():
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(group)))).tolist()
+    # The rows of a partition may be together already: always if streams come first and each key is in one database.
+    order = None if (np.diff(group) >= 0).all() else np.argsort(group, kind="stable")
+    for values, (start, stop) in zip(keys, pairwise(bounds)):
         folder = "".join(f"{_FOLDERS[each]}={value}/" for each, value in zip(by, values))
-        if len(keys) == 1:
-            yield folder, table
+        if order is None:
+            yield folder, table.slice(start, stop - start)
         else:
-            yield folder, table.take(pa.array(order[bounds[number] : bounds[number + 1]]))
+            yield folder, table.take(pa.array(order[start:stop]))
 
 
 def _stream_keys(table: Any) -> list[str]:

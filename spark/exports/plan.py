@@ -19,6 +19,7 @@ from tidelog.spark.exports.seal import Base, Export, ExportFile, Seal, origin_of
 from tidelog.spark.exports.target import Target, telling, writing
 from tidelog.spark.exports.task import INDEX, Added, MakeIndex, Task, Whole, heads_of
 from tidelog.spark.source import schemas
+from tidelog.spark.source.batch.plan import KeysPart, Part
 from tidelog.spark.source.batch.read import Read, columns_of, read
 from tidelog.spark.source.options import Options, parse
 
@@ -30,6 +31,8 @@ ORDERED_BY: Final = ("stream_number", "id_key", "db", "stream")
 TARGET_BYTES_MIN: Final = 16 << 20
 TARGET_BYTES_MAX: Final = 128 << 20
 PARTS_WANTED: Final = 256
+# Streams of a task that writes a folder for each. Such a task takes long for its bytes, so the cores need several.
+FOLDERS: Final = 1_000
 # assumed size of a node: tasks for added entries are limited by nodes, not by bytes
 NODE_BYTES: Final = 4096
 
@@ -58,7 +61,8 @@ class Plan:
             else:
                 self._add(INDEX, MakeIndex(planned, self.request.snapshot))
                 for part in planned.parts():
-                    self._add(table, Whole(planned, part))
+                    for piece in self._cut(part):
+                        self._add(table, Whole(planned, piece))
         return self._tasks, done
 
     def seal(self, files: list[ExportFile]) -> Seal:
@@ -92,6 +96,12 @@ class Plan:
         options = parse(told)
         more = ("ms",) if "date" in request.partition_by else ()
         return read(options, (request.snapshot,), columns_in_order(options, *more))
+
+    def _cut(self, part: Part | KeysPart) -> Iterator[Part | KeysPart]:
+        if isinstance(part, Part) and "stream" in self.request.partition_by:
+            yield from part.cut(FOLDERS)
+        else:
+            yield part
 
     def _drop(self, planned: Read) -> tuple[str, ...]:
         """Columns that were added for the order, and that were not asked for."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import pyarrow as pa
@@ -86,6 +87,19 @@ class Task:
     partition_by: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
 
+    def digest(self) -> str:
+        """A hash, hexadecimal, of which rows of its table the task reads."""
+        match self.work:
+            case Whole(part=Part() as part):
+                rows = part.packed
+            case Whole(part=KeysPart() as part):
+                rows = repr((part.db, part.start, part.stop)).encode()
+            case Added(streams=streams):
+                rows = repr(streams).encode()
+            case MakeIndex():
+                rows = b""
+        return blake2b(rows, digest_size=16).hexdigest()
+
 
 def record_name(number: int) -> str:
     """The name of a task's record."""
@@ -102,7 +116,11 @@ def run(task: Task) -> list[ExportFile]:
             shape = Shape(task.table, task.part, task.format, task.partition_by, task.drop)
             schema = pa.schema(list(task.work.read.columns.items()))
             files = list(write_files(target, shape, schema, _batches(task.work)))
-        facts = {"plan": task.plan, "files": [file.facts() for file in files]}
+        facts = {
+            "plan": task.plan,
+            "work": task.digest(),
+            "files": [file.facts() for file in files],
+        }
         facts["check"] = check_of(facts)
         put(target, record_name(task.number), json.dumps(facts).encode())
         return files
@@ -114,6 +132,8 @@ def recorded(target: Target, task: Task) -> list[ExportFile] | None:
         facts = json.loads(target.read(record_name(task.number)))
         check = facts.pop("check")
         if check != check_of(facts) or facts["plan"] != task.plan:
+            return None
+        if facts["work"] != task.digest():  # another version cut the plan at other places
             return None
         files = [ExportFile.of(file) for file in facts["files"]]
         for file in files:

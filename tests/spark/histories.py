@@ -150,6 +150,8 @@ class Life:
                 "groups": info["groups"],
                 "expires_at": expires,
                 "expires_at_ms": expires,
+                "idmp_duration": info["idmp-duration"],
+                "idmp_maxsize": info["idmp-maxsize"],
                 "pids_tracked": info["pids-tracked"],
                 "iids_tracked": info["iids-tracked"],
                 "iids_added": info["iids-added"],

@@ -86,3 +86,5 @@ def test_delta(run: Run, store: Path, tmp_path: Path) -> None:
     done = run("export", store, "--to", f"delta:{tmp_path / 'lake'}", "--master", "none")
     assert (done.code, done.err) == (0, "")
     assert done.out == f"{tmp_path / 'lake'}: 101 rows, committed as version 0\n"
+    again = run("export", store, "--to", f"delta:{tmp_path / 'lake'}", "--master", "none")
+    assert again.out == f"{done.out[:-1]} (exported before; nothing was written)\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -59,12 +59,28 @@ class Part:
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces, as objects."""
-        found = msgpack.Unpacker(use_list=False, max_buffer_size=max(len(self.packed), 1))
-        found.feed(self.packed)
         return tuple(
             Piece(db, key, number, _id_of(first), _id_of(until))
-            for db, key, number, first, until in found
+            for db, key, number, first, until in self._unpacker()
         )
+
+    def cut(self, pieces: int) -> Iterator[Part]:
+        """Parts with at most so many of the pieces, in their order."""
+        found = self._unpacker()
+        start = 0
+        while start < len(self.packed):
+            for _ in range(pieces):
+                if found.tell() == len(self.packed):
+                    break
+                found.skip()
+            stop = found.tell()
+            yield replace(self, packed=self.packed[start:stop])
+            start = stop
+
+    def _unpacker(self) -> msgpack.Unpacker:
+        unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=max(len(self.packed), 1))
+        unpacker.feed(self.packed)
+        return unpacker
 
 
 def _id_bytes(entry_id: int | None) -> bytes | None:

@@ -17,6 +17,7 @@ from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.ids import text
 from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.streams.frozen_stream import load_stream
+from tidelog.engine.streams.idmp import Idmp
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stored import stored_nodes, stored_stream
 from tidelog.engine.streams.stream import Stream
@@ -74,10 +75,9 @@ def _stream_rows(cold: ColdStore, now: int, key: Key) -> Iterator[Row]:
     if key.number is None:
         return
     stream = load_stream(cold, key.number)
-    first, idmp, expires_ms = stream.first_id(), stream.idmp, _expires_ms(key)
-    dedup: Row = (None, None, 0, 0, 0, 0)
-    if idmp is not None:
-        dedup = (idmp.duration, idmp.maxsize, *idmp.tracked(now), idmp.added, idmp.duplicates)
+    first, expires_ms = stream.first_id(), _expires_ms(key)
+    # A stream that never used its table has the limits that XINFO names where nobody configured others.
+    idmp = stream.idmp or Idmp()
     yield (
         key.db,
         key.key,
@@ -91,7 +91,11 @@ def _stream_rows(cold: ColdStore, now: int, key: Key) -> Iterator[Row]:
         stream.nodes(),
         len(stream.groups),
         None if expires_ms is None else _time(expires_ms),
-        *dedup,
+        idmp.duration,
+        idmp.maxsize,
+        *idmp.tracked(now),
+        idmp.added,
+        idmp.duplicates,
         expires_ms,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.histories import Told, lives
-from tests.spark.test_tables import assert_same
+from tests.spark.test_tables import assert_same, ms
 
+import tidelog
+from tidelog import testing
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.export import Exported, export
 from tidelog.spark.exports.run import in_processes
@@ -118,6 +122,41 @@ def test_folders_by_stream_and_date(told: Told, tmp_path: Path) -> None:
         assert {f"stream_key=k-{row['stream'].hex()}" for row in part} == {stream}
         dates = {row["ts"].date().isoformat() for row in part if row["ts"] is not None}
         assert {f"date={each}" for each in dates} <= {date}
+
+
+@pytest.mark.parametrize("by", ["stream", "date", "stream,date", "date,stream"])
+def test_a_folder_for_each_of_many_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """A key in two databases, entries of several days, and more streams than a task may have."""
+    monkeypatch.setattr("tidelog.spark.exports.plan.FOLDERS", 3)
+    clock = testing.Clock(datetime(2026, 1, 1, 20, tzinfo=UTC))
+    with tidelog.open(tmp_path / "store", fsync="no", clock=clock) as db:
+        for turn in range(4):
+            for name in "abcdefgh":
+                db.xadd(name, {"turn": str(turn)})
+            clock.advance(3600 * 7)
+        db.execute_command("COPY", "c", "c", "DB", "1")
+        db.snapshot()
+    told = export(str(tmp_path / "store"), str(tmp_path / "flat"), runner=in_this_process)
+    done = export(
+        str(tmp_path / "store"),
+        str(tmp_path / "to"),
+        partition_by=by.split(","),
+        runner=in_this_process,
+    )
+    assert_same(rows(done, "entries"), list(map(ms, rows(told, "entries"))))
+    days = {f"date={day}" for day in ("2026-01-01", "2026-01-02")}
+    streams = {f"stream_key=k-{name.encode().hex()}" for name in "abcdefgh"}
+    kinds = {"stream": streams, "date": days}
+    folders = {Path(file.name).parent.parts[1:] for file in done.seal.of_table("entries")}
+    assert folders == set(product(*(kinds[each] for each in by.split(","))))
+    parts = {Path(file.name).stem for file in done.seal.of_table("entries")}
+    assert len(parts) == (1 if by == "date" else 3)
+    for file in done.seal.of_table("entries"):
+        found = pq.read_table(Path(done.path) / file.name, partitioning=None).to_pylist()
+        order = [(row["stream"], row["db"], row["id_key"]) for row in found]
+        assert order == sorted(order)
 
 
 def test_filters(told: Told, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.spark.exports.test_export import exported, rows
 from tests.spark.histories import Told, told_after
 from tests.spark.test_tables import assert_same
 
+from tidelog.snapshot.manifest import check_of
 from tidelog.spark.exports.export import export
 from tidelog.spark.exports.task import Task, run
 
@@ -68,3 +70,18 @@ def test_a_missing_file_and_a_damaged_record(begun: tuple[Told, Path]) -> None:
     (to / "entries/part-99999.parquet").write_bytes(b"of no task")
     assert finished(told, to) == len(records) - 3
     assert not (to / "entries/part-99999.parquet").exists()
+
+
+def test_records_of_a_plan_that_was_cut_elsewhere(begun: tuple[Told, Path]) -> None:
+    """As if other versions had run two tasks: one did not say which rows a task reads, one cut elsewhere."""
+    told, to = begun
+    tasks = len(list(to.glob("_task-*.json")))
+    record = to / "_task-00001.json"
+    facts = json.loads(record.read_bytes())
+    del facts["work"], facts["check"]
+    record.write_text(json.dumps({**facts, "check": check_of(facts)}))
+    second = json.loads((to / "_task-00002.json").read_bytes())
+    del second["check"]
+    second["work"] = "of other streams"
+    (to / "_task-00002.json").write_text(json.dumps({**second, "check": check_of(second)}))
+    assert finished(told, to) == tasks - 2
