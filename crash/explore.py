@@ -221,7 +221,7 @@ class Explorer:
         return afterwards(self._stage, image, oracle, self._rng, whole=self._rng.random() < WHOLE)
 
     def next_base(self, trace: Trace) -> tuple[Tree, int] | None:
-        """A disk that a crash may leave of a trace, drawn, and how many units it has. None if it shows a fault."""
+        """A random disk that a crash may leave of a trace, and the number of its units. None if it shows a fault."""
         cut = cut_at(trace, self._rng.randint(1, len(trace.operations)))
         state = self._rng.choice([*cut.states(self._rng, 8, 0)])
         power = state != cut.whole

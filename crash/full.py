@@ -147,7 +147,7 @@ class _Watched(RealDisk):
 
 
 def suffer(scene: Scene, scratch: Path, mounts: _Mounts, trouble: Trouble) -> Suffered:
-    """Run a workload on a file system with so many pages, and judge what is left when it has more.
+    """Run a workload on a file system of `trouble.at` pages, and judge what is left once it has more.
 
     Raises CannotFill.
     """

@@ -9,7 +9,7 @@ from tidelog.crash.explore import Report
 def notes(report: Report) -> list[str]:
     """Which small workloads were tried, of how many images more than the contents, and what cannot be tried here."""
     again = [
-        f"{layer}: of {counts.again:,} of the {counts.distinct:,} images more was tried: quarantine, a second "
+        f"{layer}: {counts.again:,} of the {counts.distinct:,} images went through more: quarantine, a second "
         "recovery, a read-only open, what the close leaves, a write and a kill"
         for layer, counts in report.counts.items()
         if counts.again

@@ -22,7 +22,7 @@ from tidelog.crash.workloads import OPERATIONS, PREPARED, PREPARED_UNITS, record
 
 SMALL: Final = "small"
 WHOLE: Final = 3  # so many operations at most are tried in every order
-DRAWN: Final = 4  # of workloads of so many some are drawn
+DRAWN: Final = 4  # operations: of workloads this long, only some are tried
 CHUNK: Final = 65
 EFFORT: Final = Effort(drawn=2, exhaustive=4, double=0, killed=0)
 

@@ -1,6 +1,6 @@
 """Traced: system calls fail by strace, where no compiler is for the library of crash/calls.py.
 
-strace makes the n-th call of a kind fail in each thread that makes so many, on the files of the store alone. It cannot
+strace makes the n-th call of a kind fail, counted for each thread, and only on the files of the store. It cannot
 make a write short, nor lose power behind a sync that lied. A run is a new interpreter under strace, which takes a
 second or two: it writes what it lived through into a file, and a forked process, in which nothing fails, judges what is
 left.

@@ -41,7 +41,7 @@ class SessionTurns(Protocol[S_contra]):
     flush_sleep: float
 
     def confirm(self, wanted: int, seconds: float) -> None:
-        """From now on replies wait for so many followers, for so many seconds at most. 0 = they do not, no limit."""
+        """From now on replies wait for `wanted` followers (0: for none), for `seconds` at most (0: without limit)."""
 
     def woke(self, session: S_contra, thread: int) -> None:
         """A blocked session was served, or has to check its timers. From any thread, perhaps under the store's lock."""

@@ -445,7 +445,7 @@ class Turns:
     # --- replies that wait for followers
 
     def confirm(self, wanted: int, seconds: float) -> None:
-        """From now on replies wait for so many followers, for so many seconds at most. 0 = they do not, no limit."""
+        """From now on replies wait for `wanted` followers (0: for none), for `seconds` at most (0: without limit)."""
         self._ends = not wanted
         if wanted:
             self._core.acks.moved = self._moved

@@ -106,11 +106,11 @@ def _refusal(files: LogFiles, reason: str) -> NoSuchMoment:
         f"LSN {first} ({text})" if first == last else f"LSN {first} to {last} (from {text} on)"
         for first, last, text in reachable(files)
     )
-    return NoSuchMoment(f"{reason}. The states that can be had: {ranges or 'none'}")
+    return NoSuchMoment(f"{reason}. The moments that the files reach: {ranges or 'none'}")
 
 
 def reachable(files: LogFiles) -> list[tuple[int, int, str]]:
-    """(first LSN, last LSN, name of the base) of the moments that can be had."""
+    """(first LSN, last LSN, name of the base) of the moments that the files reach."""
     first, last = first_lsn(files), last_lsn(files)
     found: list[tuple[int, int, str]] = []
     begun = False  # the log continues the base before this one

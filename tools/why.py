@@ -139,7 +139,7 @@ def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:
     found = bases(files)
     usable = [base for base in found if base.start.lsn + 1 >= first]
     if not usable:
-        raise Unknown("neither a checkpoint nor a snapshot is there that the log continues")
+        raise Unknown("the log begins later than any checkpoint or snapshot of the store")
     base = usable[0]
     units: dict[int, Unit] = {}
     notes = list(witnessed(files, found[: len(found) - len(usable)], key, wanted))

@@ -172,4 +172,4 @@ def test_the_report_says_of_how_many() -> None:
     report = Report()
     report.of(STORE).distinct, report.of(STORE).again = 800, 100
     (line,) = notes(report)
-    assert line.startswith("store: of 100 of the 800 images more was tried: quarantine, ")
+    assert line.startswith("store: 100 of the 800 images went through more: quarantine, ")

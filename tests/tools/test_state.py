@@ -47,7 +47,7 @@ def test_a_moment_that_is_still_to_come(run: Run, made: Made) -> None:
     done = run("state", made.root, "--at-lsn", 14)
     assert (done.code, done.out) == (exits.REFUSED, "")
     assert done.err == (
-        "tidelog: LSN 14 is behind the end of the log. The states that can be had: LSN 0 to 13 (from the beginning of "
+        "tidelog: LSN 14 is behind the end of the log. The moments that the files reach: LSN 0 to 13 (from the beginning of "
         "the log on)\n"
     )
 
@@ -123,7 +123,7 @@ def test_the_state_at_every_unit_is_the_digest_of_then(
         done = run("digest", root, "--at-lsn", lsn)
         if done.code == exits.REFUSED:
             refused += 1
-            assert released and "The states that can be had: LSN " in done.err
+            assert released and "The moments that the files reach: LSN " in done.err
             continue
         assert (done.code, done.out.split()[-1]) == (0, digest), lsn
         found += 1

@@ -426,7 +426,7 @@ def test_the_time_between_looks(tmp_path: Path, every: str) -> None:
             until("1 streams, by lag")
             db.xadd("second", {"n": 1})
             if every == "3600":
-                os.write(master, b"s")  # what it shows again is the look before
+                os.write(master, b"s")  # what it shows again is the previous look
                 until("1 streams, by pending")
                 assert "second" not in said
                 os.write(master, b"\t\t")  # each look at the queues is a new one

@@ -47,7 +47,7 @@ _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
 
 
 class Row(NamedTuple):
-    """A queue and its rates since the look before; None in the first look."""
+    """A queue and its rates since the previous look; None in the first look."""
 
     stats: Stats
     added: int
@@ -108,7 +108,7 @@ class Look(NamedTuple):
     metavar="SECONDS",
     help="The time from one look to the next.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after so many looks.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of looks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue and look.")
 def command(
     path: Place,

@@ -1,7 +1,7 @@
 """Looks at the directory of a store, beside its writer: a read-only store that catches up before each look.
 
 The figures of a stream are kept until a record names its key. So the cost of a look is proportional to what was written
-since the look before, not to the number of streams.
+since the previous look, not to the number of streams.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Directory:
                 add((record[1], record[2]))
 
     def _update(self, state: State, at_ms: int) -> None:
-        """Look at the streams that changed; at all if the state is another one, since it was read anew."""
+        """Look at the streams that changed, or at all streams if the state was read anew."""
         before, rows = self._at_ms, self._rows
         if state is not self._state or self._all:
             places = {(db, key) for db in self._databases for key in state.databases[db].keys}

@@ -151,7 +151,7 @@ class Rates:
         self._known: dict[Any, tuple[int, int]] = {}  # name -> (count, unix ms)
 
     def of(self, name: Any, count: int | None, at_ms: int) -> float | None:
-        """The rate since the look before; None at the first, or if the counter fell."""
+        """The rate since the previous look; None at the first, or if the counter fell."""
         if count is None:
             return None
         before = self._known.get(name)
