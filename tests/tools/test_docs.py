@@ -151,16 +151,22 @@ def test_the_readme_can_be_followed_from_top_to_bottom(
     assert restored.split()[-1] == verified.split()[-1]
     monkeypatch.chdir(tmp_path)
     for line in (listed, restored, verified, exported):
-        done = run(*line.split())
+        done = run(*line.partition(" # ")[0].split())
         assert (done.code, done.err) == (0, "") and done.out, line
-    assert pq.read_table(tmp_path / "stock-tables" / "entries").num_rows == 1
+    assert pq.read_table(tmp_path / "tables" / "entries").num_rows == 1
 
 
-def test_the_first_example_is_the_queue() -> None:
-    _, source = examples("README.md")[0]
-    assert "tidelog.queue(" in source
-    assert "\n    with job:" in source
-    assert len(list(printed(source))) == 5
+def test_the_worker_of_the_readme_does_what_the_first_example_puts(tmp_path: Path) -> None:
+    """The first example puts, the second is `work.py`, and a line calls the worker."""
+    (line, putting), (_, handler), *_ = examples("README.md")
+    told = outputs("README.md", [(line, tmp_path, putting)])
+    assert told == {line: list(printed(putting))} and "tidelog.queue(" in putting
+    (tmp_path / "work.py").write_text(handler)
+    (command,) = re.findall(r"^\$ tidelog (worker .*)$", (ROOT / "README.md").read_text(), re.M)
+    lines = done_in(
+        tmp_path, "-m", "tidelog", *command.split(), "--until-idle", "0", "--loglevel", "error"
+    )
+    assert sorted(lines) == ["sent to ann", "sent to ben"]
 
 
 # --- which commands a queue's operations are

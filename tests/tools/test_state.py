@@ -47,8 +47,8 @@ def test_a_moment_that_is_still_to_come(run: Run, made: Made) -> None:
     done = run("state", made.root, "--at-lsn", 14)
     assert (done.code, done.out) == (exits.REFUSED, "")
     assert done.err == (
-        "tidelog: LSN 14 is behind the end of the log. The moments that the files reach: LSN 0 to 13 (from the beginning of "
-        "the log on)\n"
+        "tidelog: LSN 14 is behind the end of the log. The moments that the files reach: LSN 0 to 13 (from the "
+        "beginning of the log on)\n"
     )
 
 
