@@ -79,6 +79,7 @@ rules: $(READY)
 generate: options  ## write all generated code and tables anew, after a change of what they are made from
 	$(BIN)/python tools/dev/make_faces.py
 	$(BIN)/python tools/dev/make_sync.py
+	$(BIN)/python tools/dev/make_threaded.py
 
 options: $(READY)  ## write the tables of docs/reference/server-options.md, a part of `make generate`
 	$(BIN)/python tools/dev/make_options.py

@@ -8,38 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
-from tidelog.api import shapes
 from tidelog.api.async_methods import AsyncMethods
-from tidelog.api.encode import encode
-from tidelog.api.idrange import IdRange
-from tidelog.api.pipeline import call_words
 from tidelog.api.queue.ahandle import AsyncHandle
-from tidelog.api.queue.choosing import Ids, Jobs, Where
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.api.queue.running.tasks import run_tasks
 from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT, PatternT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
+from tidelog.client.calls import DeadCalls, JobCalls, QueueCalls, SchedulesCalls, StoreCalls
 from tidelog.client.dead import FIRST
-from tidelog.client.job import SharedJob, SharedPut
+from tidelog.client.job import SharedJob
 from tidelog.client.missing import answers_missing
 from tidelog.client.queue import SharedConsumer, SharedQueue
 from tidelog.client.schedules import SharedSchedules
-from tidelog.client.store import FSYNCED, SharedStore
+from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
-from tidelog.client.wire import session_free
-from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
-from tidelog.jobs.scheduling import Schedule
-from tidelog.jobs.stats import Stats
+from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.typed import T as V
-from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.tasks import this_task
 from tidelog.store.durations import Duration
 from tidelog.store.errors import TidelogError, WatchError
@@ -48,13 +40,12 @@ from tidelog.store.lifetime import DRAIN_SECONDS
 if TYPE_CHECKING:
     from tidelog.jobs.codecs import Codec
     from tidelog.jobs.typed import QueueOptions, Typed
-    from tidelog.snapshot.portable import Snapshot
 
 T = TypeVar("T")
 
 
 @answers_missing
-class AsyncSharedStore(AsyncMethods[TextT]):
+class AsyncSharedStore(StoreCalls[TextT], AsyncMethods[TextT]):
     """A store that another process serves, for asyncio. `tidelog.aconnect` makes it.
 
     It has the methods of `SharedStore`, awaited. Any of them may raise the errors that `SharedStore` lists.
@@ -105,15 +96,6 @@ class AsyncSharedStore(AsyncMethods[TextT]):
         """Whether it was closed."""
         return self._store.closed
 
-    async def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Run any command, given as words. As `SharedStore.execute_command`."""
-        words = session_free(call_words(args))
-        return await self._call(shapes.shape_of(encode(args[0]), options), words)
-
-    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange[TextT]:
-        """Append many entries to a stream as one unit. As `SharedStore.xadd_many`."""
-        return await threaded(partial(self._store.xadd_many, key, rows))
-
     async def scan_iter(
         self,
         match: PatternT | None = None,
@@ -126,14 +108,6 @@ class AsyncSharedStore(AsyncMethods[TextT]):
             cursor, names = await self.scan(max(cursor, 0), match, count, _type)
             for name in names:
                 yield name
-
-    async def ping(self) -> bool:
-        """True while a server of the store answers."""
-        return await threaded(self._store.ping)
-
-    async def time(self) -> tuple[int, int]:
-        """The store's clock: `(Unix seconds, microseconds of the second)`."""
-        return await threaded(self._store.time)
 
     # --- pipelines and transactions
 
@@ -170,47 +144,6 @@ class AsyncSharedStore(AsyncMethods[TextT]):
                         await asyncio.sleep(watch_delay)
 
     # --- the store itself
-
-    async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """The figures of INFO. As `SharedStore.info`."""
-        return await threaded(partial(self._store.info, section, *args))
-
-    async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
-        """The options of the server that match a glob pattern. As `SharedStore.config_get`."""
-        return await threaded(partial(self._store.config_get, pattern, *args))
-
-    async def config_set(self, name: str, value: Any, *args: Any) -> bool:
-        """Change options of the server until it ends. As `SharedStore.config_set`."""
-        return await threaded(partial(self._store.config_set, name, value, *args))
-
-    async def checkpoint(self) -> int:
-        """Fold the log into the checkpoint now. As `SharedStore.checkpoint`."""
-        return await threaded(self._store.checkpoint)
-
-    async def barrier(
-        self,
-        level: str = FSYNCED,
-        *,
-        replicas: int = 1,
-        fsynced: bool = False,
-        timeout: Duration | None = None,
-    ) -> None:
-        """Wait until everything written so far has reached a level. As `SharedStore.barrier`."""
-        await threaded(
-            partial(self._store.barrier, level, replicas=replicas, fsynced=fsynced, timeout=timeout)
-        )
-
-    async def snapshot(self) -> Snapshot:
-        """Publish a portable copy of the store's current state. As `SharedStore.snapshot`."""
-        return await threaded(self._store.snapshot)
-
-    async def promote(self) -> None:
-        """Make a follower a leader. As `SharedStore.promote`."""
-        await threaded(self._store.promote)
-
-    async def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
-        """Wait until the server has applied a write that was made elsewhere. As `SharedStore.wait_for`."""
-        await threaded(partial(self._store.wait_for, token, timeout))
 
     @overload
     def queue(
@@ -275,24 +208,6 @@ class AsyncSharedStore(AsyncMethods[TextT]):
             self,
         )
 
-    async def schedule(
-        self,
-        name: str,
-        cron: str | None = None,
-        *,
-        queue: str,
-        every: Duration | None = None,
-        value: Any = None,
-        tz: str | None = None,
-        catch_up: str = "one",
-        codec: Any = "json",
-        priority: int = 0,
-    ) -> Schedule:
-        """Put a job into a queue again and again. As `SharedStore.schedule`."""
-        make = partial(self._store.schedule, name, cron, queue=queue, every=every, value=value)
-        make = partial(make, tz=tz, catch_up=catch_up, codec=codec, priority=priority)
-        return await threaded(make)
-
     @property
     def schedules(self) -> AsyncSharedSchedules:
         """The schedules of this database. As `SharedStore.schedules`, awaited."""
@@ -321,30 +236,14 @@ class AsyncSharedStore(AsyncMethods[TextT]):
             await self.aclose()
 
 
-class AsyncSharedSchedules:
+class AsyncSharedSchedules(SchedulesCalls):
     """The schedules of a database of a shared store, for asyncio: `AsyncSharedStore.schedules`."""
 
     def __init__(self, schedules: SharedSchedules) -> None:
         self._schedules = schedules
 
-    async def list(self) -> list[Schedule]:
-        """All schedules, by name."""
-        return await threaded(self._schedules.list)
 
-    async def pause(self, name: str) -> bool:
-        """Stop the ticks of a schedule. As `SharedSchedules.pause`."""
-        return await threaded(partial(self._schedules.pause, name))
-
-    async def resume(self, name: str) -> bool:
-        """End a pause. As `SharedSchedules.resume`."""
-        return await threaded(partial(self._schedules.resume, name))
-
-    async def remove(self, name: str) -> bool:
-        """Delete a schedule. As `SharedSchedules.remove`."""
-        return await threaded(partial(self._schedules.remove, name))
-
-
-class AsyncSharedQueue(Generic[V]):
+class AsyncSharedQueue(QueueCalls[V]):
     """The queue of a shared store, for asyncio. `AsyncSharedStore.queue` or `tidelog.aqueue` makes it.
 
     It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
@@ -363,16 +262,6 @@ class AsyncSharedQueue(Generic[V]):
         return self._queue.__reduce__()  # raises
 
     @property
-    def name(self) -> str:
-        """Name of the queue, the key of its stream."""
-        return self._queue.name
-
-    @property
-    def group(self) -> str:
-        """Name of the group."""
-        return self._queue.group
-
-    @property
     def store(self) -> AsyncSharedStore:
         """The shared store that holds the queue."""
         return self._store
@@ -381,22 +270,6 @@ class AsyncSharedQueue(Generic[V]):
     def dead(self) -> AsyncSharedDead:
         """The dead jobs: those that were given up."""
         return AsyncSharedDead(self._queue)
-
-    def new(
-        self,
-        value: V,
-        *,
-        dedup_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
-    ) -> SharedPut:
-        """A job for `AsyncSharedJob.done_and` to put. As `SharedQueue.new`."""
-        new = partial(self._queue.new, value, dedup_id=dedup_id, headers=headers)
-        return new(delay=delay, at=at, ttl=ttl, priority=priority, key=key)
 
     async def put(
         self,
@@ -415,36 +288,6 @@ class AsyncSharedQueue(Generic[V]):
         put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
         put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
         return AsyncHandle.of(self, await threaded(put))
-
-    async def put_many(
-        self,
-        values: Iterable[V],
-        *,
-        timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
-    ) -> int:
-        """Put many jobs. As `SharedQueue.put_many`."""
-        put = partial(self._queue.put_many, values, timeout=timeout)
-        put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
-        return await threaded(put)
-
-    async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
-        """Wait for the result of a job. As `SharedQueue.result`."""
-        return await threaded(partial(self._queue.result, job_id, timeout))
-
-    async def cancel(self, job_id: str) -> bool:
-        """Delete a delayed job. As `SharedQueue.cancel`."""
-        return await threaded(partial(self._queue.cancel, job_id))
-
-    async def move(
-        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
-    ) -> bool:
-        """Make a delayed job due at another time. As `SharedQueue.move`."""
-        return await threaded(partial(self._queue.move, job_id, delay=delay, at=at))
 
     def consume(
         self,
@@ -466,10 +309,6 @@ class AsyncSharedQueue(Generic[V]):
         async for job in self.consume(worker, 1, block):
             return job
         return None
-
-    async def subscribe(self) -> None:
-        """Create the group now if it is missing. As `SharedQueue.subscribe`."""
-        await threaded(self._queue.subscribe)
 
     async def arun(
         self,
@@ -496,22 +335,6 @@ class AsyncSharedQueue(Generic[V]):
                 results=results,
             )
         )
-
-    async def stats(self) -> Stats:
-        """Figures about the queue now."""
-        return await threaded(self._queue.stats)
-
-    async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
-        """The next jobs that are due, retries first. As `SharedQueue.peek`."""
-        return await threaded(partial(self._queue.peek, count, scheduled=scheduled))
-
-    async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """Recorded failures, newest first. As `SharedQueue.failures`."""
-        return await threaded(partial(self._queue.failures, job_id, count))
-
-    async def purge(self) -> int:
-        """Delete every job that is not in flight. As `SharedQueue.purge`."""
-        return await threaded(self._queue.purge)
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Disconnect, if `tidelog.aqueue` connected for this queue; `close` is another name. As `SharedQueue.close`."""
@@ -592,15 +415,13 @@ def _released(job: SharedJob) -> None:
         pass  # it is delivered again when its lease ends
 
 
-class AsyncSharedJob(Generic[V]):
+class AsyncSharedJob(JobCalls[V]):
     """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
 
     def __init__(self, job: SharedJob[V]) -> None:
         self._job = job
         self.value = job.value
         """The value that was put, decoded by the queue's codec."""
-        self.id = job.id
-        """The job's ID, `ms-seq`."""
         self.deliveries = job.deliveries
         """How often the job was delivered, this delivery included: 1 at the first."""
         self.worker = job.worker
@@ -611,60 +432,6 @@ class AsyncSharedJob(Generic[V]):
 
     def __reduce__(self) -> Any:
         return self._job.__reduce__()  # raises
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that were put with it."""
-        return self._job.headers
-
-    @property
-    def origin(self) -> str | None:
-        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
-        return self._job.origin
-
-    @property
-    def priority(self) -> int:
-        """The priority that it was put with, from 0 to 9."""
-        return self._job.priority
-
-    @property
-    def key(self) -> str | None:
-        """The key that it was put with."""
-        return self._job.key
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """When it was put, in UTC."""
-        return self._job.enqueued_at
-
-    @property
-    def state(self) -> str:
-        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
-        return self._job.state
-
-    async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
-        """Mark the job as done. As `SharedJob.ack`."""
-        return await threaded(partial(self._job.ack, result, ttl=ttl))
-
-    async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """Record that this delivery failed. As `SharedJob.nack`."""
-        return await threaded(partial(self._job.nack, reason, delay))
-
-    async def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up at once: it becomes a dead job. As `SharedJob.fail`."""
-        return await threaded(partial(self._job.fail, reason))
-
-    async def release(self) -> bool:
-        """Give the job back as if it had not been delivered. As `SharedJob.release`."""
-        return await threaded(self._job.release)
-
-    async def extend(self, seconds: Duration) -> bool:
-        """Keep the job from other workers for a while. As `SharedJob.extend`."""
-        return await threaded(partial(self._job.extend, seconds))
-
-    async def done_and(self, *puts: SharedPut) -> bool:
-        """Mark the job as done and put other jobs, in one unit. As `SharedJob.done_and`."""
-        return await threaded(partial(self._job.done_and, *puts))
 
     async def __aenter__(self) -> Self:
         self._job._enter(this_task())
@@ -681,7 +448,7 @@ class AsyncSharedJob(Generic[V]):
         return await threaded(partial(self._job._exit, error, ends_worker))
 
 
-class AsyncSharedDead:
+class AsyncSharedDead(DeadCalls):
     """The dead jobs of a shared queue, for asyncio. Iterate over them with `async for`, oldest first.
 
     It has the methods of `SharedDead`, awaited.
@@ -696,27 +463,3 @@ class AsyncSharedDead:
             page, start = await threaded(partial(self._dead._following, start))
             for job in page:
                 yield job
-
-    async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
-        """The first dead jobs, oldest first. As `SharedDead.list`."""
-        return await threaded(partial(self._dead.list, count, where))
-
-    async def count(self) -> int:
-        """Number of dead jobs."""
-        return await threaded(self._dead.count)
-
-    async def get(self, id: str) -> DeadJob | None:
-        """Look up one dead job. As `SharedDead.get`."""
-        return await threaded(partial(self._dead.get, id))
-
-    async def redrive(
-        self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
-    ) -> int:
-        """Put dead jobs back into the queue. As `SharedDead.redrive`."""
-        return await threaded(partial(self._dead.redrive, ids, where=where, dry_run=dry_run))
-
-    async def purge(
-        self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
-    ) -> int:
-        """Delete dead jobs. As `SharedDead.purge`."""
-        return await threaded(partial(self._dead.purge, ids, where=where, older_than=older_than))

@@ -39,7 +39,7 @@ def code(source: str) -> str:
     return ast.dump(tree)
 
 
-@pytest.mark.parametrize("name", ["make_faces", "make_sync"])
+@pytest.mark.parametrize("name", ["make_faces", "make_sync", "make_threaded"])
 def test_generated_faces_are_up_to_date(name: str) -> None:
     for path, wanted in program(name).faces().items():
         assert code(path.read_text()) == code(wanted), "run `make generate`"
@@ -84,6 +84,70 @@ class Thing:
 
 def test_a_face_for_threads_is_made_from_the_one_for_asyncio() -> None:
     assert program("make_sync").made(SOURCE, "athing.py") == MADE
+
+
+THREADS = '''
+class SharedJob(Base, Generic[T]):
+    """A job."""
+
+    @property
+    def id(self) -> str:
+        """Its ID."""
+        return self._id
+
+    def new(self, value: T = NONE) -> Put:
+        """A job for `SharedJob.done_and`."""
+        return Put(value)
+
+    def ack(self, first: int, *more: T, ttl: Duration = 5, **options: str) -> bool:
+        """Done.
+
+        Raises:
+            DataError: `ttl` is invalid.
+        """
+        return self._settle(first)
+
+    def close(self) -> None:
+        """Written by hand."""
+
+    def beat(self) -> None:
+        """Renew."""
+
+    def _settle(self) -> bool:
+        return True
+'''
+CALLS = '''class JobCalls(Generic[T]):
+    """The calls of a `SharedJob` that wait in a thread."""
+
+    _job: SharedJob[T]
+
+    @property
+    def id(self) -> str:
+        """Its ID."""
+        return self._job.id
+
+    def new(self, value: T=NONE) -> Put:
+        """A job for `AsyncSharedJob.done_and`."""
+        return self._job.new(value)
+
+    async def ack(self, first: int, *more: T, ttl: Duration=5, **options: str) -> bool:
+        """Done.
+
+        Raises:
+            DataError: `ttl` is invalid.
+        """
+        return await threaded(partial(self._job.ack, first, *more, ttl=ttl, **options))
+
+    async def beat(self) -> None:
+        """Renew."""
+        await threaded(self._job.beat)
+'''
+
+
+def test_calls_for_asyncio_are_made_from_the_methods_for_threads() -> None:
+    text, names = program("make_threaded").made(THREADS, "SharedJob", "_job", {"close"})
+    assert text == CALLS
+    assert names >= {"SharedJob", "T", "NONE", "Put", "Duration"}
 
 
 def shape(function: Any) -> list[tuple[str, Any, Any]]:

@@ -12,11 +12,11 @@ A test compares the generated modules with what this would write.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-FACES = Path(__file__).resolve().parents[2] / "api"
+from tidelog.tools.dev.writing import ROOT, write
+
+FACES = ROOT / "api"
 HEADER = '''"""{what}.
 
 Generated from methods.py by tools/dev/make_faces.py: change that file.
@@ -92,13 +92,5 @@ def faces() -> dict[Path, str]:
     }
 
 
-def main() -> None:
-    for path, text in faces().items():
-        path.write_text(text)
-        ruff = [sys.executable, "-m", "ruff"]
-        subprocess.run([*ruff, "check", "-q", "--fix", "--select", "I,F401", path], check=True)
-        subprocess.run([*ruff, "format", "-q", path], check=True)
-
-
 if __name__ == "__main__":
-    main()
+    write(faces())

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 import tokenize
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tidelog.tools.dev.writing import ROOT, write
+
 # The source and what is made from it.
 FILES: Final = {
     "api/queue/ahandle.py": "api/queue/handle.py",
@@ -122,13 +121,5 @@ def faces() -> dict[Path, str]:
     }
 
 
-def main() -> None:
-    for path, text in faces().items():
-        path.write_text(text)
-        ruff = [sys.executable, "-m", "ruff"]
-        subprocess.run([*ruff, "check", "-q", "--fix", "--select", "I,F401", path], check=True)
-        subprocess.run([*ruff, "format", "-q", path], check=True)
-
-
 if __name__ == "__main__":
-    main()
+    write(faces())
