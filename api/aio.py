@@ -9,8 +9,7 @@ It imports asyncio, so it is loaded when `AsyncStore` or `aopen` is first used.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.api import shapes
-from tidelog.api.async_methods import AsyncMethods
+from tidelog.api.acompound import AsyncCompound
 from tidelog.api.encode import encode, encode_all, encode_row
 from tidelog.api.face import Face, nothing
 from tidelog.api.idrange import IdRange
@@ -26,7 +25,7 @@ from tidelog.api.missing import answers_missing
 from tidelog.api.pipeline import AsyncPipeline, call_words
 from tidelog.api.receipts import Receipt
 from tidelog.api.shapes import Shape
-from tidelog.api.types import KeyT, PatternT, TextT
+from tidelog.api.types import KeyT, TextT
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
@@ -38,7 +37,7 @@ from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import RELIEF_S, Promise, unheld
 from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience, seconds
-from tidelog.store.errors import WatchError, from_command
+from tidelog.store.errors import from_command
 from tidelog.store.lifetime import DRAIN_SECONDS, end
 from tidelog.store.role import Role
 
@@ -55,7 +54,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class AsyncStore(Face, AsyncMethods[TextT]):
+class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
     """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it.
 
     It has the methods of `Store`, awaited. An fsync never blocks the event loop. A cancelled call has done either
@@ -143,58 +142,15 @@ class AsyncStore(Face, AsyncMethods[TextT]):
         await self._hold(promise)
         return self._ids(reply)
 
-    async def scan_iter(
-        self,
-        match: PatternT | None = None,
-        count: int | None = None,
-        _type: str | None = None,
-    ) -> AsyncIterator[TextT]:
-        """Iterate over the names of all keys with `async for`. As `Store.scan_iter`."""
-        cursor = -1
-        while cursor:
-            cursor, names = await self.scan(max(cursor, 0), match, count, _type)
-            for name in names:
-                yield name
-
     async def ping(self) -> bool:
         """True while the store is open (spec 16.1)."""
         return await self._call(shapes.pong, [b"PING"])
-
-    async def time(self) -> tuple[int, int]:
-        """The store's clock: `(Unix seconds, microseconds of the second)`."""
-        return await self._call(shapes.clock, [b"TIME"])
 
     # --- pipelines and transactions
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncPipeline:
         """A pipeline; it queues commands, and `execute` is awaited. As `Store.pipeline`."""
         return AsyncPipeline(self, transaction)
-
-    async def transaction(
-        self,
-        func: Callable[[AsyncPipeline], Any],
-        *watches: KeyT,
-        shard_hint: str | None = None,
-        value_from_callable: bool = False,
-        watch_delay: float | None = None,
-    ) -> Any:
-        """Run a transaction that depends on what it reads. As `Store.transaction`.
-
-        `func` may be a coroutine function.
-        """
-        async with self.pipeline(True) as pipe:
-            while True:
-                try:
-                    if watches:
-                        await pipe.watch(*watches)
-                    value = func(pipe)
-                    if inspect.isawaitable(value):
-                        value = await value
-                    results = await pipe.execute()
-                    return value if value_from_callable else results
-                except WatchError:
-                    if watch_delay:
-                        await asyncio.sleep(watch_delay)
 
     # --- queues
 

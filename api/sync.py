@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from threading import get_ident
-from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from tidelog.api import shapes
+from tidelog.api.compound import Compound
 from tidelog.api.encode import encode, encode_all
 from tidelog.api.face import Face, nothing
 from tidelog.api.idrange import IdRange
-from tidelog.api.methods import Methods
 from tidelog.api.missing import answers_missing
 from tidelog.api.pipeline import Pipeline, call_words
 from tidelog.api.receipts import Receipt
 from tidelog.api.shapes import Shape
-from tidelog.api.types import KeyT, PatternT, TextT
+from tidelog.api.types import KeyT, TextT
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
@@ -26,7 +25,7 @@ from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
-from tidelog.store.errors import WatchError, from_command
+from tidelog.store.errors import from_command
 from tidelog.store.lifetime import DRAIN_SECONDS, close
 from tidelog.store.role import Role
 
@@ -43,7 +42,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class Store(Face, Methods[TextT]):
+class Store(Face, Compound[Pipeline, TextT]):
     """An open store. `tidelog.open` makes it; many threads may use it at once.
 
     Its commands have the names, parameters and replies of redis-py's `Redis`. Texts in replies are bytes, or str if the
@@ -172,51 +171,9 @@ class Store(Face, Methods[TextT]):
         self._hold(promise)
         return self._ids(reply)
 
-    def scan_iter(
-        self,
-        match: PatternT | None = None,
-        count: int | None = None,
-        _type: str | None = None,
-    ) -> Iterator[TextT]:
-        """Iterate over the names of all keys with `scan`, a few at a time.
-
-        A key that exists during the whole iteration is found; a name may come twice if keys change meanwhile.
-
-        Args:
-            match: Only names that match this glob pattern.
-            count: Hint for the size of one step.
-            _type: Only keys of this type, `stream` or `string`.
-
-        Raises:
-            ResponseError: `count` or the type is invalid.
-        """
-        cursor = -1
-        while cursor:
-            cursor, names = self.scan(max(cursor, 0), match, count, _type)
-            yield from names
-
     def ping(self) -> bool:
         """True while the store is open (spec 16.1)."""
         return self._call(shapes.pong, [b"PING"])
-
-    def time(self) -> tuple[int, int]:
-        """The store's clock: `(Unix seconds, microseconds of the second)`."""
-        return self._call(shapes.clock, [b"TIME"])
-
-    def __contains__(self, name: KeyT) -> bool:
-        return bool(self.exists(name))
-
-    def __getitem__(self, name: KeyT) -> TextT:
-        value = self.get(name)
-        if value is None:
-            raise KeyError(name)
-        return value
-
-    def __setitem__(self, name: KeyT, value: Any) -> None:
-        self.set(name, value)
-
-    def __delitem__(self, name: KeyT) -> None:
-        self.delete(name)
 
     # --- pipelines and transactions
 
@@ -229,43 +186,6 @@ class Store(Face, Methods[TextT]):
             shard_hint: Ignored; redis-py has it.
         """
         return Pipeline(self, transaction)
-
-    def transaction(
-        self,
-        func: Callable[[Pipeline], Any],
-        *watches: KeyT,
-        shard_hint: str | None = None,
-        value_from_callable: bool = False,
-        watch_delay: float | None = None,
-    ) -> Any:
-        """Run a transaction that depends on what it reads; repeat it until no watched key changed in between.
-
-        An error of `func` ends it, and propagates.
-
-        Args:
-            func: Called with a pipeline that watches the keys. It reads, calls `pipe.multi()` and queues commands.
-            *watches: The keys to watch.
-            shard_hint: Ignored; redis-py has it.
-            value_from_callable: Return what `func` returned.
-            watch_delay: Seconds to pause before a repeat.
-
-        Returns:
-            The results of the queued commands, or what `func` returned.
-
-        Raises:
-            ResponseError: A queued command was refused.
-        """
-        with self.pipeline(True) as pipe:
-            while True:
-                try:
-                    if watches:
-                        pipe.watch(*watches)
-                    value = func(pipe)
-                    results = pipe.execute()
-                    return value if value_from_callable else results
-                except WatchError:
-                    if watch_delay:
-                        sleep(watch_delay)
 
     # --- queues
 

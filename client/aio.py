@@ -7,26 +7,27 @@ the end of its lease.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
-from tidelog.api.async_methods import AsyncMethods
+from tidelog.api.acompound import AsyncCompound
 from tidelog.api.queue.ahandle import AsyncHandle
+from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.plan import SHARED_PASSING, make_plan
 from tidelog.api.queue.running.tasks import run_tasks
 from tidelog.api.shapes import Shape
-from tidelog.api.types import KeyT, PatternT, TextT
+from tidelog.api.types import KeyT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.calls import DeadCalls, JobCalls, QueueCalls, SchedulesCalls, StoreCalls
+from tidelog.client.consumer import SharedConsumer
 from tidelog.client.dead import FIRST
 from tidelog.client.job import SharedJob
 from tidelog.client.missing import answers_missing
-from tidelog.client.queue import SharedConsumer, SharedQueue
+from tidelog.client.queue import SharedQueue
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
@@ -34,7 +35,7 @@ from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.typed import T as V
 from tidelog.store.commit.tasks import this_task
 from tidelog.store.durations import Duration
-from tidelog.store.errors import TidelogError, WatchError
+from tidelog.store.errors import TidelogError
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class AsyncSharedStore(StoreCalls[TextT], AsyncMethods[TextT]):
+class AsyncSharedStore(StoreCalls[TextT], AsyncCompound[AsyncSharedPipeline, TextT]):
     """A store that another process serves, for asyncio. `tidelog.aconnect` makes it.
 
     It has the methods of `SharedStore`, awaited. Any of them may raise the errors that `SharedStore` lists.
@@ -96,19 +97,6 @@ class AsyncSharedStore(StoreCalls[TextT], AsyncMethods[TextT]):
         """Whether it was closed."""
         return self._store.closed
 
-    async def scan_iter(
-        self,
-        match: PatternT | None = None,
-        count: int | None = None,
-        _type: str | None = None,
-    ) -> AsyncIterator[TextT]:
-        """Iterate over the names of all keys with `async for`. As `SharedStore.scan_iter`."""
-        cursor = -1
-        while cursor:
-            cursor, names = await self.scan(max(cursor, 0), match, count, _type)
-            for name in names:
-                yield name
-
     # --- pipelines and transactions
 
     def pipeline(
@@ -116,32 +104,6 @@ class AsyncSharedStore(StoreCalls[TextT], AsyncMethods[TextT]):
     ) -> AsyncSharedPipeline:
         """A pipeline; it queues commands, and `execute` is awaited. As `SharedStore.pipeline`."""
         return AsyncSharedPipeline(self._store.pipeline(transaction, shard_hint))
-
-    async def transaction(
-        self,
-        func: Callable[[AsyncSharedPipeline], Any],
-        *watches: KeyT,
-        shard_hint: str | None = None,
-        value_from_callable: bool = False,
-        watch_delay: float | None = None,
-    ) -> Any:
-        """Run a transaction that depends on what it reads. As `SharedStore.transaction`.
-
-        `func` may be a coroutine function.
-        """
-        async with self.pipeline(True) as pipe:
-            while True:
-                try:
-                    if watches:
-                        await pipe.watch(*watches)
-                    value = func(pipe)
-                    if inspect.isawaitable(value):
-                        value = await value
-                    results = await pipe.execute()
-                    return value if value_from_callable else results
-                except WatchError:
-                    if watch_delay:
-                        await asyncio.sleep(watch_delay)
 
     # --- the store itself
 
@@ -243,7 +205,7 @@ class AsyncSharedSchedules(SchedulesCalls):
         self._schedules = schedules
 
 
-class AsyncSharedQueue(QueueCalls[V]):
+class AsyncSharedQueue(QueueCalls[V], QueueOf[V]):
     """The queue of a shared store, for asyncio. `AsyncSharedStore.queue` or `tidelog.aqueue` makes it.
 
     It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
@@ -252,11 +214,9 @@ class AsyncSharedQueue(QueueCalls[V]):
     _opened_here = False
 
     def __init__(self, queue: SharedQueue[V], store: AsyncSharedStore) -> None:
+        super().__init__(queue._options)
         self._queue = queue
         self._store = store
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
 
     def __reduce__(self) -> Any:
         return self._queue.__reduce__()  # raises

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from threading import get_ident
+from typing import Final
 
 from tidelog.client.keeper import Keeper
 from tidelog.client.link import Link
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration, patience
 from tidelog.store.lifetime import DRAIN_SECONDS
+
+BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
+
+
+def slice_s(until: float | None) -> float:
+    """Seconds for which a server may block a call that waits until a time of the monotonic clock; None = for ever."""
+    return BLOCK_S if until is None else min(BLOCK_S, max(0.0, until - time.monotonic()))
 
 
 class Base:

@@ -58,10 +58,6 @@ class StoreCalls(Generic[TextT]):
         """True while a server of the store answers."""
         return await threaded(self._store.ping)
 
-    async def time(self) -> tuple[int, int]:
-        """The store's clock: `(Unix seconds, microseconds of the second)`."""
-        return await threaded(self._store.time)
-
     async def schedule(
         self,
         name: str,
@@ -273,16 +269,6 @@ class QueueCalls(Generic[T]):
 
     _queue: SharedQueue[T]
 
-    @property
-    def name(self) -> str:
-        """Name of the queue, the key of its stream."""
-        return self._queue.name
-
-    @property
-    def group(self) -> str:
-        """Name of the group."""
-        return self._queue.group
-
     def new(
         self,
         value: T,
@@ -295,17 +281,7 @@ class QueueCalls(Generic[T]):
         priority: int = 0,
         key: str | None = None,
     ) -> SharedPut:
-        """A job for `AsyncSharedJob.done_and` to put.
-
-        Args:
-            value: As in `put`.
-            dedup_id: As in `put`.
-            headers: As in `put`.
-            delay: As in `put`.
-            at: As in `put`.
-            ttl: As in `put`.
-            priority: As in `put`.
-            key: As in `put`.
+        """A job for `AsyncSharedJob.done_and` to put. As `Queue.new`.
 
         Raises:
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
@@ -334,15 +310,6 @@ class QueueCalls(Generic[T]):
         key: str | None = None,
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
-
-        Args:
-            values: Values as `put` takes them.
-            timeout: As in `put`, for all of them together.
-            delay: As in `put`.
-            at: As in `put`.
-            ttl: As in `put`.
-            priority: As in `put`.
-            key: As in `put`.
 
         Returns:
             How many were put.

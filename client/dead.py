@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
-from tidelog.api.queue.choosing import (
-    Ids,
-    Jobs,
-    Where,
-    chooser,
-    first_chosen,
-    listed_ids,
-    value_bytes,
-)
+from tidelog.api.queue.choosing import Ids, Jobs, Where, chooser, listed_ids
+from tidelog.api.queue.chosen import changed, first_chosen, named_pages
 from tidelog.client.keeper import Queued
-from tidelog.client.link import Safe
+from tidelog.client.lane import Safe
 from tidelog.engine import ids
 from tidelog.jobs.redriving import PAGE
 from tidelog.jobs.rows import DeadJob
-from tidelog.jobs.units import in_units
 from tidelog.store.durations import Duration
 
 _LIST: Final = b"LIST"
 FIRST: Final = b"-"  # where the first page starts
-Texts = list[str]  # an alias, because `list` is a method below
 
 
 class SharedDead:
@@ -137,24 +129,16 @@ class SharedDead:
         if older_than is not None:  # by the clock of the store
             clock = self._queue._link.call((b"TIME",), Safe.READ)
             now = int(clock[0]) + int(clock[1]) / 1e6
-        chosen = chooser(where, older_than, now)
-        total = 0
-        for page in self._pages(listed_ids(given)):
-            wanted = [job for job in page if chosen(job)]
-            if verb is None:
-                total += len(wanted)
-                continue
-            for unit in in_units(wanted, value_bytes):
-                # A redriven job is dead no more, so a repeated call does nothing. Only the number may be too small.
-                total += int(self._ask(verb, *(job.id.encode() for job in unit), safe=Safe.FENCED))
-        return total
+        chosen, listed = chooser(where, older_than, now), listed_ids(given)
+        pages = self._pages() if listed is None else named_pages(self.get, listed)
+        return changed(pages, chosen, None if verb is None else partial(self._change, verb))
 
-    def _pages(self, given: Texts | None) -> Iterator[Jobs]:
-        if given is not None:
-            found = [self.get(id) for id in dict.fromkeys(given)]
-            jobs = [job for job in found if job is not None]
-            yield from (jobs[at : at + PAGE] for at in range(0, len(jobs), PAGE))
-            return
+    def _change(self, verb: bytes, unit: Jobs) -> int:
+        # A redriven job is dead no more, so a repeated call does nothing. Only the number may be too small.
+        return int(self._ask(verb, *(job.id.encode() for job in unit), safe=Safe.FENCED))
+
+    def _pages(self) -> Iterator[Jobs]:
+        """All that are dead now, page by page."""
         left = self.count()  # jobs that die meanwhile are not met
         start = FIRST
         while left > 0 and (page := self._page(start, min(PAGE, left))):

@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, NamedTuple, Self
 
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
-from tidelog.client.link import Safe
+from tidelog.client.lane import Safe
+from tidelog.client.wire import ms_word
 from tidelog.engine.api import EntryRow
 from tidelog.jobs import rows
 from tidelog.jobs.typed import T
@@ -147,7 +148,7 @@ class SharedJob(Generic[T]):
         words: list[bytes] = []
         if result is not NO_RESULT:
             words += (b"RESULT", rows.encode_value(self._queue._options, result))
-            words += (b"RESULTTTL", b"%d" % max(1, round(seconds("ttl", ttl) * 1000)))
+            words += (b"RESULTTTL", ms_word(seconds("ttl", ttl)))
         # Without a number: its delivery fences it already, and a worker does this for each job.
         return self._settle(b"DONE", words, ACKED)
 
@@ -201,7 +202,7 @@ class SharedJob(Generic[T]):
         Raises:
             DataError: `seconds` is invalid.
         """
-        return self._settle(b"EXTEND", (b"%d" % max(1, round(_length(seconds) * 1000)),), OPEN)
+        return self._settle(b"EXTEND", (ms_word(_length(seconds)),), OPEN)
 
     def done_and(self, *puts: SharedPut) -> bool:
         """Mark the job as done and put other jobs, in one unit. As `Job.done_and`.

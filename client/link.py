@@ -14,7 +14,6 @@ After a fork the child uses connections, lanes and a heartbeat of its own.
 
 from __future__ import annotations
 
-import enum
 import math
 import os
 import secrets
@@ -31,29 +30,20 @@ from typing import Final
 from tidelog.aof.errors import ELSEWHERE
 from tidelog.aof.layout import SHARED
 from tidelog.client.address import Address
+from tidelog.client.errors import OPENING, ended_elsewhere, error_of, unknown
+from tidelog.client.lane import Lane, Safe, numbered
 from tidelog.client.starting import Starting, is_owner
-from tidelog.client.wire import Broken, Wire, checked
+from tidelog.client.wire import Broken, Wire, checked, ms_word
 from tidelog.disk.turn import Turn, take_turn
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.errors import (
     CannotOpen,
-    CheckpointFailed,
-    DataError,
     NotReplicated,
-    NotStored,
-    OutcomeUnknown,
-    OutOfSpace,
-    QueueFull,
     StoreClosed,
     StoreLocked,
-    StorePoisoned,
     TidelogError,
-    TokenLate,
-    TokenLost,
-    UnitTooLarge,
     Unreachable,
-    from_command,
 )
 from tidelog.store.version import __version__
 
@@ -67,54 +57,8 @@ _VERSION: Final = __version__.encode()
 LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
 
 
-class Safe(enum.Enum):
-    """Whether a call may be repeated; see the module docstring."""
-
-    READ = enum.auto()
-    ONCE = enum.auto()
-    FENCED = enum.auto()
-    NEVER = enum.auto()
-
-
 # A command, or a function that gives the one for a connection: what it may say depends on the server's version.
 Words = Sequence[bytes] | Callable[[Wire], Sequence[bytes]]
-
-
-class Lane:
-    """A connection, and the numbers of the writes that were made through it and its predecessors.
-
-    ended    another thread has ended the call that is under way, or is about to
-    """
-
-    __slots__ = ("name", "number", "wire", "ended", "__weakref__")
-
-    def __init__(self, name: bytes) -> None:
-        self.name, self.number, self.ended = name, 0, False
-        self.wire: Wire | None = None
-
-    def hang_up(self) -> None:
-        """End the connection and the call that uses it, from another thread."""
-        self.ended = True
-        wire = self.wire
-        if wire is not None:
-            wire.hang_up()
-
-    def can(self, capability: bytes) -> bool:
-        """Whether there is a connection, to a server with this capability."""
-        wire = self.wire
-        return wire is not None and capability in wire.can
-
-    def drop(self) -> None:
-        """Close the connection."""
-        wire, self.wire = self.wire, None
-        if wire is not None:
-            wire.close()
-
-    def __del__(self) -> None:
-        try:
-            self.drop()  # an interrupt, or a pipeline that was dropped, has left it
-        except AttributeError:
-            pass  # an interrupt struck during __init__
 
 
 class Link:
@@ -205,7 +149,7 @@ class Link:
 
         Raises NotReplicated; OutcomeUnknown if the connection breaks meanwhile.
         """
-        wanted, ms = b"%d" % replicas, b"%d" % max(1, round(seconds * 1000))
+        wanted, ms = b"%d" % replicas, ms_word(seconds)
         words = (b"WAITAOF", b"1", wanted, ms) if fsynced else (b"WAIT", wanted, ms)
         found = self.call(words, Safe.NEVER, db, block=seconds, lane=lane)
         confirmed = int(found[1] if fsynced else found)
@@ -492,7 +436,7 @@ class Link:
             if ELSEWHERE not in text:
                 text += ". That process does not serve it: let it call tidelog.serve(db), or connect instead of open"
             raise StoreLocked(text, None)
-        kind = _ERRORS.get(name)
+        kind = OPENING.get(name)
         why = said if kind is None else text
         raise (kind or CannotOpen)(
             f"the process that serves {self.addresses[0]} could not start: {why}"
@@ -517,24 +461,6 @@ def _reason(error: Exception | None) -> str:
     return str(error) if error is not None else "none of them leads"
 
 
-def ended_elsewhere() -> Unreachable:
-    """The error of a call that another thread has ended."""
-    return Unreachable("the call was ended by another thread")
-
-
-def unknown(broken: Broken) -> OutcomeUnknown:
-    """The error of a call that may have happened."""
-    return OutcomeUnknown(f"the connection to the server broke during the call: {broken}")
-
-
-def numbered(words: Sequence[bytes], lane: Lane) -> list[bytes]:
-    """The words of a write with the number of its lane."""
-    number = b"%d" % lane.number
-    if words[0] == b"QUEUE":
-        return [*words, b"ONCE", lane.name, number]
-    return [b"TIDELOG", b"ONCE", lane.name, number, *words]
-
-
 def checked_call(wire: Wire, words: Sequence[bytes], seconds: float) -> Reply:
     """The reply of a command. Raises the errors of the store, and Broken."""
     try:
@@ -543,35 +469,3 @@ def checked_call(wire: Wire, words: Sequence[bytes], seconds: float) -> Reply:
         if error.line.split(b" ", 1)[0] in LEADERLESS:
             raise Broken(str(error), sent=False) from error
         raise error_of(error) from None
-
-
-_ERRORS: Final[dict[str, type[TidelogError]]] = {
-    kind.__name__: kind
-    for kind in (*CannotOpen.__subclasses__(), DataError)
-    if kind is not StoreLocked
-}
-# The beginnings of error replies (server/errors.py), with the error that each stands for.
-_TEXTS: Final[tuple[tuple[str, type[TidelogError]], ...]] = (
-    ("QUEUEFULL ", QueueFull),
-    ("MISCONF Errors writing to the AOF file: ", OutOfSpace),
-    ("MISCONF The log could not be synced: ", StorePoisoned),
-    ("ERR outcome unknown: ", OutcomeUnknown),
-    ("ONCE ", OutcomeUnknown),
-    ("TIMEOUT ", TokenLate),
-    ("LOST ", TokenLost),
-    ("ERR not stored: the call would write", UnitTooLarge),
-    ("ERR not stored: ", NotStored),
-    ("ERR checkpoint: ", CheckpointFailed),
-)
-
-
-def error_of(reply: CommandError) -> TidelogError:
-    """The error that an error reply stands for."""
-    text = str(reply)
-    for beginning, kind in _TEXTS:
-        if text.startswith(beginning):
-            return kind(text.removeprefix(beginning))
-    if text.startswith("NOREPLICAS stored here"):
-        words = text.split()
-        return NotReplicated(int(words[-4]), int(words[-2]))
-    return from_command(reply)

@@ -86,7 +86,8 @@ def connect(
     """
     # here: a program that opens its own store for a queue does not load the client
     from tidelog.client.address import addresses_of, with_tls
-    from tidelog.client.link import Link, Safe
+    from tidelog.client.lane import Safe
+    from tidelog.client.link import Link
     from tidelog.client.store import SharedStore
 
     limit = seconds("timeout", timeout)

@@ -14,7 +14,8 @@ from tidelog.api.pipeline_methods import PipelineMethods
 from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT
 from tidelog.client.base import Base
-from tidelog.client.link import Lane, Safe, error_of
+from tidelog.client.errors import error_of
+from tidelog.client.lane import Lane, Safe
 from tidelog.client.replies import as_engine
 from tidelog.client.wire import session_free
 from tidelog.engine.errors import CommandError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.client.base import Base
-from tidelog.client.link import Safe
+from tidelog.client.lane import Safe
 from tidelog.jobs import rows
 from tidelog.jobs.options import make_options, named, ranked
 from tidelog.jobs.scheduling import Schedule

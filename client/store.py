@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
 
 from tidelog.api import shapes
+from tidelog.api.compound import Compound
 from tidelog.api.encode import encode, encode_all
 from tidelog.api.idrange import IdRange
-from tidelog.api.methods import Methods
 from tidelog.api.pipeline import call_words
 from tidelog.api.receipts import followers, level_number
 from tidelog.api.shapes import Shape
-from tidelog.api.types import KeyT, PatternT, TextT
-from tidelog.client.base import Base
+from tidelog.api.types import KeyT, TextT
+from tidelog.client.base import BLOCK_S, Base, slice_s
 from tidelog.client.keeper import Keeper
-from tidelog.client.link import Lane, Link, Safe
+from tidelog.client.lane import Lane, Safe, block_ms, safety
+from tidelog.client.link import Link
 from tidelog.client.missing import answers_missing
 from tidelog.client.pipeline import SharedPipeline
 from tidelog.client.replies import as_engine
-from tidelog.client.wire import session_free
-from tidelog.engine.api import LANE, TABLE
+from tidelog.client.wire import ms_word, session_free
+from tidelog.engine.api import LANE
 from tidelog.engine.reply import Reply
 from tidelog.store.durations import Duration, seconds
-from tidelog.store.errors import DataError, WatchError
+from tidelog.store.errors import DataError
 
 FOLD_S: Final = 3600.0  # for which a checkpoint may block a call
 
@@ -43,30 +44,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FSYNCED: Final = "fsynced"
 TOKEN_S: Final = 10.0  # how long a call waits for a token unless it says so
-BLOCK_S: Final = 20.0  # a call that blocks for longer asks again after this time
-# Commands of the server that change nothing.
-_READS: Final = frozenset((b"ping", b"time", b"info", b"role", b"config|get", b"tidelog|digest"))
-_COMMANDS: Final = TABLE.commands
 # A write that changes nothing but the number of its lane. WAIT and WAITAOF then wait for all that came before it.
 _LAST: Final = [b"DEL", LANE]
 
 
-def safety(words: Sequence[bytes]) -> Safe:
-    """Whether a command may be repeated."""
-    name = words[0].lower()
-    command = _COMMANDS.get(name)
-    if command is None and len(words) > 1:
-        name += b"|" + words[1].lower()
-        command = _COMMANDS.get(name)
-    if command is None:
-        return Safe.READ if name in _READS or words[0].lower() in _READS else Safe.NEVER
-    if "write" not in command.flags:
-        return Safe.READ
-    return Safe.NEVER if "blocking" in command.flags else Safe.ONCE
-
-
 @answers_missing
-class SharedStore(Base, Methods[TextT]):
+class SharedStore(Base, Compound[SharedPipeline, TextT]):
     """A store that another process serves. `tidelog.connect` makes it; many threads may use it at once.
 
     It has the methods of `tidelog.Store`, with the same replies. Leaving `with tidelog.connect(...)` disconnects;
@@ -164,7 +147,7 @@ class SharedStore(Base, Methods[TextT]):
 
     def _run(self, args: list[bytes]) -> Reply:
         safe = safety(args)
-        block = _block_ms(args)
+        block = block_ms(args)
         if block is None:
             reply = self._sent(args, safe, 0.0)
         else:
@@ -175,8 +158,8 @@ class SharedStore(Base, Methods[TextT]):
         """Run a read that blocks, in slices, so that a server that hangs is noticed."""
         until = None if ms == 0 else time.monotonic() + ms / 1000
         while True:
-            left = BLOCK_S if until is None else min(BLOCK_S, max(0.001, until - time.monotonic()))
-            words = [*args[:at], b"%d" % max(1, round(left * 1000)), *args[at + 1 :]]
+            left = slice_s(until)
+            words = [*args[:at], ms_word(left), *args[at + 1 :]]
             reply = self._sent(words, safe, left)
             if reply is not None or (until is not None and time.monotonic() >= until):
                 return reply
@@ -241,44 +224,9 @@ class SharedStore(Base, Methods[TextT]):
         ms, _, seq = first.partition("-")
         return IdRange(int(ms), int(seq), len(found), self._decode)
 
-    def scan_iter(
-        self,
-        match: PatternT | None = None,
-        count: int | None = None,
-        _type: str | None = None,
-    ) -> Iterator[TextT]:
-        """Iterate over the names of all keys. As `Store.scan_iter`.
-
-        Raises:
-            ResponseError: `count` or the type is invalid.
-        """
-        cursor = -1
-        while cursor:
-            cursor, names = self.scan(max(cursor, 0), match, count, _type)
-            yield from names
-
     def ping(self) -> bool:
         """True while a server of the store answers."""
         return self._call(shapes.pong, [b"PING"])
-
-    def time(self) -> tuple[int, int]:
-        """The store's clock: `(Unix seconds, microseconds of the second)`."""
-        return self._call(shapes.clock, [b"TIME"])
-
-    def __contains__(self, name: KeyT) -> bool:
-        return bool(self.exists(name))
-
-    def __getitem__(self, name: KeyT) -> TextT:
-        value = self.get(name)
-        if value is None:
-            raise KeyError(name)
-        return value
-
-    def __setitem__(self, name: KeyT, value: Any) -> None:
-        self.set(name, value)
-
-    def __delitem__(self, name: KeyT) -> None:
-        self.delete(name)
 
     # --- pipelines and transactions
 
@@ -290,41 +238,6 @@ class SharedStore(Base, Methods[TextT]):
             shard_hint: Ignored; redis-py has it.
         """
         return SharedPipeline(self, transaction)
-
-    def transaction(
-        self,
-        func: Callable[[SharedPipeline], Any],
-        *watches: KeyT,
-        shard_hint: str | None = None,
-        value_from_callable: bool = False,
-        watch_delay: float | None = None,
-    ) -> Any:
-        """Run a transaction that depends on what it reads. As `Store.transaction`.
-
-        Args:
-            func: As in `Store.transaction`.
-            *watches: The keys to watch.
-            shard_hint: Ignored; redis-py has it.
-            value_from_callable: Return what `func` returned.
-            watch_delay: Seconds to pause before a repeat.
-
-        Returns:
-            The results of the queued commands, or what `func` returned.
-
-        Raises:
-            ResponseError: A queued command was refused.
-        """
-        with self.pipeline(True) as pipe:
-            while True:
-                try:
-                    if watches:
-                        pipe.watch(*watches)
-                    value = func(pipe)
-                    results = pipe.execute()
-                    return value if value_from_callable else results
-                except WatchError:
-                    if watch_delay:
-                        time.sleep(watch_delay)
 
     # --- queues
 
@@ -568,10 +481,8 @@ class SharedStore(Base, Methods[TextT]):
             TokenLost: The history of the store shows that the write was given up.
         """
         limit = TOKEN_S if timeout is None else seconds("timeout", timeout, zero=True)
-        ms = b"%d" % max(1, round(limit * 1000))  # 0 would be for ever
-        self._link.call(
-            (b"TIDELOG", b"WAITFOR", encode(token), ms), Safe.READ, self._db, block=limit
-        )
+        words = (b"TIDELOG", b"WAITFOR", encode(token), ms_word(limit))  # 0 would be for ever
+        self._link.call(words, Safe.READ, self._db, block=limit)
 
     def __enter__(self) -> Self:
         return self
@@ -584,16 +495,3 @@ class SharedStore(Base, Methods[TextT]):
     ) -> None:
         if self._opened_here:
             self.close()
-
-
-def _block_ms(args: list[bytes]) -> tuple[int, int] | None:
-    """Where the milliseconds of BLOCK are, and their number; None if the command does not block."""
-    if args[0].upper() not in (b"XREAD", b"XREADGROUP"):
-        return None
-    for at, word in enumerate(args[1:-1], 2):
-        upper = word.upper()
-        if upper == b"STREAMS":
-            return None
-        if upper == b"BLOCK":
-            return (at, int(args[at])) if args[at].isdigit() else None
-    return None

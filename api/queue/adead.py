@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
+from tidelog.api.queue.achosen import changed, first_chosen, named_pages
 from tidelog.api.queue.atold import told
 from tidelog.api.queue.base import QueueBase
-from tidelog.api.queue.choosing import (
-    Ids,
-    Jobs,
-    Texts,
-    Where,
-    at_most,
-    chooser,
-    listed_ids,
-    value_bytes,
-)
+from tidelog.api.queue.choosing import Ids, Jobs, Where, chooser, listed_ids
 from tidelog.jobs.redriving import PAGE, DeadBase
 from tidelog.jobs.rows import DeadJob
-from tidelog.jobs.units import in_units
 from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration
 
@@ -54,15 +45,7 @@ class AsyncDead(DeadBase):
         Raises:
             DataError: An argument is invalid.
         """
-        chosen = chooser(where, None, 0)
-        at_most(count)
-        found: Jobs = []
-        async for job in self:
-            if count is not None and len(found) >= count:
-                break
-            if chosen(job):
-                found.append(job)
-        return found
+        return await first_chosen(self, count, where)
 
     async def count(self) -> int:
         """Number of dead jobs."""
@@ -134,25 +117,14 @@ class AsyncDead(DeadBase):
         older_than: Duration | None,
         change: Callable[[Jobs], tuple[int, Promise]] | None,
     ) -> int:
-        now = self._engine.core.time_ns() / 1e9
-        chosen = chooser(where, older_than, now)
-        total = 0
-        async for page in self._pages(listed_ids(given)):
-            wanted = [job for job in page if chosen(job)]
-            if change is None:
-                total += len(wanted)
-            else:
-                for unit in in_units(wanted, value_bytes):
-                    total += await told(self._face, change(unit))
-        return total
+        chosen = chooser(where, older_than, self._engine.core.time_ns() / 1e9)
+        ids = listed_ids(given)
+        pages = self._pages() if ids is None else named_pages(self.get, ids)
+        held = None if change is None else lambda unit: told(self._face, change(unit))
+        return await changed(pages, chosen, held)
 
-    async def _pages(self, given: Texts | None) -> AsyncIterator[Jobs]:
-        if given is not None:
-            found = [await self.get(id) for id in dict.fromkeys(given)]
-            jobs = [job for job in found if job is not None]
-            for at in range(0, len(jobs), PAGE):
-                yield jobs[at : at + PAGE]
-            return
+    async def _pages(self) -> AsyncIterator[Jobs]:
+        """All that are dead now, page by page."""
         start: int | None = 0
         end = self._last()
         while start is not None:

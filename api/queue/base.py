@@ -26,22 +26,16 @@ from tidelog.store.errors import DataError, EncodeError
 _numbers = count(1)
 
 
-class QueueBase(Generic[T]):
-    """The common part of both faces of a queue."""
+class QueueOf(Generic[T]):
+    """The common part of a queue of an open store and one of a shared store."""
 
-    def __init__(self, face: Face, options: Options) -> None:
-        self._face = face
-        self._engine = QueueEngine(face._core, face._db, options)
-        # The hot paths of `put` and of the consumers use these.
-        self._core, self._db, self._key = face._core, face._db, options.key
+    _kind = ""  # in the names of its workers
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._encode, self._decode = options.codec.encode, options.codec.decode
         self._raw = options.codec.name == "bytes"  # bytes need no encoding
-        self._bounded = self._engine.bounded
         self._own_worker: str | None = None
-
-    @property
-    def _options(self) -> Options:
-        return self._engine.options
 
     @property
     def name(self) -> str:
@@ -53,13 +47,77 @@ class QueueBase(Generic[T]):
         """Name of the group."""
         return self._options.group
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
+
+    def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
+        """The encoded values of put_many in batches; the last one comes with the error that ended them, if any."""
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+            raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
+        source = iter(values)
+        error: Exception | None = None
+        while error is None:
+            chunk: list[Any] = []
+            try:
+                chunk.extend(islice(source, BATCH_JOBS))  # keeps the values before an error
+            except Exception as broken:
+                error = broken
+            if not chunk and error is None:
+                return
+            if self._raw and set(map(type, chunk)) == {bytes}:
+                encoded = chunk
+            else:
+                try:
+                    encoded = list(map(self._encode, chunk))
+                except Exception:
+                    encoded, refused = self._encode_until(chunk)
+                    error = refused or error
+            if sum(map(len, encoded)) <= UNIT_BYTES:
+                yield encoded, error
+            else:
+                if max(map(len, encoded)) > PAYLOAD_BYTES_MAX:
+                    encoded, refused = self._encode_until(chunk)
+                    error = refused or error
+                *parts, last = list(in_units(encoded, len)) or [[]]
+                yield from ((part, None) for part in parts)
+                yield last, error
+
+    def _encode_until(self, chunk: list[Any]) -> tuple[list[bytes], EncodeError | None]:
+        encoded: list[bytes] = []
+        for value in chunk:
+            try:
+                encoded.append(rows.encode_value(self._options, value))
+            except EncodeError as error:
+                return encoded, error
+        return encoded, None  # the codec failed only once
+
+    def _worker(self, worker: Any) -> str:
+        if worker is None:
+            if self._own_worker is None:
+                self._own_worker = (
+                    f"{socket.gethostname()}-{os.getpid()}-{self._kind}{next(_numbers)}"
+                )
+            return self._own_worker
+        named("worker", worker)
+        name: str = worker
+        return name
+
+
+class QueueBase(QueueOf[T]):
+    """The common part of both faces of a queue."""
+
+    def __init__(self, face: Face, options: Options) -> None:
+        super().__init__(options)
+        self._face = face
+        self._engine = QueueEngine(face._core, face._db, options)
+        # The hot paths of `put` and of the consumers use these.
+        self._core, self._db, self._key = face._core, face._db, options.key
+        self._bounded = self._engine.bounded
+
     @property
     def store(self) -> Any:
         """The open store that holds the queue."""
         return self._face
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -127,61 +185,11 @@ class QueueBase(Generic[T]):
         )
         return rows.text(first), promise
 
-    def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
-        """The encoded values of put_many in batches; the last one comes with the error that ended them, if any."""
-        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-            raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
-        source = iter(values)
-        error: Exception | None = None
-        while error is None:
-            chunk: list[Any] = []
-            try:
-                chunk.extend(islice(source, BATCH_JOBS))  # keeps the values before an error
-            except Exception as broken:
-                error = broken
-            if not chunk and error is None:
-                return
-            if self._raw and set(map(type, chunk)) == {bytes}:
-                encoded = chunk
-            else:
-                try:
-                    encoded = list(map(self._encode, chunk))
-                except Exception:
-                    encoded, refused = self._encode_until(chunk)
-                    error = refused or error
-            if sum(map(len, encoded)) <= UNIT_BYTES:
-                yield encoded, error
-            else:
-                if max(map(len, encoded)) > PAYLOAD_BYTES_MAX:
-                    encoded, refused = self._encode_until(chunk)
-                    error = refused or error
-                *parts, last = list(in_units(encoded, len)) or [[]]
-                yield from ((part, None) for part in parts)
-                yield last, error
-
-    def _encode_until(self, chunk: list[Any]) -> tuple[list[bytes], EncodeError | None]:
-        encoded: list[bytes] = []
-        for value in chunk:
-            try:
-                encoded.append(rows.encode_value(self._options, value))
-            except EncodeError as error:
-                return encoded, error
-        return encoded, None  # the codec failed only once
-
     # --- consuming
 
     def _value(self, row: EntryRow) -> Any:
         """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
         return rows.decode_row(self._options.codec, row)
-
-    def _worker(self, worker: Any) -> str:
-        if worker is None:
-            if self._own_worker is None:
-                self._own_worker = f"{socket.gethostname()}-{os.getpid()}-{next(_numbers)}"
-            return self._own_worker
-        named("worker", worker)
-        name: str = worker
-        return name
 
     # --- looking
 

@@ -42,19 +42,6 @@ def at_most(count: int | None) -> None:
         raise DataError(f"count must be an integer of at least 0, or None, not {count!r}")
 
 
-def first_chosen(jobs: Iterable[DeadJob], count: int | None, where: Where | None) -> Jobs:
-    """The first `count` jobs for which `where` is true; None = all. Raises DataError before it takes a job."""
-    chosen = chooser(where, None, 0)
-    at_most(count)
-    found: Jobs = []
-    for job in jobs:
-        if count is not None and len(found) >= count:
-            break
-        if chosen(job):
-            found.append(job)
-    return found
-
-
 def listed_ids(given: Ids) -> list[str] | None:
     """The IDs that the caller gave, None for all. Raises DataError."""
     if given is None:

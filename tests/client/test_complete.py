@@ -22,7 +22,7 @@ from tidelog.api.queue.aschedules import AsyncSchedules
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.face import Consumer
 from tidelog.api.queue.schedules import Schedules
-from tidelog.client import aio, dead, pipeline, queue, schedules
+from tidelog.client import aio, consumer, dead, pipeline, schedules
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.missing import LACKING, PAGE
 
@@ -34,7 +34,7 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncPipeline, AsyncSharedPipeline),
     (tidelog.Queue, tidelog.SharedQueue),
     (tidelog.AsyncQueue, tidelog.AsyncSharedQueue),
-    (Consumer, queue.SharedConsumer),
+    (Consumer, consumer.SharedConsumer),
     (AsyncConsumer, aio.AsyncSharedConsumer),
     (tidelog.Job, tidelog.SharedJob),
     (tidelog.AsyncJob, tidelog.AsyncSharedJob),

@@ -12,7 +12,8 @@ from tests.until import until
 
 import tidelog
 from tidelog.client.keeper import Keeper
-from tidelog.client.link import Lane, Link, Safe
+from tidelog.client.lane import Lane, Safe
+from tidelog.client.link import Link
 from tidelog.client.wire import Broken
 
 OPTIONS: dict[str, Any] = {"retry_after": 8.0}

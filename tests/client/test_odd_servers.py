@@ -21,7 +21,7 @@ from tests.until import until
 import tidelog
 from tidelog.aof import errors as aof
 from tidelog.aof.layout import SHARED
-from tidelog.client.link import error_of
+from tidelog.client.errors import error_of
 from tidelog.disk import unix_socket
 from tidelog.engine.errors import CommandError
 from tidelog.server import errors

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.client.queue import _option_words
+from tidelog.client.words import option_words
 from tidelog.jobs.options import Options, arguments_of, make_options
 from tidelog.server.jobs import options_of
 from tidelog.tools.worker.command import OPTIONS, command
@@ -54,7 +54,7 @@ def test_arguments_give_the_same_options(keep: Any) -> None:
 def test_words_give_the_same_options(given: dict[str, Any]) -> None:
     """A server gets them with each QUEUE command."""
     options = make_options("q", **given)
-    found = options_of(options.key, tuple(_option_words(options)))
+    found = options_of(options.key, tuple(option_words(options)))
     assert told(found) == told(options)
 
 

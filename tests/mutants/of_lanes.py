@@ -82,7 +82,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lanes/a-worker-begins-again-and-again",
-        "client/queue.py",
+        "client/consumer.py",
         "        queue._begun.add(worker)\n",
         "",
         ("tests/client/faces/test_faces_agree.py::test_a_worker_begins_once",),

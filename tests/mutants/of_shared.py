@@ -121,7 +121,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "shared/a-client-does-not-confirm",
-        "client/queue.py",
+        "client/consumer.py",
         '            link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))\n',
         "            pass\n",
         (f"{UNSEEN}::test_a_job_that_a_handler_began_stays_when_its_connection_breaks",),

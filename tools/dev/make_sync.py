@@ -26,6 +26,8 @@ from tidelog.tools.dev.writing import ROOT, write
 
 # The source and what is made from it.
 FILES: Final = {
+    "api/acompound.py": "api/compound.py",
+    "api/queue/achosen.py": "api/queue/chosen.py",
     "api/queue/ahandle.py": "api/queue/handle.py",
     "api/queue/atold.py": "api/queue/told.py",
     "api/queue/ajob.py": "api/queue/job.py",
@@ -37,8 +39,9 @@ NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
-        for name in ("close", "next", "queue", "handle", "job", "dead", "schedules", "told")
+        for name in "close next queue chosen handle job dead schedules told compound".split()
     },
+    "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",
     "RunsTasks": "RunsThreads",
     "TaskCaller": "ThreadCaller",

@@ -92,7 +92,8 @@ def method(node: ast.FunctionDef, source: str, attribute: str) -> str:
 def made(source: str, name: str, attribute: str, left_out: set[str]) -> Made:
     """The class made from one of `source`."""
     face = class_of(source, name)
-    types = [ast.unparse(base.slice) for base in face.bases if isinstance(base, ast.Subscript)]
+    given = [base.slice for base in face.bases if isinstance(base, ast.Subscript)]
+    types = [ast.unparse(each.elts[-1] if isinstance(each, ast.Tuple) else each) for each in given]
     methods = [
         node
         for node in face.body

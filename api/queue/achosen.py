@@ -1,0 +1,49 @@
+"""Chosen: what a caller does with dead jobs, for asyncio, of an open store and of a shared one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from typing import Any
+
+from tidelog.api.queue.choosing import Jobs, Texts, Where, at_most, chooser, value_bytes
+from tidelog.jobs.redriving import PAGE
+from tidelog.jobs.rows import DeadJob
+from tidelog.jobs.units import in_units
+
+
+async def first_chosen(
+    jobs: AsyncIterable[DeadJob], count: int | None, where: Where | None
+) -> Jobs:
+    """The first `count` jobs for which `where` is true; None = all. Raises DataError before it takes a job."""
+    chosen = chooser(where, None, 0)
+    at_most(count)
+    found: Jobs = []
+    async for job in jobs:
+        if count is not None and len(found) >= count:
+            break
+        if chosen(job):
+            found.append(job)
+    return found
+
+
+async def named_pages(get: Callable[[str], Any], ids: Texts) -> AsyncIterator[Jobs]:
+    """The jobs with these IDs that `get` finds, page by page."""
+    found = [await get(id) for id in dict.fromkeys(ids)]
+    jobs: Jobs = [job for job in found if job is not None]
+    for at in range(0, len(jobs), PAGE):
+        yield jobs[at : at + PAGE]
+
+
+async def changed(
+    pages: AsyncIterable[Jobs], chosen: Where, change: Callable[[Jobs], Any] | None
+) -> int:
+    """Change the chosen jobs of these pages, unit by unit; None = only count them. Returns how many."""
+    total = 0
+    async for page in pages:
+        wanted = [job for job in page if chosen(job)]
+        if change is None:
+            total += len(wanted)
+            continue
+        for unit in in_units(wanted, value_bytes):
+            total += await change(unit)
+    return total

@@ -1,0 +1,283 @@
+"""SharedConsumer: a worker of a shared queue, which takes jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Final, Generic, Protocol, Self
+
+from tidelog.api.queue.consuming import BATCH_MAX
+from tidelog.client.base import Base, slice_s
+from tidelog.client.errors import ended_elsewhere, error_of
+from tidelog.client.job import SharedJob
+from tidelog.client.keeper import Held, Queued
+from tidelog.client.lane import Lane, Safe
+from tidelog.client.wire import Wire, ms_word
+from tidelog.client.words import count_word
+from tidelog.engine.api import EntryRow
+from tidelog.engine.errors import CommandError
+from tidelog.jobs import rows
+from tidelog.jobs.typed import T
+from tidelog.store.commit.callers import Holder
+from tidelog.store.durations import patience, seconds
+from tidelog.store.errors import DataError, DecodeError, StoreClosed, TidelogError
+
+CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
+Entry = tuple[bytes, int, EntryRow]  # ID, deliveries, row
+
+
+class Consumed(Queued, Protocol):
+    """A queue, as its consumers use it."""
+
+    _store: Base
+    _begun: set[bytes]  # workers for which HISTORY was sent
+
+    def _worker(self, worker: Any) -> str:
+        """The name of a worker; None = that of the queue itself. Raises DataError."""
+
+
+class SharedConsumer(Generic[T]):
+    """An iterator of jobs; `SharedQueue.consume` makes it. As `Consumer`.
+
+    It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
+    back to the queue at once.
+    """
+
+    def __init__(
+        self,
+        queue: Consumed,
+        worker: Any,
+        batch: Any,
+        block: Any,
+        time_limit: Any,
+        reraise: bool,
+    ) -> None:
+        count_word("batch", batch)
+        if batch > BATCH_MAX:
+            raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+        self._wait = patience("block", block)
+        self.worker = queue._worker(worker)
+        self._queue = queue
+        self._worked = queue, self.worker.encode()
+        limit = None if time_limit is None else seconds("time_limit", time_limit)
+        words = [b"COUNT", b"%d" % batch, *queue.heartbeat_words()]
+        if limit is not None:
+            words += (b"LIMIT", ms_word(limit))
+        self._words = queue.words(b"TAKE", self._worked[1], *words)
+        self._gathers = batch > 1
+        self._reraise = reraise
+        # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
+        self._begins = worker is not None and self._worked[1] not in queue._begun
+        self._unseen: deque[Entry] = deque()
+        # Reentrant, because a signal handler may close a consumer while its thread has the lock.
+        self._lock = threading.RLock()
+        self._lanes: set[Lane] = set()  # [lock] of the calls that wait for jobs
+        self._closed = False
+        queue._keeper.add(self)
+
+    def __repr__(self) -> str:
+        return f"<consumer {self.worker!r} of {self._queue.name!r}>"
+
+    def __iter__(self) -> Iterator[SharedJob[T]]:
+        return self
+
+    def __next__(self) -> SharedJob[T]:
+        job = self.following()
+        if job is None:
+            raise StopIteration
+        return job
+
+    def following(self, holder: Holder | None = None) -> SharedJob[T] | None:
+        """The next job; None at the end of the iteration.
+
+        Args:
+            holder: The task that gets it; None = this thread.
+
+        Raises:
+            Unreachable: `interrupt` ended the call.
+        """
+        me = get_ident() if holder is None else holder
+        while True:
+            if self._unseen and self._queue._keeper.is_late(self._worked):
+                self._drop_lost()
+            try:
+                entry = self._unseen.popleft()
+            except IndexError:
+                if self._closed or not self._fetch(me):
+                    self.close()
+                    return None
+                continue
+            try:
+                job = self._job(entry)
+            except BaseException:
+                self._unseen.appendleft(entry)  # it was not seen
+                raise
+            if job is not None:
+                return job
+
+    def _drop_lost(self) -> None:
+        """Forget the jobs that another worker may have got since: this process was stopped for longer than a lease."""
+        keeper = self._queue._keeper
+        keeper.renew(self._worked)
+        for entry in [each for each in self._unseen if not keeper.holds(self._worked, each[0])]:
+            with suppress(ValueError):  # another thread has just taken it
+                self._unseen.remove(entry)
+
+    def _job(self, entry: Entry) -> SharedJob[T] | None:
+        queue = self._queue
+        value: Any = None
+        broken: DecodeError | None = None
+        try:
+            value = rows.decode_row(queue._options.codec, entry[2])
+        except DecodeError as error:
+            broken = error
+        made = SharedJob(
+            queue, self.worker, entry, value, gathers=self._gathers, reraise=self._reraise
+        )
+        if broken is None:
+            return made
+        made.fail(broken)
+        return None
+
+    def _fetch(self, me: Holder) -> bool:
+        """Get the next jobs. Returns False if none came in time, or the consumer was closed."""
+        queue = self._queue
+        link = queue._link
+        if self._gathers:
+            queue._keeper.write_finished(self._worked)
+        until = None if self._wait is None else time.monotonic() + self._wait
+        while not self._closed:
+            left = slice_s(until)
+            words = self._words
+            if self._wait != 0 and left > 0:
+                words = [*words, b"BLOCK", ms_word(left)]
+            if self._begins:
+                words = [*words, b"HISTORY"]
+            lane = link.take()
+            with self._lock:
+                self._lanes.add(lane)
+            try:
+                if self._closed:  # before the lane was in the list
+                    return False
+                came = self._take(lane, words, left, me)
+            except TidelogError:
+                if self._closed:
+                    return False
+                raise
+            finally:
+                with self._lock:
+                    self._lanes.discard(lane)
+                link.give_back(lane)
+            if came:
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
+        return False
+
+    def _take(self, lane: Lane, words: list[bytes], block: float, me: Holder) -> bool:
+        """One QUEUE TAKE. Returns False if no jobs came. Raises Unreachable if `interrupt` ended it."""
+        queue = self._queue
+        link, worker = queue._link, self._worked[1]
+
+        def said(wire: Wire) -> list[bytes]:
+            return [*words, b"CONFIRM", lane.name] if CONFIRM in wire.can else words
+
+        found = link.call(said, Safe.READ, queue._db, block=block, lane=lane)
+        self._begins = False
+        queue._begun.add(worker)
+        if found is None:
+            if lane.ended:
+                raise ended_elsewhere()
+            return False
+        try:
+            entries = [(job, number, tuple(row)) for job, number, row in found]
+            held = [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
+            queue._keeper.hold(self._worked, held)
+            self._unseen.extend(entries)
+        except BaseException:
+            lane.drop()  # the server takes the jobs back
+            raise
+        if lane.ended:
+            self._give_back()
+            raise ended_elsewhere()
+        if lane.can(CONFIRM):
+            # Before a handler begins. Nobody waits for the reply.
+            first, one = held[0]
+            link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))
+        return True
+
+    def _give_back(self) -> None:
+        """Return the jobs that were not handed out."""
+        queue = self._queue
+        words: list[list[bytes]] = []
+        while True:
+            try:
+                job, number, _ = self._unseen.popleft()
+            except IndexError:
+                break
+            deliveries = b"%d" % number
+            queue._keeper.let_go(self._worked, job, deliveries)
+            words.append(queue.words(b"RELEASE", self._worked[1], job, deliveries))
+        if words:
+            for reply in queue._link.calls(words, Safe.READ, queue._db):
+                if isinstance(reply, CommandError):
+                    raise error_of(reply)
+
+    def interrupt(self) -> None:
+        """End the calls that wait for jobs, of all threads. They raise Unreachable, and the next call asks again.
+
+        A server that can (CONFIRM) answers them, perhaps with jobs that came just before, which go back. The connection
+        of a call that it does not answer is broken.
+        """
+        with self._lock:
+            lanes = list(self._lanes)
+            for lane in lanes:
+                lane.ended = True
+        queue, link = self._queue, self._queue._link
+        for lane in lanes:
+            if time.monotonic() - link.silent_at > link.timeout and lane.can(CONFIRM):
+                try:
+                    link.call(queue.words(b"UNBLOCK", lane.name), Safe.READ, queue._db)
+                    continue
+                except TidelogError:
+                    link.silent_at = time.monotonic()
+            with self._lock:
+                if lane in self._lanes:
+                    lane.hang_up()
+
+    def __del__(self) -> None:
+        try:
+            unseen, keeper, worked = self._unseen, self._queue._keeper, self._worked
+        except AttributeError:
+            return  # an argument was invalid
+        for job, number, _ in unseen:
+            keeper.put_back(worked, job, b"%d" % number)
+
+    def close(self) -> None:
+        """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""
+        self._closed = True
+        self.interrupt()
+        queue = self._queue
+        if queue._store.closed:
+            return
+        try:
+            self._give_back()
+            queue._keeper.write_finished(self._worked)
+        except StoreClosed:
+            pass  # these jobs will be delivered again
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
