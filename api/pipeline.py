@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from tidelog.api import shapes
+from tidelog.api.aclearing import AsyncClearing
+from tidelog.api.clearing import Clearing
 from tidelog.api.encode import encode, encode_all
 from tidelog.api.face import Face
 from tidelog.api.missing import answers_missing
@@ -165,24 +166,13 @@ class _Queue(PipelineMethods):
 
 
 @answers_missing
-class Pipeline(_Queue):
+class Pipeline(_Queue, Clearing):
     """A pipeline of a `Store`. `Store.pipeline` makes it; one thread at a time may use it.
 
     It has the commands of `Store`. Each queues itself and returns the pipeline, so calls can be chained; `execute` runs
     them. Between `watch` and `multi` commands run at once and return their reply. Leaving the context drops what is
     queued.
     """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.reset()
 
     def watch(self, *names: KeyT) -> bool:
         """Watch keys: `execute` raises WatchError if one of them has changed since.
@@ -230,43 +220,14 @@ class Pipeline(_Queue):
         finally:
             self._clear()
 
-    def reset(self) -> None:
-        """Drop the queued commands and the watches."""
-        self._clear()
-
-    def close(self) -> None:
-        """Same as `reset`."""
-        self._clear()
-
-    def discard(self) -> None:
-        """Same as `reset`."""
-        self._clear()
-
 
 @answers_missing
-class AsyncPipeline(_Queue):
+class AsyncPipeline(_Queue, AsyncClearing):
     """A pipeline of an `AsyncStore`. `AsyncStore.pipeline` makes it; one task at a time may use it.
 
     As `Pipeline`. Methods that queue are not awaited; `watch`, `unwatch`, `execute`, `reset` and, between `watch` and
     `multi`, commands are.
     """
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._clear()
-
-    def __await__(self) -> Any:
-        return self._itself().__await__()
-
-    async def _itself(self) -> Self:
-        return self
 
     async def watch(self, *names: KeyT) -> bool:
         """Watch keys. As `Pipeline.watch`."""
@@ -291,18 +252,6 @@ class AsyncPipeline(_Queue):
             return self._finish(reply, staged, raise_on_error)
         finally:
             self._clear()
-
-    async def reset(self) -> None:
-        """Drop the queued commands and the watches."""
-        self._clear()
-
-    async def aclose(self) -> None:
-        """Same as `reset`."""
-        self._clear()
-
-    async def discard(self) -> None:
-        """Same as `reset`."""
-        self._clear()
 
 
 def command_words(args: Sequence[Any]) -> list[bytes]:

@@ -7,7 +7,7 @@ the end of its lease.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -17,17 +17,18 @@ from tidelog.api.acompound import AsyncCompound
 from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.leaving import ends_the_worker
-from tidelog.api.queue.running.plan import SHARED_PASSING, make_plan
-from tidelog.api.queue.running.tasks import run_tasks
+from tidelog.api.queue.running.by_tasks import RunsTasks
+from tidelog.api.queue.running.plan import SHARED_PASSING
 from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
-from tidelog.client.calls import DeadCalls, JobCalls, QueueCalls, SchedulesCalls, StoreCalls
+from tidelog.client.calls import SchedulesCalls, StoreCalls
 from tidelog.client.consumer import SharedConsumer
 from tidelog.client.dead import FIRST
 from tidelog.client.job import SharedJob
 from tidelog.client.missing import answers_missing
 from tidelog.client.queue import SharedQueue
+from tidelog.client.queue_calls import DeadCalls, JobCalls, QueueCalls
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
@@ -205,13 +206,47 @@ class AsyncSharedSchedules(SchedulesCalls):
         self._schedules = schedules
 
 
-class AsyncSharedQueue(QueueCalls[V], QueueOf[V]):
+class AsyncSharedJob(JobCalls[V]):
+    """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
+
+    def __init__(self, job: SharedJob[V]) -> None:
+        self._job = job
+        self.value = job.value
+        """The value that was put, decoded by the queue's codec."""
+        self.deliveries = job.deliveries
+        """How often the job was delivered, this delivery included: 1 at the first."""
+        self.worker = job.worker
+        """Name of the worker that it was delivered to."""
+
+    def __repr__(self) -> str:
+        return repr(self._job)
+
+    def __reduce__(self) -> Any:
+        return self._job.__reduce__()  # raises
+
+    async def __aenter__(self) -> Self:
+        self._job._enter(this_task())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        # Asked here, in the task that was perhaps cancelled.
+        ends_worker = error is not None and ends_the_worker(error)
+        return await threaded(partial(self._job._exit, error, ends_worker))
+
+
+class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V]):
     """The queue of a shared store, for asyncio. `AsyncSharedStore.queue` or `tidelog.aqueue` makes it.
 
     It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
     """
 
     _opened_here = False
+    _passing = SHARED_PASSING
 
     def __init__(self, queue: SharedQueue[V], store: AsyncSharedStore) -> None:
         super().__init__(queue._options)
@@ -269,32 +304,6 @@ class AsyncSharedQueue(QueueCalls[V], QueueOf[V]):
         async for job in self.consume(worker, 1, block):
             return job
         return None
-
-    async def arun(
-        self,
-        handler: Callable[[AsyncSharedJob[V]], Awaitable[object]],
-        *,
-        workers: int = 4,
-        drain: Duration | None = DRAIN_SECONDS,
-        worker: str | None = None,
-        batch: int = 1,
-        block: Duration | None = None,
-        time_limit: Duration | None = None,
-        results: bool = False,
-    ) -> int:
-        """Let tasks take jobs, until SIGTERM or Ctrl-C comes, as `AsyncQueue.arun` does. As `SharedQueue.run`."""
-        return await run_tasks(
-            make_plan(
-                *(self, handler, workers, drain),
-                asynchronous=True,
-                passing=SHARED_PASSING,
-                worker=worker,
-                batch=batch,
-                block=block,
-                time_limit=time_limit,
-                results=results,
-            )
-        )
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Disconnect, if `tidelog.aqueue` connected for this queue; `close` is another name. As `SharedQueue.close`."""
@@ -373,39 +382,6 @@ def _released(job: SharedJob) -> None:
         job.release()
     except TidelogError:
         pass  # it is delivered again when its lease ends
-
-
-class AsyncSharedJob(JobCalls[V]):
-    """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
-
-    def __init__(self, job: SharedJob[V]) -> None:
-        self._job = job
-        self.value = job.value
-        """The value that was put, decoded by the queue's codec."""
-        self.deliveries = job.deliveries
-        """How often the job was delivered, this delivery included: 1 at the first."""
-        self.worker = job.worker
-        """Name of the worker that it was delivered to."""
-
-    def __repr__(self) -> str:
-        return repr(self._job)
-
-    def __reduce__(self) -> Any:
-        return self._job.__reduce__()  # raises
-
-    async def __aenter__(self) -> Self:
-        self._job._enter(this_task())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        # Asked here, in the task that was perhaps cancelled.
-        ends_worker = error is not None and ends_the_worker(error)
-        return await threaded(partial(self._job._exit, error, ends_worker))
 
 
 class AsyncSharedDead(DeadCalls):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from tidelog.api.aclearing import AsyncClearing
 from tidelog.api.missing import answers_missing
 from tidelog.api.pipeline_methods import PipelineMethods
 from tidelog.api.shapes import Shape
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class AsyncSharedPipeline(PipelineMethods):
+class AsyncSharedPipeline(PipelineMethods, AsyncClearing):
     """A pipeline of an `AsyncSharedStore`. `AsyncSharedStore.pipeline` makes it; one task at a time may use it.
 
     As `SharedPipeline`. Methods that queue are not awaited; `watch`, `unwatch`, `execute`, `reset` and, between `watch`
@@ -77,31 +77,5 @@ class AsyncSharedPipeline(PipelineMethods):
         """Run the queued commands, and empty the pipeline. As `SharedPipeline.execute`."""
         return await threaded(partial(self._pipe.execute, raise_on_error))
 
-    async def reset(self) -> None:
-        """Drop the queued commands and the watches."""
-        self._pipe.reset()
-
-    async def aclose(self) -> None:
-        """Same as `reset`."""
-        self._pipe.reset()
-
-    async def discard(self) -> None:
-        """Same as `reset`."""
-        self._pipe.reset()
-
-    def __await__(self) -> Any:
-        return self._itself().__await__()
-
-    async def _itself(self) -> Self:
-        return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._pipe.reset()
+    def _clear(self) -> None:
+        self._pipe._clear()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from tidelog.api import shapes
+from tidelog.api.clearing import Clearing
 from tidelog.api.encode import encode, encode_all
 from tidelog.api.missing import answers_missing
 from tidelog.api.pipeline import command_words
@@ -27,7 +27,7 @@ _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
 
 
 @answers_missing
-class SharedPipeline(PipelineMethods):
+class SharedPipeline(PipelineMethods, Clearing):
     """A pipeline of a `SharedStore`. `SharedStore.pipeline` makes it; one thread at a time may use it.
 
     As `Pipeline`. It is never repeated: if the connection breaks during `execute`, that raises OutcomeUnknown.
@@ -155,7 +155,7 @@ class SharedPipeline(PipelineMethods):
                 return []
             return self._shaped(self._replies(), staged, raise_on_error)
         finally:
-            self.reset()
+            self._clear()
 
     def _replies(self) -> list[Reply]:
         store = self._store
@@ -194,27 +194,7 @@ class SharedPipeline(PipelineMethods):
             lane.drop()  # ends the watches, too
             self._store._link.give_back(lane)
 
-    def reset(self) -> None:
-        """Drop the queued commands and the watches."""
+    def _clear(self) -> None:
         self._staged = []
         self._explicit = False
         self._let_go()
-
-    def close(self) -> None:
-        """Same as `reset`."""
-        self.reset()
-
-    def discard(self) -> None:
-        """Same as `reset`."""
-        self.reset()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.reset()

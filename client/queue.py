@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.handle import Handle
-from tidelog.api.queue.running.plan import SHARED_PASSING, count_processes, make_plan
-from tidelog.api.queue.running.threads import run_threads
+from tidelog.api.queue.running.by_threads import RunsThreads
+from tidelog.api.queue.running.plan import SHARED_PASSING
 from tidelog.client.base import Base, slice_s
 from tidelog.client.consumer import SharedConsumer
 from tidelog.client.dead import SharedDead
@@ -33,7 +33,7 @@ from tidelog.store.errors import DataError, EncodeError, JobFailed, QueueFull
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class SharedQueue(QueueOf[T]):
+class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T]):
     """A durable queue of a shared store. `SharedStore.queue` or `tidelog.queue(..., shared=True)` makes it.
 
     It has the methods of `Queue`. `len(queue)` is the number of jobs that are not done. An empty queue is still true.
@@ -43,6 +43,7 @@ class SharedQueue(QueueOf[T]):
 
     _opened_here = False
     _kind = "shared-"
+    _passing = SHARED_PASSING
 
     def __init__(self, store: Base, options: Options, codec: Any = None) -> None:
         super().__init__(options)
@@ -268,59 +269,13 @@ class SharedQueue(QueueOf[T]):
         """Create the group now if it is missing. As `Queue.subscribe`."""
         self._ask(b"SUBSCRIBE")
 
-    def run(
-        self,
-        handler: Callable[[SharedJob[T]], object],
-        *,
-        workers: int = 4,
-        drain: Duration | None = DRAIN_SECONDS,
-        worker: str | None = None,
-        batch: int = 1,
-        block: Duration | None = None,
-        time_limit: Duration | None = None,
-        results: bool = False,
-        processes: int = 1,
+    def _run_processes(
+        self, handler: Callable[[SharedJob[T]], object], count: int, run: dict[str, Any]
     ) -> int:
-        """Let threads take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`. If no server answers, they ask again.
+        # here: few programs start processes
+        from tidelog.client.working import run_processes
 
-            if __name__ == "__main__":
-                mails.run(send, processes=4)
-
-        With several processes, this one takes no jobs. It starts the others, starts one again that ends unexpectedly,
-        and lets all end in order at a signal. They import the handler by its name, so it must be a function of a
-        module, or of the program's main file if that calls `run` under `if __name__ == "__main__":`. An async function
-        runs in tasks there.
-
-        Args:
-            processes: How many processes, with so many workers each. 1 = this process.
-
-        Returns:
-            How many jobs were given back because their handlers did not end in time, in all processes.
-
-        Raises:
-            DataError: An argument is invalid, or another process cannot import the handler or the codec.
-            CannotOpen: The processes cannot open the store; also its subclasses.
-            NotStored: The system gives no more threads or processes.
-        """
-        if count_processes(processes) > 1:
-            run = {"workers": workers, "drain": drain, "worker": worker, "batch": batch}
-            run |= {"block": block, "time_limit": time_limit, "results": results}
-            # here: few programs start processes
-            from tidelog.client.working import run_processes
-
-            return run_processes(self, handler, processes, run)
-        return run_threads(
-            make_plan(
-                *(self, handler, workers, drain),
-                asynchronous=False,
-                passing=SHARED_PASSING,
-                worker=worker,
-                batch=batch,
-                block=block,
-                time_limit=time_limit,
-                results=results,
-            )
-        )
+        return run_processes(self, handler, count, run)
 
     # --- results
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.api.queue.running.plan import SHARED_PASSING, is_coroutine, make_plan
+from tidelog.api.queue.running.plan import is_coroutine, make_plan
 from tidelog.client.address import Address
 from tidelog.client.processes import Processes
 from tidelog.jobs.options import arguments_of
@@ -64,13 +64,10 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
             "run(processes=) was called while one of its processes imported the program; call it under "
             'if __name__ == "__main__":'
         )
-    make_plan(
-        *(queue, handler, run["workers"], run["drain"]),
-        asynchronous=is_coroutine(handler),
-        passing=SHARED_PASSING,
-    )
+    plan = (queue, handler, run["workers"], run["drain"])
+    make_plan(*plan, asynchronous=is_coroutine(handler))  # checks them
     consume = {name: run[name] for name in ("worker", "batch", "block", "time_limit")}
-    queue.consume(**consume).close()  # checks them
+    queue.consume(**consume).close()
     ours, theirs = os.pipe()
     try:
         try:

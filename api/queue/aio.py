@@ -44,7 +44,7 @@ from tidelog.store.lifetime import DRAIN_SECONDS
 
 # A change is made at once, in the loop's thread; only the disk, a job or room is awaited.  # asyncio
 # So a cancelled call has done either nothing or everything.  # asyncio
-class AsyncQueue(RunsTasks[T], QueueBase[T]):
+class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T]):
     """A durable queue of an open store. `AsyncStore.queue` or `tidelog.aqueue` makes it; many tasks may use it at once.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;

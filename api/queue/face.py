@@ -41,7 +41,7 @@ from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_com
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class Queue(RunsThreads[T], QueueBase[T]):
+class Queue(RunsThreads[Job[T]], QueueBase[T]):
     """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;

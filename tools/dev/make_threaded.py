@@ -1,4 +1,4 @@
-"""Write client/calls.py: the methods of shared stores for asyncio that only run the threads' method in a thread.
+"""Write client/calls.py and client/queue_calls.py: the methods of shared stores for asyncio that only run in threads.
 
 Each class of FACES gives a class with its public methods as coroutines, with the same parameters, types and docstrings.
 Properties and the methods of AT_ONCE, which wait for nothing, stay what they are. A method is left out if the class of
@@ -7,7 +7,7 @@ a docstring there:
 
     python tools/dev/make_threaded.py
 
-A test compares the generated module with what this would write.
+A test compares the generated modules with what this would write.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from typing import Final, NamedTuple
 
 from tidelog.tools.dev.writing import ROOT, write
 
-# The class, its module in client/, and the attribute in which the face for asyncio has its object.
-FACES: Final = (
-    ("SharedStore", "store", "_store"),
-    ("SharedSchedules", "schedules", "_schedules"),
-    ("SharedQueue", "queue", "_queue"),
-    ("SharedJob", "job", "_job"),
-    ("SharedDead", "dead", "_dead"),
-)
+CLIENT: Final = ROOT / "client"
+# For each file, its classes: the one for threads, the module of that, and the attribute that has its object.
+FACES: Final = {
+    "calls.py": (
+        ("SharedStore", "store", "_store"),
+        ("SharedSchedules", "schedules", "_schedules"),
+    ),
+    "queue_calls.py": (
+        ("SharedQueue", "queue", "_queue"),
+        ("SharedJob", "job", "_job"),
+        ("SharedDead", "dead", "_dead"),
+    ),
+}
 AT_ONCE: Final = ("new",)
 LEFT_OUT: Final = (
     # for modules of client/
     *("words", "heartbeat_words"),
-    # `arun` stands for it
-    "run",
     # its assignment cannot be awaited
     "fsync",
 )
-_NAMED: Final = re.compile(rf"\b({'|'.join(name for name, *_ in FACES)})\b")
+_NAMED: Final = re.compile(r"\b(Shared(?:Store|Schedules|Queue|Job|Dead))\b")
 
 
 class Made(NamedTuple):
@@ -92,7 +95,8 @@ def method(node: ast.FunctionDef, source: str, attribute: str) -> str:
 def made(source: str, name: str, attribute: str, left_out: set[str]) -> Made:
     """The class made from one of `source`."""
     face = class_of(source, name)
-    given = [base.slice for base in face.bases if isinstance(base, ast.Subscript)]
+    # The last argument of the last base is the type variable of the class.
+    given = [base.slice for base in face.bases if isinstance(base, ast.Subscript)][-1:]
     types = [ast.unparse(each.elts[-1] if isinstance(each, ast.Tuple) else each) for each in given]
     methods = [
         node
@@ -130,32 +134,39 @@ def places(source: str, module: str) -> Iterator[tuple[str, str, bool]]:
                 yield from ((t.id, module, True) for t in targets if isinstance(t, ast.Name))
 
 
-def faces() -> dict[Path, str]:
-    """The generated file and its text, before formatting."""
-    client = ROOT / "client"
-    by_hand = (client / "aio.py").read_text()
+def module(rows: tuple[tuple[str, str, str], ...]) -> str:
+    """One generated module, before formatting."""
+    by_hand = (CLIENT / "aio.py").read_text()
     classes: list[str] = []
-    loaded = {"from functools import partial", "from tidelog.client.threaded import threaded"}
+    loaded = {
+        "from functools import partial",
+        "from typing import TYPE_CHECKING, Generic",
+        "from tidelog.client.threaded import threaded",
+    }
     typed: set[str] = set()
-    for name, module, attribute in FACES:
-        source = (client / f"{module}.py").read_text()
+    for name, stem, attribute in rows:
+        source = (CLIENT / f"{stem}.py").read_text()
         left_out = {*LEFT_OUT, *written(by_hand, f"Async{name}")}
         text, names = made(source, name, attribute, left_out)
         classes.append(text)
-        for found, place, at_run_time in places(source, f"tidelog.client.{module}"):
+        for found, place, at_run_time in places(source, f"tidelog.client.{stem}"):
             if found in names:
                 (loaded if at_run_time else typed).add(f"from {place} import {found}")
-    loaded |= {"from typing import TYPE_CHECKING", "from typing import Generic"}
-    sources = ", ".join(f"{module}.py" for _, module, _ in FACES)
+    sources = ", ".join(f"{stem}.py" for _, stem, _ in rows)
     lines = [
         '"""Calls: the methods of shared stores for asyncio that only run the threads\' method in a thread.\n',
         f'Generated from {sources} by tools/dev/make_threaded.py: change those files.\n"""\n',
         "from __future__ import annotations\n",
         *sorted(loaded),
-        "\nif TYPE_CHECKING:",
+        *(["\nif TYPE_CHECKING:"] if typed - loaded else []),
         *(f"    {line}" for line in sorted(typed - loaded)),
     ]
-    return {client / "calls.py": "\n".join(lines) + "\n\n\n" + "\n\n".join(classes)}
+    return "\n".join(lines) + "\n\n\n" + "\n\n".join(classes)
+
+
+def faces() -> dict[Path, str]:
+    """Every generated file and its text, before formatting."""
+    return {CLIENT / name: module(rows) for name, rows in FACES.items()}
 
 
 if __name__ == "__main__":

@@ -1,24 +1,26 @@
-"""`AsyncQueue.arun`, which lets tasks work on a queue."""
+"""`arun` of a queue for asyncio, open or shared, which lets tasks work on it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Generic
+from typing import ClassVar, Generic, TypeVar
 
-from tidelog.api.queue.ajob import AsyncJob
-from tidelog.api.queue.running.plan import make_plan
+from tidelog.api.queue.running.plan import PASSING, make_plan
 from tidelog.api.queue.running.tasks import run_tasks
-from tidelog.jobs.typed import T
 from tidelog.store.durations import Duration
 from tidelog.store.lifetime import DRAIN_SECONDS
 
+J = TypeVar("J")
 
-class RunsTasks(Generic[T]):
-    """A queue for asyncio."""
+
+class RunsTasks(Generic[J]):
+    """A queue for asyncio. J: the class of its jobs."""
+
+    _passing: ClassVar[tuple[type[Exception], ...]] = PASSING
 
     async def arun(
         self,
-        handler: Callable[[AsyncJob[T]], Awaitable[object]],
+        handler: Callable[[J], Awaitable[object]],
         *,
         workers: int = 4,
         drain: Duration | None = DRAIN_SECONDS,
@@ -37,6 +39,7 @@ class RunsTasks(Generic[T]):
             make_plan(
                 *(self, handler, workers, drain),
                 asynchronous=True,
+                passing=self._passing,
                 worker=worker,
                 batch=batch,
                 block=block,

@@ -1,25 +1,27 @@
-"""`Queue.run`, which lets threads work on a queue."""
+"""`run` of a queue for threads, open or shared, which lets threads work on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic
+from typing import Any, ClassVar, Generic, TypeVar
 
-from tidelog.api.queue.job import Job
-from tidelog.api.queue.running.plan import count_processes, make_plan
+from tidelog.api.queue.running.plan import PASSING, count_processes, make_plan
 from tidelog.api.queue.running.threads import run_threads
-from tidelog.jobs.typed import T
 from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError
 from tidelog.store.lifetime import DRAIN_SECONDS
 
+J = TypeVar("J")
 
-class RunsThreads(Generic[T]):
-    """A queue for threads."""
+
+class RunsThreads(Generic[J]):
+    """A queue for threads. J: the class of its jobs."""
+
+    _passing: ClassVar[tuple[type[Exception], ...]] = PASSING
 
     def run(
         self,
-        handler: Callable[[Job[T]], object],
+        handler: Callable[[J], object],
         *,
         workers: int = 4,
         drain: Duration | None = DRAIN_SECONDS,
@@ -39,6 +41,16 @@ class RunsThreads(Generic[T]):
         KeyboardInterrupt. The handlers of both signals are changed in the main thread only, and put back; called in
         another thread, the run ends when the store is closed.
 
+        The workers of a shared queue ask again if no server answers, and may be in several processes:
+
+            if __name__ == "__main__":
+                mails.run(send, processes=4)
+
+        Then this process takes no jobs. It starts the others, starts one again that ends unexpectedly, and lets all end
+        in order at a signal. They import the handler by its name, so it must be a function of a module, or of the
+        program's main file if that calls `run` under `if __name__ == "__main__":`. An async function runs in tasks
+        there.
+
         Args:
             handler: Called with each job, in several threads at once. If it raises or exits, the job is retried.
             workers: Number of threads.
@@ -48,28 +60,28 @@ class RunsThreads(Generic[T]):
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
             time_limit: As in `consume`.
             results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
-            processes: 1 here: this process alone has the store open. `SharedQueue.run` takes more.
+            processes: How many processes, with so many workers each. 1 = this process. Only a shared queue takes more.
 
         Returns:
-            How many jobs were given back because their handlers did not end in time.
+            How many jobs were given back because their handlers did not end in time, in all processes.
 
         Raises:
-            DataError: An argument is invalid.
-            NotStored: The system gives no more threads.
+            DataError: An argument is invalid, or another process cannot import the handler or the codec.
+            CannotOpen: The processes cannot open the store; also its subclasses.
+            NotStored: The system gives no more threads or processes.
         """
+        run: dict[str, Any] = {"worker": worker, "batch": batch, "block": block}
+        run |= {"time_limit": time_limit, "results": results}
         if count_processes(processes) > 1:
-            raise DataError(
-                "several processes need a shared queue: tidelog.connect(path).queue(name), or "
-                "tidelog.queue(path, name, shared=True)"
-            )
-        return run_threads(
-            make_plan(
-                *(self, handler, workers, drain),
-                asynchronous=False,
-                worker=worker,
-                batch=batch,
-                block=block,
-                time_limit=time_limit,
-                results=results,
-            )
+            run |= {"workers": workers, "drain": drain}
+            return self._run_processes(handler, processes, run)
+        plan = (self, handler, workers, drain)
+        return run_threads(make_plan(*plan, asynchronous=False, passing=self._passing, **run))
+
+    def _run_processes(
+        self, handler: Callable[[J], object], count: int, run: dict[str, Any]
+    ) -> int:
+        raise DataError(
+            "several processes need a shared queue: tidelog.connect(path).queue(name), or "
+            "tidelog.queue(path, name, shared=True)"
         )
