@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Self
 
+from tidelog.api.aclosing import AsyncClosing
 
-class AsyncClearing:
+
+class AsyncClearing(AsyncClosing):
     """A pipeline for asyncio, which `_clear` empties."""
 
     def _clear(self) -> None:
@@ -29,14 +30,3 @@ class AsyncClearing:
 
     async def _itself(self) -> Self:  # asyncio
         return self  # asyncio
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._clear()

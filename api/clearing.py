@@ -5,11 +5,10 @@ Generated from aclearing.py by tools/dev/make_sync.py: change that file.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from tidelog.api.closing import Closing
 
 
-class Clearing:
+class Clearing(Closing):
     """A pipeline for threads, which `_clear` empties."""
 
     def _clear(self) -> None:
@@ -25,15 +24,4 @@ class Clearing:
 
     def discard(self) -> None:
         """Same as `reset`."""
-        self._clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
         self._clear()

@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
+from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.acompound import AsyncCompound
 from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.base import QueueOf
@@ -239,7 +240,7 @@ class AsyncSharedJob(JobCalls[V]):
         return await threaded(partial(self._job._exit, error, ends_worker))
 
 
-class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V]):
+class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V], AsyncClosing):
     """The queue of a shared store, for asyncio. `AsyncSharedStore.queue` or `tidelog.aqueue` makes it.
 
     It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
@@ -311,19 +312,8 @@ class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V]):
 
     close = aclose
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-
-class AsyncSharedConsumer(Generic[V]):
+class AsyncSharedConsumer(AsyncClosing, Generic[V]):
     """An iterator of jobs; `AsyncSharedQueue.consume` makes it. As `SharedConsumer`."""
 
     def __init__(self, consumer: SharedConsumer[V]) -> None:
@@ -355,17 +345,6 @@ class AsyncSharedConsumer(Generic[V]):
         await threaded(self._consumer.close)
 
     close = aclose
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def _give_back(future: asyncio.Future[SharedJob | None]) -> None:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from threading import get_ident
-from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self
+from typing import Any, Final, Generic, Protocol
 
+from tidelog.api.closing import Closing
 from tidelog.api.queue.consuming import BATCH_MAX
 from tidelog.client.base import Base, slice_s
 from tidelog.client.errors import ended_elsewhere, error_of
@@ -41,7 +41,7 @@ class Consumed(Queued, Protocol):
         """The name of a worker; None = that of the queue itself. Raises DataError."""
 
 
-class SharedConsumer(Generic[T]):
+class SharedConsumer(Closing, Generic[T]):
     """An iterator of jobs; `SharedQueue.consume` makes it. As `Consumer`.
 
     It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
@@ -270,14 +270,3 @@ class SharedConsumer(Generic[T]):
             queue._keeper.write_finished(self._worked)
         except StoreClosed:
             pass  # these jobs will be delivered again
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tidelog.api.closing import Closing
 from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.handle import Handle
 from tidelog.api.queue.running.by_threads import RunsThreads
@@ -33,7 +33,7 @@ from tidelog.store.errors import DataError, EncodeError, JobFailed, QueueFull
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T]):
+class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
     """A durable queue of a shared store. `SharedStore.queue` or `tidelog.queue(..., shared=True)` makes it.
 
     It has the methods of `Queue`. `len(queue)` is the number of jobs that are not done. An empty queue is still true.
@@ -432,14 +432,3 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T]):
             DataError: `drain` is not a duration.
         """
         return self._store.close(drain) if self._opened_here else 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

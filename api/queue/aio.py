@@ -13,9 +13,9 @@ import asyncio  # asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from threading import get_ident
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.queue.adead import AsyncDead
 from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.ajob import AsyncJob
@@ -44,7 +44,7 @@ from tidelog.store.lifetime import DRAIN_SECONDS
 
 # A change is made at once, in the loop's thread; only the disk, a job or room is awaited.  # asyncio
 # So a cancelled call has done either nothing or everything.  # asyncio
-class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T]):
+class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
     """A durable queue of an open store. `AsyncStore.queue` or `tidelog.aqueue` makes it; many tasks may use it at once.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
@@ -418,19 +418,8 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T]):
 
     close = aclose  # asyncio
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-
-class AsyncConsumer(ConsumerBase[T]):
+class AsyncConsumer(ConsumerBase[T], AsyncClosing):
     """An iterator of jobs; `AsyncQueue.consume` makes it.
 
     It is closed when it ends, by `aclose`, or as a context manager. Then jobs that were fetched but not handed
@@ -520,14 +509,3 @@ class AsyncConsumer(ConsumerBase[T]):
             pass
 
     close = aclose  # asyncio
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()

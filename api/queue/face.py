@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import get_ident
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tidelog.api.closing import Closing
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
 from tidelog.api.queue.dead import Dead
@@ -41,7 +41,7 @@ from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_com
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class Queue(RunsThreads[Job[T]], QueueBase[T]):
+class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
     """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
@@ -407,19 +407,8 @@ class Queue(RunsThreads[Job[T]], QueueBase[T]):
         """
         return int(self.store.close(drain)) if self._opened_here else 0
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Consumer(ConsumerBase[T]):
+class Consumer(ConsumerBase[T], Closing):
     """An iterator of jobs; `Queue.consume` makes it.
 
     It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed
@@ -507,14 +496,3 @@ class Consumer(ConsumerBase[T]):
         except StoreClosed:
             # Some acknowledgements could not be written. Their jobs will be delivered again.
             pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -26,6 +26,7 @@ from tidelog.tools.dev.writing import ROOT, write
 
 # The source and what is made from it.
 FILES: Final = {
+    "api/aclosing.py": "api/closing.py",
     "api/aclearing.py": "api/clearing.py",
     "api/acompound.py": "api/compound.py",
     "api/queue/achosen.py": "api/queue/chosen.py",
@@ -40,7 +41,7 @@ NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
-        for name in "close next queue chosen handle job dead schedules told clearing compound".split()
+        for name in "close closing clearing compound next queue chosen handle job dead schedules told".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",
