@@ -34,6 +34,7 @@ def purge_some(engine: QueueEngine) -> tuple[int, Any, bool]:
         later = find_later(ctx, options)
         if later is not None and len(later[1].pending):
             dropped, more = len(later[1].pending), True
+            engine.shared.results.all_ended(engine.core)
             return [[b"DEL", options.later_key]]
         lanes = lanes_in(ctx.state, engine.db, options)
         for lane in lanes:
@@ -75,7 +76,7 @@ def _purge_lane(
             + [b"ENTRIESREAD", read]
         )
     texts = list(map(ids.text, jobs))
-    shared.ended(texts)
+    shared.ended(shared.results.firsts(stream, jobs))
     if shared.limited:
         shared.freed(paused)
     if paused:

@@ -96,6 +96,13 @@ def key_of(row: Sequence[bytes]) -> bytes | None:
     return fields_of(row).get(KEY) if KEY in row else None
 
 
+def origin_of(row: Sequence[bytes]) -> bytes | None:
+    """The ID that `put` returned for a job that has another one now, by its row; None if that is its first ID."""
+    if len(row) == 4 and row[2] == ORIGIN:  # as of most jobs with an origin
+        return row[3]
+    return fields_of(row).get(ORIGIN) if ORIGIN in row else None
+
+
 def shown_key(row: Sequence[bytes]) -> str | None:
     """The key of a job as text."""
     found = key_of(row)

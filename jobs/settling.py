@@ -95,7 +95,7 @@ class JobBase(Generic[T]):
     @property
     def origin(self) -> str | None:
         """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
-        found = rows.fields_of(self._row).get(rows.ORIGIN)
+        found = rows.origin_of(self._row)
         return None if found is None else rows.shown(found)
 
     @property
@@ -140,9 +140,9 @@ class JobBase(Generic[T]):
         place, delivery = self._place, self._delivery
         engine = place.engine
         core, shared = engine.core, engine.shared
-        number, _, count = self._entry
+        number, row, count = self._entry
         try:  # as `_plan`, two calls less
-            decide = partial(settle.ack, delivery, number, count)
+            decide = partial(settle.ack, delivery, number, row, count)
             done, promise = core.decided(engine.db, decide)
         except CommandError as error:
             shared.stale()

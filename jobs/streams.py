@@ -71,6 +71,25 @@ def depth(stream: Stream | None, group: Group | None) -> int:
     return waiting(stream, group) + (0 if group is None else len(group.pending))
 
 
+def needed_from(stream: Stream) -> int:
+    """The smallest ID that some group still needs. All smaller ones are acknowledged in every group."""
+    return min(
+        (
+            min(group.pending.first(), group.last_id + 1)
+            if len(group.pending)
+            else group.last_id + 1
+            for group in stream.groups.values()
+        ),
+        default=0,
+    )
+
+
+def is_needed(stream: Stream, job: int) -> bool:
+    """Whether some group, or one to come, has not finished a job of the stream."""
+    groups = stream.groups.values()
+    return not groups or any(job > group.last_id or group.pending.contains(job) for group in groups)
+
+
 def holds(group: Group, worker: bytes, job: int, count: int) -> bool:
     """Whether a job is pending for a worker with that number of deliveries."""
     row = group.pending.get(job)

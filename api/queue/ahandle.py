@@ -44,7 +44,7 @@ class AsyncHandle(str):
 
         Raises:
             JobFailed: The job became a dead job.
-            NoResult: It has ended without a result, or the result has expired.
+            NoResult: It has ended without a result, was cancelled, or the result has expired.
             ResultLate: It did not end in time.
             DecodeError: The codec cannot decode the result.
             DataError: `timeout` is invalid.

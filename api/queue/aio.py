@@ -322,8 +322,8 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """Wait for the result of a job, which its worker gives to `Job.ack`. `Handle.result` is the same.
 
-        After a redrive the result of the new job counts, but only a delayed job is waited for beyond its first ID.
-        A delayed job that ends without a result is not noticed: the wait goes on.
+        A delayed or redriven job is found by the ID that `put` returned, not by the one that it has now. After a
+        redrive the outcome of the new job counts.
 
         Args:
             job_id: The ID that `put` returned.
@@ -334,7 +334,7 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
 
         Raises:
             JobFailed: The job became a dead job.
-            NoResult: It has ended without a result, or the result has expired.
+            NoResult: It has ended without a result, was cancelled, or the result has expired.
             ResultLate: It did not end in time.
             DecodeError: The codec cannot decode the result.
             DataError: An argument is invalid.

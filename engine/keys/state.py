@@ -57,6 +57,8 @@ class State:
     __slots__ = (
         *("databases", "next_stream_number", "next_table", "next_expiry", "epoch"),
         "changes",
+        # for those who must tell whether it is still the one that they read
+        "__weakref__",
     )
 
     def __init__(self) -> None:

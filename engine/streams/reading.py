@@ -60,6 +60,21 @@ def between(
     return Entries(parts, total, reverse) if total else NO_ENTRIES
 
 
+def having(stream: Stream, field: bytes, start: int) -> Iterator[tuple[int, int, Entries]]:
+    """Yield of each node with IDs >= `start`: its last ID, its bytes if it is sealed, and its entries from there on; no
+    entries if certainly none has the field. Such a node is not decoded. The stream must not change meanwhile.
+
+    May raise CorruptBlock.
+    """
+    for block, first, _ in _nodes_between(stream, start, MAX, False):
+        if block is None:
+            yield stream.tail_ids[-1], 0, between(stream, max(start, first), MAX)
+        elif field in block.data:
+            yield block.last, len(block.data), between(stream, max(start, first), block.last)
+        else:
+            yield block.last, len(block.data), NO_ENTRIES
+
+
 @fast_path(
     of="engine.streams.reading:between",
     held_by="tests/engine/test_fast_paths.py::test_what_comes_after_an_id_and_what_is_still_there",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tidelog.engine import ids
 from tidelog.engine.api import XNACK, Context, Group, Stream
 from tidelog.engine.idlist import pack
 from tidelog.jobs.options import Options
@@ -23,7 +22,7 @@ def log_finished(
     shared.unswept += len(jobs)
     if shared.limited:
         shared.freed(jobs)
-    shared.ended(map(ids.text, jobs))
+    shared.ended(shared.results.firsts(stream, jobs))
 
 
 def log_leftovers(

@@ -37,7 +37,6 @@ from tidelog.jobs.work.keyed import Keyed
 from tidelog.jobs.work.keys import Keys
 from tidelog.jobs.work.limits import LOOK_SECONDS, Delivered, free_places
 from tidelog.jobs.work.look import ENDED, LOOK_MAX, History, Look, Place
-from tidelog.jobs.work.results import first_id_of_dead
 from tidelog.jobs.work.shared import Delivery, Leftover, Shared
 from tidelog.store.errors import StoreClosed
 
@@ -398,7 +397,6 @@ class Fetch:
         if dead:
             stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, dead)
-            shared.ended(first_id_of_dead(row) for row in dead)
             self._dying += dead
         if done:
             log_finished(shared, options, ctx, stream, done)

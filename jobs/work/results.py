@@ -5,11 +5,13 @@ so a job is done with its result or not at all. <id> is the ID that `put` return
 is its `origin`.
 
 A caller who waits for a result is parked on that key. Every end of the job signals it: the result, its death, and an
-acknowledgement without a result.
+acknowledgement without a result. Whether a job without a result is still to be done is asked of its stream: that of the
+delayed jobs, that of its lane, and for a job with another ID now the one that jobs/work/origins.py knows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidelog.engine import ids
@@ -21,6 +23,7 @@ from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import wrong_type
 from tidelog.jobs.work.later import FIRST_SEQ
+from tidelog.jobs.work.origins import Origins
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import JobFailed, NoResult, ResultLate, TidelogError
 
@@ -56,7 +59,7 @@ def result_key(options: Options, first: bytes) -> bytes:
 
 def first_id(job: int, row: EntryRow) -> bytes:
     """The ID that `put` returned for this job."""
-    origin = rows.fields_of(row).get(rows.ORIGIN) if len(row) > 2 else None
+    origin = rows.origin_of(row) if len(row) > 2 else None
     return ids.text(job) if origin is None else origin
 
 
@@ -69,39 +72,61 @@ def first_id_of_dead(row: EntryRow) -> bytes:
 class Results:
     """Knowledge about the results of one queue of one open store, which all of its groups share.
 
-    asked    a caller of this process has waited for a result, so the end of a job wakes those who wait
+    asked      a caller of this process has asked for a result, so the end of a job wakes those who wait
+    moving     one of them asked for a job that has, or will have, another ID than the first one
+    origins    where such jobs are
     """
 
-    __slots__ = ("place", "asked", "__weakref__")
+    __slots__ = ("place", "asked", "moving", "origins", "__weakref__")
 
     def __init__(self, db: int, key: bytes) -> None:
         self.place = db, key
-        self.asked = False
+        self.asked = self.moving = False
+        self.origins = Origins(db, key)
 
     def ended(self, core: Core, first: bytes) -> None:
         """[lock] A job ends in the unit under way: wake those who wait for its result."""
         db, key = self.place
         core.waiting.signal([(db, key + b":result:" + first)])
+        self.origins.ended(core, first)
+
+    def firsts(self, stream: Stream, jobs: Iterable[int]) -> Iterator[bytes]:
+        """[lock] The IDs that `put` returned for jobs of a lane. If nobody has asked for one that has another ID now,
+        these are taken for the present ones: to look at the entries would cost a batch.
+        """
+        for job in jobs:
+            row = stream.get(job) if self.moving else None
+            yield ids.text(job) if row is None else first_id(job, row)
+
+    def all_ended(self, core: Core) -> None:
+        """[lock] Many jobs end in the unit under way: all who wait look again."""
+        db, key = self.place
+        head = key + b":result:"
+        core.waiting.signal(
+            [at for at in core.waiting.keys if at[0] == db and at[1].startswith(head)]
+        )
 
 
 class Outcome:
     """A caller's question for the outcome of one job, to be decided, and decided again when the caller wakes.
 
-    Its reply is Found, Died, NONE, or NULL_ARRAY: there is none yet, and the time is up.
+    Its reply is Found, Died, NONE, or NULL_ARRAY: there is none yet, and the time is up. It may park even if the caller
+    does not wait: until it is known where the job is.
     """
 
-    __slots__ = ("job", "_results", "_options", "_timeout_ms", "_key", "_dead_from", "_monotonic")
+    __slots__ = ("job", "_core", "_results", "_options", "_timeout_ms", "_key", "_dead_from")
 
     def __init__(
         self, core: Core, results: Results, options: Options, job: int, timeout_ms: int | None
     ) -> None:
         """`timeout_ms`: 0 = wait for ever, None = not at all."""
         self.job = job
-        self._results, self._options, self._timeout_ms = results, options, timeout_ms
+        self._core, self._results, self._options = core, results, options
+        self._timeout_ms = timeout_ms
         self._key = result_key(options, ids.text(job))
         self._dead_from = job >> 64 << 64  # no job dies before it is put
-        self._monotonic = core.monotonic
         results.asked = True
+        results.moving = results.moving or job & SEQ_MAX >= FIRST_SEQ
 
     def __call__(self, ctx: Context) -> Reply:
         value = ctx.lookup(self._key)
@@ -112,12 +137,15 @@ class Outcome:
         died = self._died(ctx)
         if died is not None:
             return died
-        if not self._may_come(ctx):
+        may_come = self._may_come(ctx)
+        if may_come is False:
             return NONE
-        if self._timeout_ms is None:
-            return NULL_ARRAY
-        look_at = self._monotonic() + LOOK_SECONDS
-        return Park([(ctx.db, self._key)], [b"GET"], self._timeout_ms, None, look_at)
+        look_at = self._core.monotonic()
+        if may_come:
+            if self._timeout_ms is None:
+                return NULL_ARRAY
+            look_at += LOOK_SECONDS
+        return Park([(ctx.db, self._key)], [b"GET"], self._timeout_ms or 0, None, look_at)
 
     def _died(self, ctx: Context) -> Died | None:
         dead = ctx.lookup(self._options.dead_key)
@@ -130,16 +158,33 @@ class Outcome:
         self._dead_from = dead.last_id + 1
         return None
 
-    def _may_come(self, ctx: Context) -> bool:
-        """Whether the job is still to be done. A delayed job gets another ID when it is due, so it counts as one."""
-        if self.job & SEQ_MAX >= FIRST_SEQ:
+    def _may_come(self, ctx: Context) -> bool | None:
+        """Whether the job is still to be done; None: not known yet."""
+        job, options, origins = self.job, self._options, self._results.origins
+        if job & SEQ_MAX >= FIRST_SEQ:
+            later = ctx.lookup(options.later_key)
+            if isinstance(later, Stream) and later.contains(job):
+                return True
+        for priority in {lane_of(job), 0}:
+            stream = ctx.lookup(options.lane(priority).key)
+            if isinstance(stream, Stream) and self._is_unfinished(stream, job):
+                return True
+        self._results.moving = True
+        if self._is_noted(ctx, origins):
             return True
-        for priority in {lane_of(self.job), 0}:
-            stream = ctx.lookup(self._options.lane(priority).key)
-            if isinstance(stream, Stream) and stream.contains(self.job):
-                group: Group | None = stream.groups.get(self._options.group_key)
-                return group is None or self.job > group.last_id or group.pending.contains(self.job)
-        return False
+        return self._is_noted(ctx, origins) if origins.read_on(self._core, ctx) else None
+
+    def _is_noted(self, ctx: Context, origins: Origins) -> bool:
+        """Whether the job is to be done under another ID that is known."""
+        found = origins.find(ctx.state, self.job)
+        return found is not None and self._is_unfinished(*found)
+
+    def _is_unfinished(self, stream: Stream, job: int) -> bool:
+        """Whether the stream has the job, and the group of the caller's queue has not finished it."""
+        if not stream.contains(job):
+            return False
+        group: Group | None = stream.groups.get(self._options.group_key)
+        return group is None or job > group.last_id or group.pending.contains(job)
 
 
 def result_words(options: Options, first: bytes, value: bytes, until: int) -> list[bytes]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidelog.engine import ids
-from tidelog.engine.api import Context, Stream, reading
+from tidelog.engine.api import Context, reading
 from tidelog.jobs.options import Options
-from tidelog.jobs.streams import depth, find
+from tidelog.jobs.streams import depth, find, needed_from
 from tidelog.jobs.work.shared import Shared
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Core
@@ -37,16 +37,3 @@ def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:
     if stream.first_id() >= end:
         return None
     return [[b"XTRIM", options.key, b"MINID", b"=", ids.text(end)]]
-
-
-def needed_from(stream: Stream) -> int:
-    """The smallest ID that some group still needs. All smaller ones are acknowledged in every group."""
-    return min(
-        (
-            min(group.pending.first(), group.last_id + 1)
-            if len(group.pending)
-            else group.last_id + 1
-            for group in stream.groups.values()
-        ),
-        default=0,
-    )

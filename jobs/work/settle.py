@@ -88,7 +88,7 @@ def _one_done(db: int, options: Options, stream: Stream, job: int) -> Effect:
     return XACK, db, options.key, name, pack_one(job)
 
 
-def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
+def ack(delivery: Delivery, job: int, row: EntryRow, count: int, ctx: Context) -> bool:
     """Log that one job of a delivery is done. The most frequent end, so it does without `Held`."""
     options, shared = delivery.options, delivery.shared
     stream = ctx.stream(options.key)
@@ -103,7 +103,7 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
     if shared.limited:
         shared.freed((job,))
     if shared.results.asked:
-        shared.ended([ids.text(job)])
+        shared.ended([first_id(job, row)])
     return True
 
 

@@ -209,7 +209,7 @@ async def put_key(t: Tape) -> None:
 
 
 @script
-async def cancel(t: Tape) -> None:
+async def cancel_2(t: Tape) -> None:
     """A delayed job is deleted; one that came, one twice and one that never was are told."""
     mails = t.queue("mails")
     first = await mails.put("a", delay=10)

@@ -8,8 +8,11 @@ from tests.mutants.mutant import Mutant
 
 RESULTS: Final = "jobs/work/results.py"
 SETTLE: Final = "jobs/work/settle.py"
-FETCH: Final = "jobs/work/fetch.py"
+ENDS: Final = "jobs/work/ends.py"
+ORIGINS: Final = "jobs/work/origins.py"
 TESTS: Final = "tests/jobs/test_results.py"
+ORIGINS_TESTS: Final = "tests/jobs/test_origins.py"
+MOVED: Final = "tests/client/test_results_of_moved_jobs.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -39,15 +42,15 @@ MUTANTS: Final = (
     Mutant(
         "results/a-plain-end-wakes-nobody",
         SETTLE,
-        "    if shared.results.asked:\n        shared.ended([ids.text(job)])\n",
+        "    if shared.results.asked:\n        shared.ended([first_id(job, row)])\n",
         "",
         (f"{TESTS}::test_a_job_that_ends_without_a_result",),
         "A caller who waits is told of an end without a result.",
     ),
     Mutant(
         "results/a-death-in-a-fetch-wakes-nobody",
-        FETCH,
-        "            shared.ended(first_id_of_dead(row) for row in dead)\n",
+        ENDS,
+        "    shared.ended(shared.results.firsts(stream, jobs))\n",
         "",
         (f"{TESTS}::test_a_job_that_dies",),
         "A caller who waits is told of a job that dies undelivered.",
@@ -55,9 +58,57 @@ MUTANTS: Final = (
     Mutant(
         "results/a-kept-job-may-come",
         RESULTS,
-        "    return group is None or self.job > group.last_id or group.pending.contains(self.job)\n",
-        "    return True\n",
+        "        return group is None or job > group.last_id or group.pending.contains(job)\n",
+        "        return True\n",
         (f"{TESTS}::test_a_kept_job_that_is_done_has_no_result",),
         "A job that is done and kept is not waited for.",
+    ),
+    Mutant(
+        "results/a-moved-job-wakes-nobody",
+        SETTLE,
+        "        shared.ended([first_id(job, row)])\n",
+        "        shared.ended([ids.text(job)])\n",
+        (f"{MOVED}::test_every_end[embedded threads-due]",),
+        "A caller who waits is told of the end of a job by the ID that `put` returned.",
+    ),
+    Mutant(
+        "results/a-redriven-job-has-ended",
+        RESULTS,
+        "        return self._is_noted(ctx, origins) if origins.read_on(self._core, ctx) else None\n",
+        "        return False\n",
+        (f"{MOVED}::test_every_end[embedded threads-redriven]",),
+        "A redriven job is waited for by its first ID.",
+    ),
+    Mutant(
+        "results/half-known-is-ended",
+        ORIGINS,
+        "            if left <= 0:\n                return False\n",
+        "            if left <= 0:\n                break\n",
+        (f"{MOVED}::test_notes_are_made_page_by_page[embedded]",),
+        "A job is said to have ended only when all entries were read.",
+    ),
+    Mutant(
+        "results/notes-stay",
+        ORIGINS,
+        "                    del self._now[first]\n",
+        "                    pass\n",
+        (f"{MOVED}::test_notes_go_with_the_jobs[embedded threads]",),
+        "The note of a job goes with it.",
+    ),
+    Mutant(
+        "results/notes-go-before-the-unit",
+        ORIGINS,
+        "                if first in self._now and self.find(core.state, first) is None:\n",
+        "                if first in self._now:\n",
+        (f"{ORIGINS_TESTS}::test_a_unit_that_fails_keeps_the_note",),
+        "A unit that fails leaves the note of its job.",
+    ),
+    Mutant(
+        "results/notes-of-a-stream-before",
+        ORIGINS,
+        "        if self._of() is not ctx.state or self._is_out_of_date(lanes):\n",
+        "        if self._of() is not ctx.state:\n",
+        (f"{ORIGINS_TESTS}::test_another_client_deletes_jobs",),
+        "A stream that another client has replaced is read anew.",
     ),
 )

@@ -34,7 +34,6 @@ class _Asking(Parked):
     def __init__(self, session: Session, given: Given, job: int) -> None:
         super().__init__(session)
         queue, block = given.queue, given.own.get(b"BLOCK")
-        self._blocks = block is not None
         timeout_ms = None if block is None else parse_timeout(session, block[0])
         results = queue.engine.shared.results
         self._question = Outcome(session.core, results, queue.options, job, timeout_ms)
@@ -42,8 +41,7 @@ class _Asking(Parked):
     def begin(self) -> Reply:
         """The reply, or this call if it has to wait."""
         core = self._session.core
-        make = partial(Nudge, self) if self._blocks else None
-        reply, promise = core.run(self._session.db, self._question, make, False)
+        reply, promise = core.run(self._session.db, self._question, partial(Nudge, self), False)
         if reply.__class__ is Waiter:
             self._waiter = reply
             return self
