@@ -104,7 +104,7 @@ class QueueCalls(Generic[T]):
 
         Raises:
             JobFailed: The job became a dead job.
-            NoResult: It has ended without a result, or the result has expired.
+            NoResult: It has ended without a result, was cancelled, or the result has expired.
             ResultLate: It did not end in time.
             DecodeError: The codec cannot decode the result.
             DataError: An argument is invalid.

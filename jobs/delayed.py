@@ -52,11 +52,12 @@ def log_move(engine: QueueEngine, ctx: Context, number: int, due: Due | None) ->
     found = find_later(ctx, options)
     if found is None or not found[1].pending.contains(number):
         return 0
-    now = ctx.now
-    due_ms = now if due is None else due.moment(now)
+    times = engine.core.clocks(ctx.now)
+    now = times.store
+    due_ms = times.wall if due is None else due.moment(times.wall)
     # The delay of a moved job is counted from the move, but leaps of the clock from its put, which its ID tells.
     # So it is due at a time.
     key, time = options.later_key, time_of(due_ms)
     log_claim(ctx, key, GROUP, CONSUMER, {number: AT}, time, now, ())
-    engine.shared.later.hear(engine.core, due_ms, now)
+    engine.shared.later.hear(engine.core, due_ms + times.lead, now)
     return 1

@@ -63,8 +63,7 @@ class InDatabase:
 
     def store_ms(self) -> int:
         """The store's time without a unit, unix ms."""
-        core = self.core
-        return int(max(core.now, core.time_ns() // 1_000_000))
+        return self.core.clocks().store
 
 
 class QueueEngine(InDatabase):
@@ -85,7 +84,7 @@ class QueueEngine(InDatabase):
 
     def due_at(self, delay: Duration | None, at: datetime | None) -> Due | None:
         """When a job is due that is put now; None = at once. Raises DataError."""
-        return due_of(delay, at, self.store_ms())
+        return due_of(delay, at, self.core.clocks().wall)
 
     def subscribe(self) -> Any:
         """Create the stream and the group if they are missing, the group in all lanes. Returns a promise."""

@@ -117,12 +117,14 @@ def peek(engine: QueueEngine, number: int, scheduled: bool) -> Answer:
         arrived: list[Any] = []
         if later is not None:
             shared.later.watch_clock(engine.core, now)
+            lead = shared.later.lead
             for due_ms, job in shared.later.listed(later[1]):
                 if (due_ms > now) is scheduled and (row := later[0].get(job)) is not None:
-                    arrived.append((job, row, due_ms if scheduled else None))
+                    # shown by the wall clock
+                    arrived.append((job, row, due_ms - lead if scheduled else None))
                     if len(arrived) == number:
                         break
-                elif due_ms > now and not scheduled and not shared.later.leapt:
+                elif due_ms > now and not scheduled and not shared.later.disordered:
                     break
         if scheduled:
             return arrived

@@ -100,11 +100,13 @@ class Put:
             if place in prepared.once or self.known(ctx) is not None:
                 return []
             prepared.once.add(place)
-        due_ms = ctx.now if self.due is None else self.due.moment(ctx.now)
+        due_ms = ctx.now
+        if self.due is not None:
+            due_ms = self.due.by_store(self.engine.core.clocks(ctx.now))
         if self.ttl is not None:
             row = (*row, rows.EXPIRES, b"%d" % (due_ms + self.ttl))
         if self.due is not None:
-            return self._later_words(ctx, prepared, row, due_ms, self.due.kind)
+            return self._later_words(ctx, prepared, row, self.due, due_ms)
         if self.priority:
             return self._lane_words(ctx, prepared, row)
         stream = ctx.stream(key)
@@ -119,7 +121,7 @@ class Put:
         return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
 
     def _later_words(
-        self, ctx: Context, prepared: Prepared, row: EntryRow, due_ms: int, kind: int
+        self, ctx: Context, prepared: Prepared, row: EntryRow, due: Due, due_ms: int
     ) -> list[list[bytes]]:
         options, words = self.engine.options, list[list[bytes]]()
         key = options.later_key
@@ -134,7 +136,7 @@ class Put:
         words.append([b"XADD", key, ids.text(job), *row])
         if self.dedup_id is not None:
             words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
-        words.append(delayed_words(options, job, due_ms, kind))
+        words.append(delayed_words(options, job, due.moment(ctx.now), due.kind))
         self.engine.shared.later.hear(self.engine.core, due_ms, ctx.now)
         return words
 
@@ -290,14 +292,14 @@ def log_put_delayed(
     if found is None:
         return NO_GROUP
     stream, now = found[0], ctx.now
-    due_ms = due.moment(now)
+    due_ms = due.by_store(engine.core.clocks(now))
     some = expiring(given, due_ms, ttl)
     first = next_later(stream.last_id, now)
     if len(some) == 1 and not isinstance(some, Alike):
         decide_xadd_at(ctx, options.later_key, first, some[0])
     else:
         decide_xadd_many(ctx, options.later_key, some, first)
-    log_delayed(ctx, options, stream, first, len(some), due_ms, due.kind)
+    log_delayed(ctx, options, stream, first, len(some), due.moment(now), due.kind)
     engine.shared.later.hear(engine.core, due_ms, now)
     return first
 

@@ -17,7 +17,8 @@ from tidelog.jobs.rules import SCHEDULES, Rule, make_rule, rule_of
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.later import GROUP, SHIFT_MS, next_later
 from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.ticks import schedules_of, tick_words
+from tidelog.jobs.work.ticks import next_tick, schedules_of, tick_words
+from tidelog.store.clock import Times
 from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration
 
@@ -55,7 +56,8 @@ class Schedule:
     priority: int = 0
 
 
-def _shown(rule: Rule, pending: tuple[int, int, int] | None) -> Schedule:
+def _shown(rule: Rule, pending: tuple[int, int, int] | None, times: Times) -> Schedule:
+    tick = None if pending is None else next_tick(rule, pending[0] + SHIFT_MS, times)
     return Schedule(
         rows.shown(rule.name),
         rows.shown(rule.queue),
@@ -64,7 +66,7 @@ def _shown(rule: Rule, pending: tuple[int, int, int] | None) -> Schedule:
         rule.every / 1000 if rule.cron is None else None,
         rule.catch_up,
         rule.value,
-        None if pending is None else rows.moment(pending[0] + SHIFT_MS),
+        None if tick is None else rows.moment(tick),
         pending is None,
         0 if pending is None else pending[2],
         rule.priority,
@@ -90,7 +92,8 @@ class SchedulesEngine(InDatabase):
         core = self.core
         options = make_options(queue, codec=codec)
         raw = rows.encode_value(options, value)
-        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, self.store_ms(), priority)
+        times = core.clocks()
+        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, times.wall, priority)
         ticks = leases_of(core).ticks_of(self.db)
         kept: list[tuple[Rule, tuple[int, int, int] | None]] = []
 
@@ -112,15 +115,16 @@ class SchedulesEngine(InDatabase):
                 words += _gone_words(entry)
             entry = next_later(0 if stream is None else stream.last_id, ctx.now)
             words.append([b"XADD", SCHEDULES, ids.text(entry), *rule.row()])
-            tick = None if paused else rule.after(ctx.now)
+            wall = core.clocks(ctx.now).wall
+            tick = None if paused else rule.after(wall)
             if tick is not None:
                 words.append(tick_words(entry, tick, 0))
-                ticks.hear(core, tick, ctx.now)
+                ticks.hear(core, tick, wall)
             kept.append((rule, None if tick is None else (tick - SHIFT_MS, 0, 0)))
             return words
 
         _, promise = self.unit(plan)
-        return _shown(*kept[-1]), promise
+        return _shown(*kept[-1], times), promise
 
     def change(self, name: str, words: Callable[[Context, int, Rule, bool], Words]) -> Answer:
         """Change a schedule by the commands that `words` returns: (whether there is one of that name, promise)."""
@@ -152,10 +156,11 @@ class SchedulesEngine(InDatabase):
         ticks = leases_of(self.core).ticks_of(self.db)
 
         def words(ctx: Context, entry: int, rule: Rule, paused: bool) -> Words:
-            tick = rule.after(ctx.now) if paused else None
+            wall = self.core.clocks(ctx.now).wall
+            tick = rule.after(wall) if paused else None
             if tick is None:
                 return []
-            ticks.hear(self.core, tick, ctx.now)
+            ticks.hear(self.core, tick, wall)
             return [tick_words(entry, tick, 0)]
 
         return self.change(name, words)
@@ -166,12 +171,13 @@ class SchedulesEngine(InDatabase):
 
     def list(self) -> Answer:
         """All schedules, by name: ([Schedule, ...], promise)."""
+        times = self.core.clocks()
 
         def at(state: State) -> list[Schedule]:
             found = schedules_of(state.databases[self.db].keys.get(SCHEDULES))
             if found is None:
                 return []
-            listed = [_shown(rule, pending) for _, rule, pending in _all(found)]
+            listed = [_shown(rule, pending, times) for _, rule, pending in _all(found)]
             return sorted(listed, key=lambda schedule: schedule.name)
 
         answer: Answer = self.core.look(at)

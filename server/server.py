@@ -246,8 +246,7 @@ class Server:
         if core.ended:
             self.store_ended(StoreClosed("its owner closed it"))
             return
-        now_ms = core.time_ns() // 1_000_000
-        if now_ms >= core.state.next_expiry and core.refusal is None:
+        if core.clocks().store >= core.state.next_expiry and core.refusal is None:
             try:
                 core.decided(0, _expire)
             except TidelogError as error:

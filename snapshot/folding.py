@@ -34,6 +34,7 @@ def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start)
                 number=1 if before is None else before.number + 1,
                 taken=time.time_ns() // 1_000_000,
                 tables=state.tables_meta(),
+                lead=0 if before is None else before.lead,
             )
             # No other thread uses the state, so the lock guards nothing. It is passed only because write_checkpoint
             # rests between turns if it has a lock.

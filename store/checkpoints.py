@@ -7,6 +7,7 @@ strike between a commit and its follow-up.
     changed bytes over half the memory budget                         over the whole budget, writers wait for it
     snapshot_every                                                    a snapshot, which is a copy of a checkpoint
     a clean close after more than TAIL_BYTES of log                   replaying them would slow the next open
+    the store's time leads the wall clock by other than it says       the next open needs that (`Meta.lead`)
 
 A failed checkpoint changes nothing: the log stays in use, a warning says why, and it is tried again after a pause.
 """
@@ -40,6 +41,7 @@ from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
 from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.rows.meta import Meta, read_meta
+from tidelog.store.clock import KEPT_MS
 from tidelog.store.commit.callers import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.keepers import Keeper, Pin, in_the_way, keepers, lacking, pins, void
@@ -78,6 +80,12 @@ def check_owner(path: Path, meta: Meta, uuid: bytes) -> None:
             f"{path} is the checkpoint of another store (uuid {meta.uuid.hex()}); if it was copied here by mistake, "
             "move it away"
         )
+
+
+def _lead(core: Core) -> int:
+    """How far the store's time is ahead of the wall clock, in ms; 0 if it is too little to be kept."""
+    lead = core.clocks().lead
+    return lead if lead >= KEPT_MS else 0
 
 
 class _Request:
@@ -229,6 +237,8 @@ class Checkpoints:
             nbytes, changes = core.log.since(self.position)
         if changes <= 0:
             return False
+        if self._has_other_lead(core) and self._is_automatic():
+            return True
         budget = options.memory_budget
         if budget is not None and self._press(core) > budget // 2:
             return True
@@ -236,6 +246,17 @@ class Checkpoints:
             return True
         age = time.monotonic() - self._began
         return any(age >= seconds and changes >= many for seconds, many in options.save)
+
+    def _has_other_lead(self, core: Core) -> bool:
+        """Whether the store's time leads the wall clock by other than the newest checkpoint says. The next open needs
+        that, to know how much time has passed. A follower's time is its leader's.
+        """
+        noted = 0 if self.meta is None else self.meta.lead
+        return core.following is None and abs(_lead(core) - noted) >= KEPT_MS
+
+    def _is_automatic(self) -> bool:
+        """Whether checkpoints are made unasked."""
+        return bool(self.options.checkpoint_bytes or self.options.save)
 
     def _press(self, core: Core) -> int:
         """The approximate bytes that no checkpoint holds yet. If they exceed the budget, makes writers wait."""
@@ -386,7 +407,8 @@ class Checkpoints:
                 if self._environment is not environment:
                     raise Cancelled  # another store took the place of this one just now
                 position = core.log.position()
-                if self.meta is not None and self.meta.position.lsn == position.lsn:
+                same = self.meta is not None and self.meta.position.lsn == position.lsn
+                if same and not self._has_other_lead(core):
                     return position.lsn
                 state, now = core.state, core.now
                 meta = Meta(
@@ -397,6 +419,7 @@ class Checkpoints:
                     number=1 if self.meta is None else self.meta.number + 1,
                     taken=core.time_ns() // 1_000_000,
                     tables=state.tables_meta(),
+                    lead=_lead(core),
                 )
                 frozen = freeze(state)
                 self._began = started
@@ -471,7 +494,7 @@ class Checkpoints:
                 keep_from = min([keep_from, *(each.lsn for each in kept if each not in beyond)])
             self._say_void(beyond, unusable)
             if options.retain_seconds is not None:
-                since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
+                since = core.clocks().store - int(options.retain_seconds * 1000)
                 # Also keep the last segment begun before `since`, because it may hold records newer than `since`.
                 first_lsn = 1
                 for info in segments(self._disk, directory, self._uuid):
@@ -707,7 +730,8 @@ class Checkpoints:
             with core.lock:
                 sound = not core.ended and core.log.failure is None
                 nbytes, _ = core.log.since(self.position) if sound else (0, 0)
-            if self._possible and nbytes >= TAIL_BYTES:
+            lead = sound and self._has_other_lead(core) and self._is_automatic()
+            if self._possible and (nbytes >= TAIL_BYTES or lead):
                 self.fold()
         except (CheckpointFailed, StoreClosed):
             pass  # reported already, or another caller closes

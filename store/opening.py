@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from tidelog.snapshot import swap
 from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
-from tidelog.store.clock import Clock
+from tidelog.store.clock import KEPT_MS, SET_MS, Clock, resumed
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.landing import HELD, Landing
 from tidelog.store.directory import is_snapshot
@@ -175,6 +176,10 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock, lock_timeout: 
         raise
 
 
+def _shown(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).isoformat()
+
+
 class _Opener:
     """Opens a store, and replaces its log when the end of the log is in doubt or the store's role changes."""
 
@@ -202,6 +207,7 @@ class _Opener:
         self._checkpoints.clear_passing()
         self._roles.attend(core)
         if not self._roles.role.follows:
+            self._say_lead(core)
             swap.clear(self._disk, self._root)  # a promotion may have ended a resync
         self._keeper = Keeper(log, lock, self._checkpoints)
         keep(core, self._keeper)
@@ -273,7 +279,28 @@ class _Opener:
                 *(self._root, layout.REPLICA),
             )
         self._checkpoints.epochs = list(recovered.epochs)
+        if lock is None and not self._roles.role.follows:
+            # Time goes on while a store is closed, also that of one whose time leads the wall clock.
+            wall, meta = self._clock.time_ns() // 1_000_000, self._checkpoints.meta
+            lead = 0 if meta is None else meta.lead
+            recovered = recovered._replace(now=resumed(recovered.now, wall, lead))
         return self._log(recovered, policy, lock), state
+
+    def _say_lead(self, core: Core) -> None:
+        wall, store = self._clock.time_ns() // 1_000_000, core.landing.time_ms()
+        lead = core.clocks().lead
+        if wall < SET_MS and store - wall >= KEPT_MS:
+            _logger.warning(
+                "this machine's clock shows %s, so it is not set. Until it is, the time of %s goes on from %s",
+                *(_shown(wall), self._root, _shown(store)),
+            )
+        elif lead >= KEPT_MS:
+            _logger.warning(
+                "the time of %s is %s ahead of this machine's clock: the clock was ahead once, or is behind now. The "
+                "store's time never goes back, and runs on: new IDs, and delays, ttl, retries and expiry, go by it. "
+                "at=, cron expressions and intervals go by the machine's clock",
+                *(self._root, timedelta(seconds=lead // 1000)),
+            )
 
     def _log(self, end: Recovered, policy: Policy, lock: Any) -> Log:
         """A log that continues after `end`, in the store's role."""
@@ -298,8 +325,9 @@ class _Opener:
     def _now_ms(self) -> int:
         """The time for the log, in a follower the leader's."""
         core = self._core()
-        if core is not None and core.following is not None:
-            return core.following.time_ns() // 1_000_000
+        if core is not None:
+            following = core.following
+            return core.landing.time_ms() if following is None else following.time_ns() // 1_000_000
         return 0 if self._roles.role.follows else self._clock.time_ns() // 1_000_000
 
     def _put_in_place(self, landing: Landing, log: Log) -> None:

@@ -25,7 +25,7 @@ from tidelog.engine.reply import Reply
 from tidelog.snapshot import swap
 from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner
-from tidelog.store.clock import Clock
+from tidelog.store.clock import Clock, resumed
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.landing import RELOAD, Landing
@@ -149,7 +149,7 @@ class _Reading:
         while (stretch := tail.look()) is not None:
             # Skip frames that were applied before: after an interrupt, the tail may give them again.
             replay.run(stretch.path, filter(self._is_new, stretch.frames))
-            landing.now = max(landing.now, stretch.frames[-1][3])
+            self._runs_on(landing, stretch.frames[-1][3])
             tail.position = stretch.end
 
     def _is_new(self, fields: FrameTuple) -> bool:
@@ -188,7 +188,15 @@ class _Reading:
         )
         if scan is not None:
             self._tail = Tail(self._disk, self._directory, self._uuid, scan.position)
-        landing.now = max(landing.now, replay.now)
+        self._runs_on(landing, replay.now)
+
+    def _runs_on(self, landing: Landing, newest: int) -> None:
+        """The log was read as far as the time `newest`."""
+        landing.now = max(landing.now, newest)
+        opened, wall = self.beneath.opened, landing.time_ns() // 1_000_000
+        resumes = resumed(newest, wall, 0 if opened is None else opened.meta.lead)
+        if resumes > landing.time_ms():
+            landing.run_from(resumes)
 
     def _is_replaced(self) -> bool:
         """Whether a follower's writer swaps the store now, or has done so since it was read."""
@@ -225,7 +233,7 @@ class _Reading:
         self.beneath.opened = opened = portable.open_snapshot(self._disk, self._root)
         landing.state = opened.state()
         self.log.next_lsn = opened.meta.position.lsn + 1
-        landing.now = max(landing.now, opened.meta.now)
+        self._runs_on(landing, opened.meta.now)
 
 
 class ReadOnlyCore(Core):
@@ -235,9 +243,6 @@ class ReadOnlyCore(Core):
         log: Any = reading.log
         super().__init__(log, State(), Settings(), reading.anew, clock, reads_only(READONLY))
         self.landing.expiring = False
-        # This core has no log from which to take the time. So measure the pauses that the writer stored from now, the
-        # time of opening.
-        self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
         self.root = root
         self.beneath = reading.beneath
         self._reading = reading
@@ -283,6 +288,8 @@ def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:
     layout.check(disk, root)
     try:
         core.landing.renew(reading.anew(core.landing))
+        # Measure the pauses that the writer stored from the time of this open.
+        core.opened_at = core.landing.time_ms(), clock.monotonic()
     except BaseException:
         reading.beneath.release()
         raise

@@ -117,7 +117,7 @@ class Dead(DeadBase):
         older_than: Duration | None,
         change: Callable[[Jobs], tuple[int, Promise]] | None,
     ) -> int:
-        chosen = chooser(where, older_than, self._engine.core.time_ns() / 1e9)
+        chosen = chooser(where, older_than, self._engine.store_ms() / 1000)
         ids = listed_ids(given)
         pages = self._pages() if ids is None else named_pages(self.get, ids)
         held = None if change is None else lambda unit: told(self._face, change(unit))

@@ -12,9 +12,10 @@ leave memory with a checkpoint, as those of any group do; nothing is read when a
 The delivery times lie SHIFT_MS in the past, because XCLAIM replaces a time in the future by the current one: the log
 must give the same state in a real Redis.
 
-A job is due by the store's time, which never goes back. If the wall clock leaps forward while the store is open, a job
-that was put with `delay` still waits for the whole delay, as a paused job does; a job that was put with `at` is due
-when the clock shows that time, or `retry_after` later. The delivery count tells the two apart.
+A job that was put with `delay` is due by the store's time, which never goes back; a job that was put with `at`, when
+the wall clock shows that time, or `retry_after` later. The delivery count tells the two apart. The two clocks are the
+same unless the wall clock was set back. If it leaps forward while the store is open, a delay is still waited for in
+full, as a pause is.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from tidelog.jobs.options import SCHEDULES, Options
 from tidelog.jobs.rows import ORIGIN, milliseconds, moment, priority_of
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.units import UNIT_BYTES
+from tidelog.store.clock import Times
 from tidelog.store.commit.core import Core
 from tidelog.store.durations import SECONDS_MAX, Duration, seconds
 from tidelog.store.errors import DataError
@@ -87,15 +89,19 @@ class Due:
         return AFTER if self.at_ms is None else AT
 
     def moment(self, now: int) -> int:
-        """The time in unix ms if the job is put at `now`."""
+        """The time in unix ms if the job is put at `now`, a time of the clock by which it is due."""
         return self.at_ms if self.at_ms is not None else now + (self.delay_ms or 0)
 
+    def by_store(self, times: Times) -> int:
+        """The time in unix ms of the store's time."""
+        return self.moment(times.store) + (0 if self.at_ms is None else times.lead)
 
-def due_of(delay: Duration | None, at: datetime | None, now_ms: int) -> Due | None:
+
+def due_of(delay: Duration | None, at: datetime | None, wall_ms: int) -> Due | None:
     """The Due that a caller asked for; None if the job is due at once. Raises DataError."""
     if delay is None and at is None:
         return None
-    return due_in(*when(delay, at), now_ms)
+    return due_in(*when(delay, at), wall_ms)
 
 
 def when(delay: Duration | None, at: datetime | None) -> tuple[int | None, int | None]:
@@ -110,15 +116,15 @@ def when(delay: Duration | None, at: datetime | None) -> tuple[int | None, int |
     return None, milliseconds(at.astimezone(UTC))
 
 
-def due_in(delay_ms: int | None, at_ms: int | None, now_ms: int) -> Due | None:
+def due_in(delay_ms: int | None, at_ms: int | None, wall_ms: int) -> Due | None:
     """The Due of a delay or of a time; None if the job is due at once. Raises DataError."""
     if at_ms is None:
         return Due(delay_ms, None) if delay_ms else None
-    if at_ms - now_ms > SECONDS_MAX * 1000:
+    if at_ms - wall_ms > SECONDS_MAX * 1000:
         raise DataError(
             f"at must be at most {SECONDS_MAX:.0f} seconds from now, not {moment(at_ms)}"
         )
-    return Due(None, at_ms) if at_ms > now_ms else None
+    return Due(None, at_ms) if at_ms > wall_ms else None
 
 
 def later_of(state: State, db: int, options: Options) -> tuple[Stream, Group] | None:
@@ -213,6 +219,7 @@ class Later:
     _lanes     the lanes that `lanes` found, until _lanes_at, monotonic seconds
     _drift     how far the wall clock was ahead of the time since opening at the last look, in ms
     _leaps     (unix ms, length in ms) of the leaps of the wall clock: jobs put before wait that much longer
+    lead       how far the store's time was ahead of the wall clock at the last look, in ms
     """
 
     def __init__(self, core: Core, db: int, key: bytes) -> None:
@@ -223,7 +230,7 @@ class Later:
         self._told: set[int] = set()
         self._lanes: tuple[int, ...] = ()
         self._lanes_at = 0.0
-        self._drift = 0
+        self.lead = self._drift = 0
         self._drift = self._ahead(core, core.now)
 
     # --- the clocks
@@ -233,7 +240,8 @@ class Later:
         return now - ms - int((core.monotonic() - at) * 1000)
 
     def watch_clock(self, core: Core, now: int) -> None:
-        """[lock] Note a leap of the wall clock."""
+        """[lock] Note a leap of the wall clock, and how far the store's time leads it."""
+        self.lead = core.clocks(now).lead
         ahead = self._ahead(core, now)
         leap = ahead - self._drift
         if leap >= LEAP_MS:
@@ -243,18 +251,20 @@ class Later:
     def _due(self, group: Group, time: int, job: int) -> int:
         """When a job is due, in unix ms of the store's time."""
         due = time + SHIFT_MS
-        if self._leaps:
+        if self.disordered:
             row = group.pending.get(job)
             if row is not None and row[2] == AFTER:
                 due += sum(leap for at, leap in self._leaps if job >> 64 <= at)
+            else:
+                due += self.lead
         return due
 
     # --- looking
 
     @property
-    def leapt(self) -> bool:
-        """Whether the wall clock leapt, so that jobs are not due in the order of their times."""
-        return bool(self._leaps)
+    def disordered(self) -> bool:
+        """Whether the wall clock leapt or is behind, so that jobs are not due in the order of their times."""
+        return bool(self._leaps or self.lead)
 
     def listed(self, group: Group) -> Iterator[tuple[int, int]]:
         """(due time, job) of all delayed jobs in the order of their times."""
@@ -263,11 +273,11 @@ class Later:
 
     def due(self, group: Group, now: int) -> Iterator[int]:
         """The jobs that are due, in the order of their times."""
-        end, leaps = now - SHIFT_MS, self._leaps
+        end, disordered = now - SHIFT_MS, self.disordered
         for time, job in group.pending.by_age(0):
             if time > end:
                 return
-            if not leaps or self._due(group, time, job) <= now:
+            if not disordered or self._due(group, time, job) <= now:
                 yield job
 
     def count_due(self, core: Core, found: tuple[Stream, Group] | None, now: int) -> int:
@@ -275,14 +285,16 @@ class Later:
         if found is None or not len(found[1].pending):
             return 0
         self.watch_clock(core, now)
-        if not self._leaps:
+        if not self.disordered:
             return found[1].pending.until(now - SHIFT_MS)
         return sum(1 for _ in self.due(found[1], now))
 
     # --- changing
 
     def hear(self, core: Core, due_ms: int, now: int) -> None:
-        """[lock] A job was put or moved. If it is due before all others, tell the workers, also those that wait."""
+        """[lock] A job was put or moved, and is due at `due_ms` of the store's time. If that is before all others, tell
+        the workers, also those that wait.
+        """
         if due_ms < self.next_ms:
             self.next_ms = due_ms
             at = core.monotonic() + max(0, due_ms - now) / 1000
@@ -328,8 +340,8 @@ class Later:
         self._move(core, ctx, options, *found)
         for time, job in found[1].pending.by_age(0):
             self.next_ms = min(self.next_ms, max(now, self._due(found[1], time, job)))
-            # Jobs follow in the order of their times. Only leaps of the clock make a later one due first.
-            if not self._leaps or max(now, time + SHIFT_MS) >= self.next_ms:
+            # Jobs follow in the order of their times. Only changes of the clock make a later one due first.
+            if not self.disordered or max(now, time + SHIFT_MS) >= self.next_ms:
                 break
         return max(0.0, self.next_ms - now) / 1000
 

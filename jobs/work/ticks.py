@@ -3,6 +3,9 @@
 Any fetch of any queue in the database makes the ticks that are due; each is one unit of an XADD with the dedup ID
 `name@tick`, and an XCLAIM that sets the next tick. So no crash and no second process makes a tick twice, and without
 workers there are no ticks: those that were missed are treated as `catch_up` says when a worker comes back.
+
+Ticks are times of the wall clock. If that was set back, the next tick of a schedule may lie years ahead; the first look
+then sets it to the next one by the clock (`Ticks._reset`).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from tidelog.jobs.lanes import lane_key, missing_groups, next_in_lane
 from tidelog.jobs.rows import HEADER, PRIORITY, VALUE, shown
 from tidelog.jobs.rules import GRACE_MS, SCHEDULES, Rule, rule_of
 from tidelog.jobs.work.later import CONSUMER, GROUP, SHIFT_MS, time_of
+from tidelog.store.clock import LEAP_MS, Times
 from tidelog.store.commit.batch import land_commands
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
@@ -54,8 +58,10 @@ def tick_words(schedule: int, tick: int, count: int) -> list[bytes]:
 class Ticks:
     """Knowledge about the schedules of one database, which all of its queues share.
 
-    next_ms    when the next tick is, unix ms; inf = none is known
+    next_ms    when the next tick is, unix ms by the wall clock; inf = none is known
     groups     the `Shared` of its queues, to be told of an earlier tick
+    _lead      how far the store's time was ahead of the wall clock at the last look
+    _to_reset  schedules whose ticks were not looked at since the clock was set back
     """
 
     def __init__(self, db: int) -> None:
@@ -63,9 +69,13 @@ class Ticks:
         self.next_ms = math.inf
         self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
         self._troubled: set[bytes] = set()
+        self._lead = 0
+        self._to_reset: list[int] = []
 
     def hear(self, core: Core, tick: int, now: int) -> None:
-        """[lock] A schedule was made. If it ticks before all others, tell the workers, also those that wait."""
+        """[lock] A schedule was made, at `now` of the wall clock. If it ticks before all others, tell the workers, also
+        those that wait.
+        """
         if tick < self.next_ms:
             self.next_ms = tick
             at = core.monotonic() + max(0, tick - now) / 1000
@@ -81,7 +91,13 @@ class Ticks:
         if found is None or not len(found[1].pending):
             return math.inf
         stream, group = found
-        now = ctx.now
+        times = core.clocks(ctx.now)
+        now = times.wall
+        if times.lead >= self._lead + LEAP_MS:
+            self._to_reset = [schedule for _, schedule in group.pending.by_age(0)]
+        self._lead = times.lead
+        if self._to_reset:
+            self._reset(core, ctx, stream, group, times)
         due = [
             (time + SHIFT_MS, schedule)
             for time, schedule in islice(group.pending.by_age(0), LOOK_SCHEDULES)
@@ -95,7 +111,27 @@ class Ticks:
             if time + SHIFT_MS > now or waits == math.inf:
                 self.next_ms = max(now, time + SHIFT_MS)
                 break
+        if self._to_reset:
+            return 0.0
         return min(waits, max(0.0, self.next_ms - now) / 1000)
+
+    def _reset(self, core: Core, ctx: Context, stream: Stream, group: Group, times: Times) -> None:
+        """[lock] The clock was set back: set ticks that lie too far ahead, as one unit."""
+        words: list[list[bytes]] = []
+        looked, self._to_reset = (
+            self._to_reset[:LOOK_SCHEDULES],
+            self._to_reset[LOOK_SCHEDULES:],
+        )
+        for schedule in looked:
+            row, held = stream.get(schedule), group.pending.get(schedule)
+            rule = None if row is None else rule_of(row)
+            if rule is not None and held is not None:
+                tick = held[0] + SHIFT_MS
+                earlier = next_tick(rule, tick, times)
+                if earlier < tick:
+                    words.append(tick_words(schedule, earlier, held[2]))
+        if words:
+            land_commands(core, ctx, words)
 
     def _tick(
         self, core: Core, ctx: Context, stream: Stream, group: Group, schedule: int, tick: int
@@ -107,8 +143,9 @@ class Ticks:
             effect = (XACK, ctx.db, SCHEDULES, GROUP, pack([schedule]))
             core.landing.land([effect])
             return True
+        times = core.clocks(ctx.now)
         try:
-            chosen, following = _due_ticks(rule, tick, ctx.now)
+            chosen, following = _due_ticks(rule, tick, times.wall)
         except DataError as error:
             if rule.name not in self._troubled:
                 self._troubled.add(rule.name)
@@ -134,10 +171,10 @@ class Ticks:
             words += remembering(there if isinstance(there, Stream) else None, key)
             if rule.priority:
                 words += missing_groups(ctx, rule.queue, key)
-                words += _lane_words(ctx, rule, key, chosen)
+                words += _lane_words(ctx, rule, key, chosen, times.lead)
                 self._hear_lane(core, rule)
             else:
-                words += [_job_words(rule, each) for each in chosen]
+                words += [_job_words(rule, each, times.lead) for each in chosen]
         if following is None:
             words.append([b"XACK", SCHEDULES, GROUP, id_text(schedule)])
         else:
@@ -152,6 +189,17 @@ class Ticks:
             if shared.place == place:
                 shared.add_lane(rule.priority)
         core.waiting.signal([place])
+
+
+def next_tick(rule: Rule, tick: int, times: Times) -> int:
+    """The next tick where `tick` is the stored one: an earlier one if the clock was set back."""
+    if not times.lead:
+        return tick
+    try:
+        after = rule.after(times.wall)
+    except DataError:  # it cannot be computed here
+        after = None
+    return tick if after is None else min(tick, after)
 
 
 def _due_ticks(rule: Rule, tick: int, now: int) -> tuple[list[int], int | None]:
@@ -169,29 +217,38 @@ def _due_ticks(rule: Rule, tick: int, now: int) -> tuple[list[int], int | None]:
     return chosen, following
 
 
-def _job_words(rule: Rule, tick: int) -> list[bytes]:
-    return [b"XADD", rule.queue, b"IDMP", PRODUCER, _once(rule, tick), b"*", *_row(rule, tick)]
+def _job_words(rule: Rule, tick: int, lead: int) -> list[bytes]:
+    once = _once(rule, tick, lead)
+    return [b"XADD", rule.queue, b"IDMP", PRODUCER, once, b"*", *_row(rule, tick)]
 
 
-def _lane_words(ctx: Context, rule: Rule, key: bytes, ticks: list[int]) -> list[list[bytes]]:
+def _lane_words(
+    ctx: Context, rule: Rule, key: bytes, ticks: list[int], lead: int
+) -> list[list[bytes]]:
     """The commands that put the jobs of these ticks into a lane, whose IDs are explicit."""
     found = ctx.lookup(key)
     stream = found if isinstance(found, Stream) else None
     if stream is not None and stream.idmp is not None:
         known = stream.idmp.lookup
-        ticks = [tick for tick in ticks if known(PRODUCER, _once(rule, tick), ctx.now) is None]
+        ticks = [
+            tick for tick in ticks if known(PRODUCER, _once(rule, tick, lead), ctx.now) is None
+        ]
     last = 0 if stream is None else stream.last_id
     first = next_in_lane(last, ctx.now, rule.priority, len(ticks))
     words: list[list[bytes]] = []
     for job, tick in enumerate(ticks, first):
         words.append([b"XADD", key, id_text(job), *_row(rule, tick)])
-        words.append([b"XIDMPRECORD", key, PRODUCER, _once(rule, tick), id_text(job)])
+        words.append([b"XIDMPRECORD", key, PRODUCER, _once(rule, tick, lead), id_text(job)])
     return words
 
 
-def _once(rule: Rule, tick: int) -> bytes:
-    """The dedup ID of a tick."""
-    return rule.name + b"@%d" % tick
+def _once(rule: Rule, tick: int, lead: int) -> bytes:
+    """The dedup ID of a tick.
+
+    If the clock is set back, a cron expression fires once at a time that comes twice. An interval goes on, so its dedup
+    IDs have the store's time.
+    """
+    return rule.name + b"@%d" % (tick if rule.cron is not None else tick + lead)
 
 
 def _row(rule: Rule, tick: int) -> EntryRow:

@@ -118,7 +118,7 @@ def _oldest_s(core: Core, group: Group) -> float | None:
     at = group.pending.oldest()
     if at is None:
         return None
-    return max(core.time_ns() // 1_000_000 - at, 0) / 1000
+    return max(core.clocks().store - at, 0) / 1000
 
 
 def _distinct(groups: list[GroupFigures]) -> list[GroupFigures]:

@@ -32,6 +32,7 @@ class Meta(NamedTuple):
     number     counts the checkpoints in this file, from 1
     taken      wall clock when the checkpoint began, unix ms
     tables     facts that the engine needs before it reads any row (`State.tables_meta`)
+    lead       how far the store's time was ahead of the wall clock, ms; 0 = not, or by less than a minute
     sums       sums of all other rows (snapshot/rows/sums.py), packed; None if unknown
     """
 
@@ -43,6 +44,7 @@ class Meta(NamedTuple):
     taken: int = 0
     tables: Any = None
     sums: bytes | None = None
+    lead: int = 0
 
     @property
     def start(self) -> Start:
@@ -62,6 +64,8 @@ class Meta(NamedTuple):
             "tables": self.tables,
             "sums": self.sums,
         }
+        if self.lead:
+            fields["lead"] = self.lead
         packed: bytes = msgpack.packb(fields)
         return packed
 
@@ -83,6 +87,7 @@ class Meta(NamedTuple):
                 taken=fields["taken"],
                 tables=fields["tables"],
                 sums=fields.get("sums"),
+                lead=fields.get("lead", 0),
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
             raise DamagedCheckpoint(

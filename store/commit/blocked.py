@@ -86,7 +86,7 @@ class Waits:
         seconds = None if at is None else max(0.0, at - clock.monotonic())
         if waiter.claim_at is not None:
             # Add one ms: the two clocks round differently, and a wake just before the time would be useless.
-            claim = max(0, waiter.claim_at - clock.time_ns() // 1_000_000 + 1) / 1000
+            claim = max(0, waiter.claim_at - self._landing.time_ms() + 1) / 1000
             seconds = claim if seconds is None else min(seconds, claim)
         return seconds
 

@@ -42,7 +42,7 @@ from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Park, Reply
 from tidelog.store.acks import Acks
-from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.clock import SYSTEM, Clock, Times, times
 from tidelog.store.commit.arrivals import Arrivals
 from tidelog.store.commit.attached import Changing, Folding, Leasing, Linking, Receiving
 from tidelog.store.commit.blocked import Waits, Work
@@ -116,6 +116,11 @@ class Core:
     def now(self) -> int:
         """Unix ms of the last unit."""
         return self.landing.now
+
+    def clocks(self, now: int | None = None) -> Times:
+        """The store's time and the wall clock's. `now`: the store's time, where a unit has sampled it."""
+        store = self.landing.time_ms() if now is None else now
+        return times(store, self.clock.time_ns() // 1_000_000)
 
     @property
     def waiting(self) -> Waiting:

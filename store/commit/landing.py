@@ -157,11 +157,21 @@ class Landing:
             self.now = wall_ms
         return self.now
 
+    def time_ms(self) -> int:
+        """The time that `tick` would return now. Needs no lock, and changes nothing."""
+        ms, at = self._began_at
+        running = ms + int((self.monotonic() - at) * 1000)
+        return max(self.now, self.time_ns() // 1_000_000, running)
+
+    def run_from(self, ms: int) -> None:
+        """The store's time is `ms` now, and runs on from there; `now` follows with the next unit."""
+        self._began_at = ms, self.monotonic()
+
     def follow_clock(self, ms: int, exactly: bool = False) -> None:
         """Another clock shows `ms`, and `now` follows it from here. `exactly`: even if it goes back."""
         if exactly or ms > self.now:
             self.now = ms
-        self._began_at = ms, self.monotonic()
+        self.run_from(ms)
 
     # --- one unit
 

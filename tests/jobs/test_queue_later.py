@@ -408,6 +408,28 @@ def test_a_clock_that_is_set_back_lengthens_no_delay(queue: Any, clock: testing.
     assert work_off(queue) == ["a"]
 
 
+def test_a_clock_that_is_set_back_makes_no_job_with_a_time_due_early(
+    queue: Any, clock: testing.Clock
+) -> None:
+    queue.put("a", at=clock.now() + timedelta(seconds=100))
+    clock.jump(-7200)
+    queue.put("b", at=clock.now() + timedelta(seconds=50))
+    queue.put("c", delay=60)
+    due = [(job.value, job.due_at - clock.now()) for job in queue.peek(10, scheduled=True)]
+    assert sorted(due) == [
+        ("a", timedelta(seconds=7300)),
+        ("b", timedelta(seconds=50)),
+        ("c", timedelta(seconds=60)),
+    ]
+    clock.advance(51)
+    assert work_off(queue) == ["b"]
+    clock.advance(10)
+    assert work_off(queue) == ["c"] and scheduled(queue) == ["a"]
+    clock.jump(7200)
+    clock.advance(40)
+    assert work_off(queue) == ["a"]
+
+
 def test_a_clock_of_the_seventies_is_refused(tmp_path: Path) -> None:
     clock = testing.Clock(datetime(1975, 1, 1, tzinfo=UTC))
     with tidelog.queue(tmp_path / "s", "jobs", clock=clock, fsync="no") as queue:

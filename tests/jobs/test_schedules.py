@@ -20,7 +20,7 @@ import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.jobs.rules import GRACE_MS, make_rule
-from tidelog.jobs.work.ticks import TICKS_MAX
+from tidelog.jobs.work.ticks import LOOK_SCHEDULES, TICKS_MAX
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DAY = 86_400
@@ -266,6 +266,55 @@ def test_a_clock_that_is_set_back_repeats_no_tick(db: Any, clock: testing.Clock)
     assert ticks(queue) == []
     clock.advance(30)
     assert len(ticks(queue)) == 1
+
+
+def test_an_interval_goes_on_when_the_clock_is_set_back(db: Any, clock: testing.Clock) -> None:
+    db.schedule("poll", every=60, queue="jobs")
+    queue = db.queue("jobs", retry_after=5)
+    for _ in range(3):
+        clock.advance(60.5)
+        assert len(ticks(queue)) == 1
+    clock.jump(-120)
+    clock.advance(6)  # workers notice it when they look again
+    assert ticks(queue) == []
+    for _ in range(5):
+        clock.advance(60.5)
+        assert len(ticks(queue)) == 1
+
+
+def test_a_time_that_comes_twice_has_one_tick_of_a_cron_expression(
+    db: Any, clock: testing.Clock
+) -> None:
+    db.schedule("poll", "* * * * *", queue="jobs")
+    queue, made = db.queue("jobs"), list[str]()
+    for _ in range(3):
+        clock.advance(60.5)
+        made += ticks(queue)
+    clock.jump(-125)
+    for _ in range(5):
+        clock.advance(60.5)
+        made += ticks(queue)
+    assert made == [f"2026-01-01T12:0{minute}:00+00:00" for minute in range(1, 6)]
+
+
+def test_a_clock_that_is_set_back_by_months_sets_the_ticks_of_many_schedules(
+    db: Any, clock: testing.Clock
+) -> None:
+    many = 2 * LOOK_SCHEDULES + 1
+    for n in range(many):
+        db.schedule(f"s{n}", "0 * * * *", queue="jobs")
+    queue = db.queue("jobs", retry_after=5)
+    assert ticks(queue) == []
+    clock.jump(-200 * DAY)
+    clock.advance(6)
+    for _ in range(3):
+        assert ticks(queue) == []
+    clock.advance(3601)
+    for _ in range(3):
+        made = ticks(queue)
+        many -= len(made)
+    assert many == 0
+    assert {each.ticks for each in db.schedules.list()} == {1}
 
 
 def test_a_clock_that_leaps_forward_makes_ticks_as_if_they_were_missed(

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.mutants import (
     of_checkpoint,
+    of_clock,
     of_crash,
     of_engine,
     of_exports,
@@ -33,6 +34,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_engine.MUTANTS,
     *of_store.MUTANTS,
     *of_later.MUTANTS,
+    *of_clock.MUTANTS,
     *of_limits.MUTANTS,
     *of_lanes.MUTANTS,
     *of_results.MUTANTS,

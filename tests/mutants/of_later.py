@@ -24,8 +24,8 @@ MUTANTS: Final = (
     Mutant(
         "later/a-second-too-early",
         LATER,
-        "        end, leaps = now - SHIFT_MS, self._leaps\n",
-        "        end, leaps = now - SHIFT_MS + 1000, self._leaps\n",
+        "        end, disordered = now - SHIFT_MS, self.disordered\n",
+        "        end, disordered = now - SHIFT_MS + 1000, self.disordered\n",
         (f"{JOBS}::test_jobs_are_due_in_the_order_of_their_times",),
         "No job is delivered before its time.",
     ),
@@ -80,7 +80,7 @@ MUTANTS: Final = (
     Mutant(
         "ticks/pauses-are-made-up",
         "jobs/scheduling.py",
-        "            tick = rule.after(ctx.now) if paused else None\n",
+        "            tick = rule.after(wall) if paused else None\n",
         "            tick = rule.after(rule.anchor) if paused else None\n",
         (f"{SCHEDULES}::test_pause_resume_and_remove",),
         "Ticks of a pause are not made up.",

@@ -61,7 +61,7 @@ class Given(NamedTuple):
         if delay is not None and at is not None:
             raise CommandError(SYNTAX)
         length = when(None if delay is None else delay / 1000, None)[0]
-        return due_in(length, at, self.queue.engine.store_ms())
+        return due_in(length, at, self.queue.engine.core.clocks().wall)
 
     def ttl(self) -> int | None:
         """TTL."""
