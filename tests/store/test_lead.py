@@ -340,6 +340,25 @@ def test_a_blocked_claim_is_served_when_the_entry_is_idle_long_enough(tmp_path: 
         assert not thread.is_alive() and len(found) == 1
 
 
+def test_a_waiting_worker_wakes_by_the_real_clock(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no", clock=Offset(1e8)) as db:
+        db.schedule("every", every=1, queue="q", value="every")
+        db.schedule("cron", "* * * * * *", queue="q", value="cron")
+        assert db.queue("q").get("anna", block=0) is None
+    with tidelog.open(tmp_path / "s", fsync="no", clock=Offset(0)) as db:
+        queue: Any = db.queue("q")
+        queue.put("delay", delay=0.4)
+        queue.put("at", at=datetime.now(UTC) + timedelta(seconds=0.4))
+        got: list[Any] = []
+        while {"every", "cron", "delay", "at"} - set(got):
+            job = queue.get("anna", block=60)
+            got.append(job.value)
+            if "tick" in job.headers:
+                passed = datetime.now(UTC) - datetime.fromisoformat(job.headers["tick"])
+                assert timedelta(0) <= passed < timedelta(minutes=1)
+            job.ack()
+
+
 def test_a_served_store_deletes_expired_keys_unasked(tmp_path: Path) -> None:
     with opened(tmp_path / "s", AHEAD) as db:
         db.xadd("s", {"a": 1})
