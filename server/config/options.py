@@ -168,7 +168,7 @@ _ALL: Final = (
     Option("min-replicas-max-lag", Integer(0, INT_MAX), 10, RUN,
            "Seconds of silence after which min-replicas-to-write no longer counts a follower; 0 = refuse no writes."),
     Option("replicate-before-reply", Integer(0, INT_MAX), 0, RUN,
-           "A leader's replies, of reads too, wait until this number of followers have the data; 0 = they do not wait."),
+           "A leader's replies, of reads too, wait until this many followers have the data; 0 = they do not wait."),
     Option("replicate-timeout", Integer(0, INT_MAX), 10_000, RUN,
            "Milliseconds after which a reply that waits for followers becomes the error NOREPLICAS; 0 = no limit."),
     Option("replica-serve-stale-data", Boolean(), True, RUN,

@@ -16,7 +16,7 @@ from tidelog.server.session import Session
 
 
 def cancel(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE CANCEL name id [ONCE lane number] [option ...]: delete a delayed job. Replies 0 if the job is not delayed any more."""
+    """QUEUE CANCEL name id [ONCE lane number] [option ...]: delete a delayed job. Replies 0 if it is not delayed."""
     given = given_of(session, args[2], args[4:], {b"ONCE": TWO})
     return _changed(session, given, partial(log_cancel, given.queue.engine, number=job_id(args[3])))
 
