@@ -54,6 +54,7 @@ TURN_S: Final = 2.0  # for which a call leaves it to another one to start the ow
 KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
+_PROCESS: Final = secrets.token_hex(8).encode()
 LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
 
 
@@ -376,7 +377,9 @@ class Link:
                 # The owner is older than this package, and ends. The next attempt starts another one.
                 wire.close()
                 return None
-            can = wire.call((b"TIDELOG", b"CAPABILITIES"), seconds)
+            # Jobs of all connections of a process are lost together. A child of a fork is another process.
+            process = b"%b-%d" % (_PROCESS, os.getpid())
+            can = wire.call((b"TIDELOG", b"CAPABILITIES", process), seconds)
             if isinstance(can, list):  # else a version that has none, or a user who may not ask
                 wire.can = frozenset(can)
             return wire

@@ -277,18 +277,24 @@ class Jobs:
             jobs = {job_id: job for job_id, job in here.items() if priority(job_id) == lane}
             taken: list[bytes] = []
             doomed: list[bytes] = []
+            alone = False
             for job_id, job in jobs.items():
-                if len(taken) == batch:
+                if len(taken) == batch or alone:
                     break
                 if job.worker == worker and job_id not in held and not job.extended:
-                    spent = job.deliveries >= DELIVERIES_MAX
-                    (doomed if spent else taken).append(job_id)
-            room = int(max(0, min(batch - len(taken), free)))
+                    alone = not self._is_spent(job_id)
+                    (taken if alone else doomed).append(job_id)
+            room = 0 if alone else int(max(0, min(batch, free)))
             aside = [i for i, job in jobs.items() if job.aside or i in passed]
             new = [i for i, job in jobs.items() if self._is_new(i) and i not in passed]
             again = [i for i, job in jobs.items() if job.due and i not in (*aside, *new)]
-            taken += again[:room]
-            room -= len(again[:room])
+            for job_id in again:
+                lost = self._was_lost(job_id, jobs[job_id].deliveries)
+                if alone or not room:
+                    break
+                if not (lost and taken):
+                    taken.append(job_id)
+                    alone, room = lost, 0 if lost else room - 1
             busy = Counter(
                 job.key for i, job in here.items() if job.key and self._in_progress(i, passed)
             )
@@ -300,6 +306,19 @@ class Jobs:
             if any(found):
                 return found
         return Fetched([], [], [], [])
+
+    def _was_lost(self, job_id: bytes, deliveries: int) -> bool:
+        """Whether the worker of this delivery died."""
+        return any(
+            (each[0], *each[2:]) == (job_id, deliveries, ABANDONED) for each in self._failures
+        )
+
+    def _is_spent(self, job_id: bytes) -> bool:
+        """Whether a job whose worker died is not delivered again. If it was not alone then, it is, once more."""
+        deliveries = self.jobs[job_id].deliveries
+        return deliveries > DELIVERIES_MAX or (
+            deliveries == DELIVERIES_MAX and self._was_lost(job_id, deliveries - 1)
+        )
 
     def _in_progress(self, job_id: bytes, passed: set[bytes]) -> bool:
         """Whether the job has a place of its key: from its delivery on, a pause too."""

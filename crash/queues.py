@@ -125,6 +125,7 @@ class QueueLife(Life):
     def __init__(self, disk: RecordingDisk, root: Path, policy: str, units: list[Unit]) -> None:
         db = open_on(disk, root, policy, Stopped())
         super().__init__(db, policy, disk.promise, units, predicts=True)
+        leases_of(db._core).alone.apart = True
         self._queues = [queue_of(db, name) for name in NAMES]
         self._taken: list[list[Job]] = [[] for _ in NAMES]
 

@@ -140,7 +140,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
     Own("tidelog|once", -5, "write denyoom noscript no_multi", once.once, "connection"),
     Own("tidelog|yield", 3, "noscript loading stale fast no_multi", yielding.yield_, "connection"),
-    Own("tidelog|capabilities", 2, _ANY_TIME, capabilities.capabilities, "connection"),
+    Own("tidelog|capabilities", -2, _ANY_TIME, capabilities.capabilities, "connection"),
     Own("tidelog|snapshot", 2, "noscript no_multi", snapshot.snapshot, "admin dangerous"),
     Own("tidelog|token", 2, "noscript loading stale fast", token.token, "connection"),
     Own("tidelog|waitfor", 4, "noscript loading stale blocking", token.waitfor, "connection"),

@@ -29,7 +29,8 @@ from tidelog.jobs.redriving import DeadBase
 from tidelog.jobs.settling import JobBase, Place
 from tidelog.jobs.streams import holds
 from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.shared import Delivery, Leftover, Shared
+from tidelog.jobs.work.look import was_lost
+from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
@@ -123,7 +124,7 @@ class Lent:
             until = max(delivery.until or 0.0, mono + self.heartbeat)
             if self.limit_at is not None:
                 until = min(until, self.limit_at)
-        delivery.until = until
+        delivery.until, delivery.beats = until, until != self.limit_at
 
     def extend(self, mono: float, length: float) -> None:
         """The client extended the lease of a job by `length` seconds."""
@@ -134,10 +135,12 @@ class Lent:
 class Holding(Protocol):
     """A session, as far as it holds jobs.
 
-    jobs    None until it took some
+    jobs       None until it took some
+    process    the process of its client; one of its own if the client did not say which
     """
 
     jobs: Held | None
+    process: Process
 
 
 class Unblockable(Protocol):
@@ -191,6 +194,7 @@ class Desk:
         lent.delivery.jobs.clear()
         if lent.orphaned:
             lent.orphaned = False
+            lent.delivery.process = session.process
             self.hand(session, queue, lent)
 
     def orphan(self, lent: Lent, later: Later) -> None:
@@ -304,18 +308,19 @@ class Served:
         self.place = db, options.key, options.group_key
         self.dead_jobs = DeadBase(self.engine)
 
-    def delivery(self, worker: bytes, lane: Shared | None = None) -> Delivery:
+    def delivery(self, session: Holding, worker: bytes, lane: Shared | None = None) -> Delivery:
         """An empty delivery for a worker, of jobs of one lane; None = lane 0."""
         if lane is None:
-            return Delivery(self.engine.shared, self.options, worker, False)
-        return Delivery(lane, self.options.lane(lane.priority), worker, False)
+            return Delivery(self.engine.shared, self.options, worker, False, session.process)
+        options = self.options.lane(lane.priority)
+        return Delivery(lane, options, worker, False, session.process)
 
     def job(self, session: Holding, worker: bytes, job: int, count: int) -> JobBase:
         """A job that a worker says it holds. Settling it does nothing if the worker does not hold it."""
         lent = self.named(session, worker, job, count)
         lane, row = self._found(job)
         if lent is None:
-            delivery = self.delivery(worker, lane)
+            delivery = self.delivery(session, worker, lane)
             delivery.open[job] = count
         else:
             delivery = lent.delivery
@@ -370,6 +375,7 @@ class Served:
         core, mono = self.engine.core, self.engine.core.monotonic()
         kept: list[int] = []
         unknown: Fences = []
+        suspects: set[int] = set()
         for job, count in fences:
             lent = self.named(session, worker, job, count)
             if lent is None:
@@ -383,10 +389,11 @@ class Served:
 
             def look(ctx: Context) -> list[tuple[Shared, Fences]]:
                 held = []
+                suspects.clear()
                 for lane, options, some in self.by_lane(unknown):
                     stream = ctx.stream(options.key)
                     group = None if stream is None else stream.groups.get(options.group_key)
-                    if group is not None:
+                    if stream is not None and group is not None:
                         living, lapsed = lane.held_jobs(mono)
                         others = living | lapsed
                         mine = [
@@ -395,6 +402,13 @@ class Served:
                             if job not in others and holds(group, worker, job, count)
                         ]
                         held.append((lane, mine))
+                        if any(count > 1 for _, count in mine):
+                            lane.fresh(ctx, options, stream, group)
+                        suspects.update(
+                            job
+                            for job, count in mine
+                            if was_lost(ctx, lane, options, job, count - 1)
+                        )
                 return held
 
             found, _ = core.run(self.engine.db, look, None, False)
@@ -402,9 +416,12 @@ class Served:
                 raise found
             for lane, mine in found:
                 if mine:
-                    delivery = self.delivery(worker, lane)
+                    delivery = self.delivery(session, worker, lane)
                     delivery.open = dict(mine)
                     self.desk.hand(session, self, Lent(delivery, beat, None))
+                    with core.lock:
+                        for job in suspects & delivery.open.keys():
+                            lane.alone.took(delivery, job, mono)
                     self.engine.leases.arm()
                     kept += [job for job, _ in mine]
         return kept

@@ -187,6 +187,7 @@ class Session:
         self.queued_change = False  # the transaction contains a command for which `changes` is true
         self.in_exec = False  # a handler runs as part of EXEC, so it must not block
         self.jobs: HeldJobs | None = None  # taken by QUEUE TAKE
+        self.process: object = object()  # of the client, as it says with TIDELOG CAPABILITIES
         # a handler within EXEC ended the session, so EXEC's reply is its last one
         self.ending = False
         self.plain = False

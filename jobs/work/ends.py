@@ -22,6 +22,7 @@ def log_finished(
     shared.unswept += len(jobs)
     if shared.limited:
         shared.freed(jobs)
+    shared.let_others_in()
     shared.ended(shared.results.firsts(stream, jobs))
 
 

@@ -31,13 +31,14 @@ from tidelog.jobs import rows
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.units import UNIT_BYTES
+from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.ends import log_all_leftovers, log_finished
 from tidelog.jobs.work.keyed import Keyed
 from tidelog.jobs.work.keys import Keys
 from tidelog.jobs.work.limits import LOOK_SECONDS, Delivered, free_places
 from tidelog.jobs.work.look import ENDED, LOOK_MAX, History, Look, Place
-from tidelog.jobs.work.shared import Delivery, Leftover, Shared
+from tidelog.jobs.work.shared import HOME, Delivery, Leftover, Process, Shared
 from tidelog.store.errors import StoreClosed
 
 FAIR: Final = 10
@@ -63,6 +64,7 @@ class Fetch:
     history     where the worker is in its own history, None after the end
     time_limit  seconds for which its leases are renewed at most, None = without limit
     unsure      this process cannot tell whether handlers began with the jobs that an earlier one gave out; see Look
+    process     the process of the worker (alone.py)
 
     Set for each request:
 
@@ -72,7 +74,8 @@ class Fetch:
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        *("time_limit", "unsure", "_writing", "_held", "_left", "_single", "_dying", "_dead"),
+        *("time_limit", "unsure", "process", "_writing", "_held", "_left", "_single", "_dying"),
+        *("_dead", "_asking"),
     )
 
     def __init__(
@@ -85,13 +88,15 @@ class Fetch:
         history: History | None,
         time_limit: float | None,
         unsure: bool = False,
+        process: Process = HOME,
     ) -> None:
-        self.unsure = unsure
+        self.unsure, self.process = unsure, process
         self.shared, self.options, self.worker = shared, options, worker
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self.time_limit = time_limit
         self.delivery: Delivery
         self.before: Delivery | None = None
+        self._asking: Asking | None = None
         self._writing: list[int] = []
         self._held: list[int] = []
         self._left: list[Leftover] = []
@@ -127,6 +132,7 @@ class Fetch:
             self.before.finished.extendleft(reversed(self._writing))
             self._writing = []
         self._left, self._dying = [], []
+        self._asking = None
 
     def __call__(self, ctx: Context) -> Reply:
         shared, options = self.shared, self.options
@@ -151,6 +157,7 @@ class Fetch:
             and shared.plain
             and self.before is None
             and not shared.leftovers
+            and not shared.alone.turns
         ):
             # No older job can be due, as in nearly every fetch with batch=1. This branch does the same as the code
             # below, but faster.
@@ -167,6 +174,7 @@ class Fetch:
                 ctx.effects.pop()  # the job is expired: it is not delivered
         for _ in range(LOOK_MAX):
             reply = self._decide(ctx, stream, group, mono)
+            self._asking = None  # it refers to deliveries
             if reply is not MORE:
                 return reply
             effects, ctx.effects = ctx.effects, []
@@ -197,11 +205,13 @@ class Fetch:
             if options.rate is not None:
                 rate = Delivered(ctx, options.rate_key, options.rate)
                 limit = min(limit, rate.left)
+        self._asking = self._ask(ctx, lanes, mono) if shared.alone.turns else None
+        waits = self._asking is not None and self._asking.nothing
         several = len(lanes) > 1 and limit > 0 and free > 0 and self._in_turn(lanes, mono)
         reply: Reply = None
-        for lane in lanes:
+        for lane in () if waits else lanes:
             done = self._held.copy() if lane is acked_in else []
-            reply = self._search(ctx, lane, mono, limit, free, done)
+            reply = self._search(ctx, lane, lanes, mono, limit, free, done)
             if lane is acked_in:
                 acked_in = None
             if reply is not None:
@@ -221,12 +231,17 @@ class Fetch:
                 rate.log(ctx, len(self.delivery.jobs))
         if reply is not None:
             return reply
+        asking = self._asking
+        if asking is not None and asking.cleared_in_vain():
+            return AGAIN
         if self.timeout_ms is None:
             # This unit itself may have returned jobs to the queue. Only a new request can get them, so AGAIN asks the
             # caller to make one.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
-        look_at = min(lane.shared.looks[period] for lane in lanes)
+        look_at = min((lane.shared.looks.get(period, mono) for lane in lanes))
         look_at = min(look_at, mono + period)
+        if asking is not None and asking.waits():
+            look_at = mono + LOOK_SECONDS  # a suspect that is due, or may be lost without a word
         if shared.keys is not None and shared.keys.is_waiting():
             look_at = min(look_at, mono + LOOK_SECONDS)  # as below
         if limit == 0 or free <= 0:
@@ -235,6 +250,15 @@ class Fetch:
             wait = LOOK_SECONDS if rate is None or limit else rate.wait_ms / 1000
             look_at = mono + max(0.001, min(wait, LOOK_SECONDS))
         return Park([shared.place], [b"XREADGROUP"], self.timeout_ms, None, look_at)
+
+    def _ask(self, ctx: Context, lanes: list[Place], mono: float) -> Asking:
+        """Ask what the worker's process may get."""
+        alone: Any = self.shared.alone
+        return Asking(
+            *(ctx, alone, self.shared, self.options, self.process, mono),
+            (self.before, self._writing),
+            lambda: any(_has_others(lane, mono) for lane in lanes),
+        )
 
     def _chores(self, ctx: Context, mono: float) -> None:
         """Put the jobs that are due, each as a unit of its own, and look for lanes."""
@@ -315,7 +339,14 @@ class Fetch:
         return len(group.pending) > 0 and mono >= shared.looks.get(self.options.retry_after, 0.0)
 
     def _search(
-        self, ctx: Context, lane: Place, mono: float, limit: int, free: float, done: list[int]
+        self,
+        ctx: Context,
+        lane: Place,
+        lanes: list[Place],
+        mono: float,
+        limit: int,
+        free: float,
+        done: list[int],
     ) -> Reply:
         """Look for jobs in one lane, and log what is found. `done`: jobs of the lane that end in this unit anyway.
 
@@ -333,8 +364,10 @@ class Fetch:
                 if leftover.shared is shared:
                     handled.update(leftover.finished)
                     handled.update(job for job, _, _ in leftover.unseen)
+            self._asking = self._asking or self._ask(ctx, lanes, mono)
             old = Look(
-                ctx, lane, self.worker, self.history, mono, handled, limit, free, self.unsure
+                *(ctx, lane, self.worker, self.history, mono, handled, limit, free, self.unsure),
+                self._asking,
             )
             old.run()
             free -= old.resumed
@@ -344,6 +377,9 @@ class Fetch:
             if timely and shared is self.shared:
                 shared.looks[period] = min(shared.looks[period], shared.chores_at)
         left = int(min(limit - len(claims), max(0, free)))
+        asking = self._asking
+        if asking is not None and (asking.lone or asking.only):
+            left = 0
         opened: dict[int, int] = {}
         passed = False
         keyed: Keyed | None = None
@@ -394,6 +430,8 @@ class Fetch:
             log_claim(
                 ctx, options.key, options.group_key, self.worker, claims, ctx.now, ctx.now, ()
             )
+            if asking is not None and asking.lone:
+                shared.alone.took(delivery, next(iter(claims)), mono)
         if dead:
             stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, dead)
@@ -408,6 +446,16 @@ class Fetch:
         if self.time_limit is not None:
             delivery.until = mono + self.time_limit
         return DELIVERED
+
+
+def _has_others(lane: Place, mono: float) -> bool:
+    """Whether a lane has new jobs, or retries that are due."""
+    stream, group, shared = lane.stream, lane.group, lane.shared
+    if stream.length and stream.last_live_id() > group.last_id:
+        return True
+    if shared.keys is not None and shared.keys.first(shared.priority) is not None:
+        return True
+    return bool(shared.heap) and shared.heap[0][0] <= mono
 
 
 def _next_job(lane: Place, mono: float) -> int:

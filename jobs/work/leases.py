@@ -21,6 +21,7 @@ from typing import Final
 
 from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
 from tidelog.jobs.options import Options
+from tidelog.jobs.work.alone import Alone
 from tidelog.jobs.work.drain import Drain
 from tidelog.jobs.work.ends import log_finished, log_leftovers
 from tidelog.jobs.work.later import Later
@@ -52,6 +53,7 @@ class Leases:
     results   (database, key) -> what they know of its results
     armed     the thread runs or is about to           over    the thread has ended, and so has the store
     closing   the store is being closed: its queues hand out no more jobs
+    alone     the processes that get less than they ask for, which all queues share
     """
 
     def __init__(self, core: Core) -> None:
@@ -59,6 +61,7 @@ class Leases:
         self._manual = core.clock.manual
         # A program may use one queue per user. So free unused queues, except for the latest ones.
         self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
+        self.alone = Alone(self.shared)
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
             weakref.WeakValueDictionary()
@@ -89,7 +92,8 @@ class Leases:
                     if results is None:
                         results = self.results[db, options.key] = Results(db, options.key)
                     ticks = self.ticks_of(db)
-                    found = self.shared[place] = Shared(core, db, options, later, results, ticks)
+                    known = later, results, ticks, self.alone
+                    found = self.shared[place] = Shared(core, db, options, *known)
                     found.closing = self.closing
                     self._latest.append(found)
         return found

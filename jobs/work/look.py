@@ -22,6 +22,7 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import many, stream_at
 from tidelog.jobs.units import UNIT_BYTES
+from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.deaths import given_up
 from tidelog.jobs.work.settle import failures
 from tidelog.jobs.work.shared import Job, Shared
@@ -32,6 +33,14 @@ ABANDONED: Final = "abandoned: the worker ended or dropped the job without finis
 ENDED: Final = -1  # instead of a worker's place in its history
 # A worker's place in its own history in each lane, by priority: the next ID, or ENDED. A lane that is missing begins.
 History = dict[int, int]
+
+
+def was_lost(ctx: Context, shared: Shared, options: Options, job: int, count: int) -> bool:
+    """[lock] Whether the delivery of this number is recorded as one that never finished."""
+    if not count or job not in shared.failed:
+        return False
+    known = failures(shared, ctx, options, job)
+    return any(each.deliveries == count and each.error == ABANDONED for each in known)
 
 
 class Place:
@@ -45,6 +54,8 @@ class Place:
 
 class Look:
     """Looks for jobs that were delivered before: own history, paused jobs that are due, abandoned jobs.
+
+    A suspect (alone.py) is taken alone, or is held back.
 
     handled    jobs that end or go back in the same unit
     history    the worker's place in its own history, which moves; None after its end
@@ -67,7 +78,10 @@ class Look:
         limit: int,
         free: float,
         unsure: bool,
+        asking: Asking,
     ) -> None:
+        self._asking = asking
+        self._overran: set[int] | None = None
         self._born_ms = place.shared.core.opened_at[0] if unsure else 0
         self._limit, self._free, self.resumed = limit, free, 0
         self._ctx, self._mono = ctx, mono
@@ -96,7 +110,8 @@ class Look:
     @property
     def _full(self) -> bool:
         return (
-            len(self.claims) >= self._limit
+            self._asking.lone
+            or len(self.claims) >= self._limit
             or len(self._doomed) >= LOOK_MAX
             or self._doomed_bytes >= UNIT_BYTES
         )
@@ -110,9 +125,10 @@ class Look:
             for job, time, _, count in page:
                 if self._full:
                     return
-                history[lane] = job + 1
                 if job not in self._skip and not self._comes_later(job):
-                    self._take(job, count, self._worker, time)
+                    if not self._take(job, count, self._worker, time, True):
+                        return
+                history[lane] = job + 1
             if len(page) < LOOK_MAX:
                 break
         if not self._full:
@@ -144,9 +160,12 @@ class Look:
             row = pending.get(job)
             if row is None or row[1] != NOBODY:
                 shared.drop_notes(self._ctx, self._options, (job,))  # settled or redelivered
-            else:
-                self._take(job, row[2], b"", 0)
+            elif self._take(job, row[2], b"", 0, self._was_lost(job, row[2])):
                 self.resumed = len(self.claims) - before
+            else:
+                again.append((due, job))
+                if self._asking.enough:
+                    break
         for item in again:
             heappush(heap, item)
 
@@ -175,7 +194,11 @@ class Look:
             row = pending.get(job)
             assert row is not None
             owner = owners[row[1]]
-            self._take(job, row[2], b"" if owner is None else owner.name, time)
+            name = b"" if owner is None else owner.name
+            if not self._take(job, row[2], name, time, self._is_suspect(job)):
+                look_at = mono
+                if self._asking.enough:
+                    break
         if shared.heap:
             look_at = min(look_at, shared.heap[0][0])
         if len(shared.dropped) > len(pending):  # others settled some
@@ -183,26 +206,60 @@ class Look:
                 shared.dropped.pop(job, None)
         shared.looks[period] = look_at
 
-    def _take(self, job: int, count: int, worker: bytes, time: int) -> None:
+    def _is_suspect(self, job: int) -> bool:
+        """Whether a job whose lease is over was lost with its worker, and not given up by that."""
+        if job in self._shared.dropped:
+            return False
+        if self._overran is None:
+            self._overran = self._shared.overran(self._mono) if self._lapsed else set()
+        return job not in self._overran
+
+    def _was_lost(self, job: int, count: int) -> bool:
+        return was_lost(self._ctx, self._shared, self._options, job, count)
+
+    def _is_culprit(self, job: int, count: int) -> bool:
+        """Whether a suspect that was delivered as often as allowed ran alone the last time: the delivery before was
+        lost too. Otherwise it was lost with others, and has one more delivery. One delivery at most means that the job
+        never runs twice.
+        """
+        most = self._options.max_deliveries
+        return count > most or most == 1 or self._was_lost(job, count - 1)
+
+    def _may_take(self, suspect: bool) -> bool:
+        asking = self._asking
+        if not suspect:
+            return not asking.only
+        if self.claims or not asking.may_take():
+            asking.hold_back()
+            return False
+        asking.lone = True
+        return True
+
+    def _take(self, job: int, count: int, worker: bytes, time: int, suspect: bool) -> bool:
+        """Take a job, or end it. Returns False if it is held back."""
+        row = self._stream.get(job)
+        most = self._options.max_deliveries + (bool(worker) and time < self._born_ms)
+        expired = row is not None and rows.is_expired(row, self._ctx.now)
+        doomed = expired or count >= most and (not suspect or self._is_culprit(job, count))
+        if row is not None and not doomed and not self._may_take(suspect):
+            return False
         self._skip.add(job)
         self._handled.add(job)
         self._shared.dropped.pop(job, None)
-        row = self._stream.get(job)
         if row is None:
             self._gone.append(job)
-            return
+            return True
         if worker:
             at = rows.moment(self._ctx.now)
             name = rows.shown(worker)
             self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")
-        expired = rows.is_expired(row, self._ctx.now)
-        most = self._options.max_deliveries + (bool(worker) and time < self._born_ms)
-        if expired or count >= most:
+        if doomed:
             self._doomed.append((job, row, count))
             self._doomed_bytes += sum(map(len, row))
         else:
             self.claims[job] = count + 1
             self.got.append((job, row, count + 1))
+        return True
 
     def dead(self) -> list[EntryRow]:
         """The entries for `<name>:dead`. Call it before `log`, which forgets the failures."""

@@ -100,6 +100,7 @@ def ack(delivery: Delivery, job: int, row: EntryRow, count: int, ctx: Context) -
         shared.fresh(ctx, options, stream, group)
         shared.drop_notes(ctx, options, (job,))
         shared.failed.pop(job, None)
+        shared.let_others_in()
     if shared.limited:
         shared.freed((job,))
     if shared.results.asked:
@@ -146,6 +147,7 @@ def _left(held: Held) -> Words:
     shared.failed.pop(job, None)
     if shared.limited:
         shared.freed((job,))
+    shared.let_others_in()
     shared.ended([first_id(job, held.row)])
     return [*_done_words(options, job), *gone]
 
@@ -167,6 +169,7 @@ def nack(
     pause = options.pause(held.count, chance) if delay is None else delay
     if held.shared.limited:
         held.shared.freed()
+    held.shared.let_others_in()
     return [
         *told,
         *_hold_words(held, ctx, pause, held.shared.pause),
@@ -192,6 +195,7 @@ def release(held: Held, ctx: Context) -> Words | None:
     shared.give_back(held.job, held.count - 1)
     if shared.limited:
         shared.freed()
+    shared.let_others_in()
     return [
         *gone,
         [b"XNACK", options.key, options.group_key, b"SILENT", b"IDS", b"1", ids.text(held.job)],

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappush
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidelog.engine import ids
 from tidelog.engine.api import (
@@ -51,6 +51,8 @@ RATE_SECONDS: Final = 60.0
 FEW: Final = 8  # up to this many jobs are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
 Job = tuple[int, EntryRow, int]  # ID, row, deliveries
+Process = object  # by what the consumers of one process are told from those of others
+HOME: Final = b""  # the process that has the store open
 
 log = logging.getLogger("tidelog.queue")
 
@@ -69,20 +71,30 @@ class Delivery:
     renewed     when the leases were last renewed
     holder      who holds its jobs, 0 = nobody yet
     hands       for a batch: job -> who holds it, if that is or was not `holder`
+    process     the process of its worker (alone.py)
+    beats       `until` is the time at which a missing renewal ends it, not that of its time limit
     """
 
     __slots__ = (
         *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
-        *("holder", "hands", "__weakref__"),
+        *("holder", "hands", "process", "beats", "__weakref__"),
     )
 
-    def __init__(self, shared: Shared, options: Options, worker: bytes, gathers: bool) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        options: Options,
+        worker: bytes,
+        gathers: bool,
+        process: Process = HOME,
+    ) -> None:
         self.jobs: list[Job] = []
         self.finished: deque[int] = deque()
         self.open: dict[int, int] = {}
         self.options = options
         self.worker = worker
         self.gathers = gathers
+        self.process, self.beats = process, False
         self.until: float | None = None
         self.renewed = 0.0
         self.holder: Holder = 0
@@ -206,6 +218,18 @@ class Hold:
         self.due, self.entry = due, entry
 
 
+class Turns(Protocol):
+    """`Alone` (alone.py), as all that ends jobs uses it."""
+
+    turns: dict[Process, Any]
+
+    def took(self, delivery: Delivery, job: int, mono: float) -> None:
+        """[lock] A process gets this suspect, or is found to hold it."""
+
+    def wake(self, core: Core) -> None:
+        """[lock] A job ends in the unit under way."""
+
+
 class Shared:
     """One lane and group of a queue of one open store.
 
@@ -231,6 +255,7 @@ class Shared:
     later       the delayed jobs of the queue, which all of its groups share
     results     the results of its jobs, likewise
     ticks       the schedules of the database, which all of its queues share
+    alone       the processes that get less than they ask for, which all queues of the store share
     """
 
     def __init__(
@@ -241,6 +266,7 @@ class Shared:
         later: Later,
         results: Results,
         ticks: Ticks,
+        alone: Turns,
         lane_0: Shared | None = None,
     ) -> None:
         # A weak reference, because the core refers to this object, and the core must be freed with its last user.
@@ -272,6 +298,7 @@ class Shared:
         self.group: Group | None = None
         self._forget()
         self.later, self.results, self.ticks = later, results, ticks
+        self.alone = alone
         if lane_0 is None:
             later.groups.add(self)
             ticks.groups.add(self)
@@ -323,7 +350,8 @@ class Shared:
         if priority in self.lanes:
             return
         lane = self._options.lane(priority)
-        made = Shared(self.core, self.db, lane, self.later, self.results, self.ticks, self)
+        known = self.later, self.results, self.ticks, self.alone
+        made = Shared(self.core, self.db, lane, *known, self)
         self.plain = False
         lanes = {**self.lanes, priority: made}
         # Replace the dict, because other threads iterate over it.
@@ -482,6 +510,11 @@ class Shared:
             (living if delivery.lives(mono) else lapsed).update(list(delivery.open))
         return living, lapsed
 
+    def overran(self, mono: float) -> set[int]:
+        """Jobs whose workers hold them beyond their time limit."""
+        late = (d for d in self.deliveries() if not (d.beats or d.lives(mono)))
+        return {job for delivery in late for job in list(delivery.open)}
+
     def leave(self, delivery: Delivery) -> Leftover | None:
         """End a delivery. Lists its jobs that were never handed out, which go back to the queue, and its finished jobs,
         which are still to be logged. Returns None if there are neither.
@@ -547,6 +580,11 @@ class Shared:
         if self.keys is not None:
             self.keys.ended(self.priority, ended)
         self.core.waiting.signal([self.place])
+
+    def let_others_in(self) -> None:
+        """[lock] A job ends, or goes back, in the unit under way: wake the consumers that it kept from getting jobs."""
+        if self.alone.turns:
+            self.alone.wake(self.core)
 
     def made_room(self) -> None:
         """Jobs were removed: wake the putters that wait for room."""

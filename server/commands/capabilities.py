@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.reply import Reply
 from tidelog.server.session import Session
 
 # confirm    QUEUE TAKE with CONFIRM, QUEUE CONFIRM and UNBLOCK
 CAPABILITIES: Final = (b"confirm",)
+PROCESS_BYTES_MAX: Final = 64
 
 
 def capabilities(session: Session, args: list[bytes]) -> Reply:
-    """TIDELOG CAPABILITIES: their names. A server of version 0.1 does not know the command, and has none."""
+    """TIDELOG CAPABILITIES [process]: their names. A server of version 0.1 does not know the command, and has none.
+
+    process    a name of the client's process, which no other one has: jobs that all of its connections hold are lost
+               together (jobs/work/alone.py)
+    """
+    if len(args) > 3 or len(args[-1]) > PROCESS_BYTES_MAX:
+        raise CommandError(SYNTAX)
+    if len(args) == 3:
+        session.process = args[2]
     return list(CAPABILITIES)

@@ -68,7 +68,9 @@ def test_a_worker_of_the_same_name_gets_its_jobs_again() -> None:
     queue.apply("take", b"ann", A)
     queue.apply("take", b"ann", B)
     assert queue.following(b"ann", 5, {A, B}) == [([C], [], [], [])]
-    assert queue.following(b"ann", 5, set()) == [([A, B, C], [], [], [])]
+    # they were lost, and come one by one
+    assert queue.following(b"ann", 5, set()) == [([A], [], [], [])]
+    assert queue.following(b"ann", 5, {A}) == [([B], [], [], [])]
     assert queue.following(b"bob", 5, set()) == [([C], [], [], [])]
     queue.apply("extend", A)
     assert queue.following(b"ann", 1, set()) == [([B], [], [], [])]
@@ -83,6 +85,17 @@ def test_a_job_that_kills_its_worker_dies_at_last() -> None:
     assert queue.following(b"ann", 1, set()) == [([B], [A], [], [])]
     queue.apply("abandon", b"ann", A)
     assert queue.contents()[2] == ((A, b"value of 5-0", b"", DELIVERIES_MAX),)
+
+
+def test_a_job_that_was_lost_with_others_at_its_last_delivery_has_one_more() -> None:
+    queue = filled()
+    for _ in range(DELIVERIES_MAX - 1):
+        queue.apply("take", b"ann", A)
+        queue.apply("retry", A, b"failed", True)
+    queue.apply("take", b"ann", A)
+    assert queue.following(b"ann", 5, set()) == [([A], [], [], [])]
+    queue.apply("take", b"ann", A)
+    assert queue.following(b"ann", 1, set()) == [([B], [A], [], [])]
 
 
 def test_given_back_jobs_come_before_new_ones() -> None:

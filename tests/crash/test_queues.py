@@ -128,9 +128,7 @@ def test_a_worker_of_a_later_life_gets_its_jobs_again() -> None:
     left = Explorer(stage, random.Random(1), EFFORT, QUEUES, serve=queues.serve)
     images = (left.next_base(first) for _ in range(1000))
     base, units = next(found for found in images if found and found[1] == len(first.units))
-    again = queues.record(
-        stage, "no", [["batch", 0, 0, 3, 3]], {"life": 2}, base, first.units[:units]
-    )
+    again = queues.record(stage, "no", [["take", 0, 0]] * 3, {"life": 2}, base, first.units[:units])
     taken = [
         operation[3] for unit in again.units[units:] for operation in unit if operation[0] == "take"
     ]

@@ -57,7 +57,7 @@ async def queue_codec(t: Tape) -> None:
 
 
 @script
-async def queue_max_deliveries(t: Tape) -> None:
+async def queue_max_deliveries_2(t: Tape) -> None:
     """A job that fails becomes dead after its last delivery; deliveries count on after a restart."""
     mails = t.queue("mails", max_deliveries=3, retry_after=10)
     await mails.put_many(["a", "b"])
@@ -80,7 +80,7 @@ async def queue_max_deliveries(t: Tape) -> None:
 
 
 @script
-async def queue_retry_after(t: Tape) -> None:
+async def queue_retry_after_2(t: Tape) -> None:
     """The pauses between retries grow from it, a worker that is gone loses its jobs after it, a living one does not."""
     mails = t.queue("mails", retry_after=4)
     await mails.put_many(["a", "b", "c"])
@@ -187,7 +187,7 @@ async def queue_max_failures(t: Tape) -> None:
 
 
 @script
-async def queue_concurrency(t: Tape) -> None:
+async def queue_concurrency_2(t: Tape) -> None:
     """Workers hold at most that number of jobs at once; a retry needs a place, a paused job holds none."""
     mails = t.queue("mails", concurrency=2, retry_after=5)
     await mails.put_many(list(range(8)))
@@ -242,7 +242,7 @@ async def queue_rate(t: Tape) -> None:
 
 
 @script
-async def queue_concurrency_per_key(t: Tape) -> None:
+async def queue_concurrency_per_key_2(t: Tape) -> None:
     """One job of a key at once, in the order of their puts, through retries, priorities and a restart."""
     mails = t.queue("mails", concurrency_per_key=1, retry_after=5)
     await mails.put_many(["a1", "a2", "a3"], key="a")

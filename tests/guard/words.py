@@ -73,7 +73,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE TAKE mails anna COUNT 5
         QUEUE TAKE mails anna COUNT 50
     """,
-    "take": """
+    "take-2": """
         QUEUE TAKE mails anna
         blocked 1 QUEUE TAKE mails dora BLOCK 1000
         QUEUE PUT mails later DELAY 3000
@@ -175,7 +175,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE TAKE mails ben COUNT 9
         QUEUE STATS mails
     """,
-    "extend": """
+    "extend-2": """
         QUEUE PUTMANY mails 3 a b c
         QUEUE TAKE mails anna COUNT 2 LIMIT 1000 RETRYAFTER 1000
         QUEUE EXTEND mails anna @a 1 60000
@@ -191,7 +191,7 @@ SCRIPTS: Final[dict[str, str]] = {
         time 31
         QUEUE TAKE mails ben COUNT 9 RETRYAFTER 1000
     """,
-    "renew": """
+    "renew-2": """
         QUEUE PUTMANY mails 4 a b c d
         QUEUE TAKE mails anna COUNT 3 HEARTBEAT 2000 RETRYAFTER 3000
         time 1.5
@@ -208,7 +208,7 @@ SCRIPTS: Final[dict[str, str]] = {
         time 4
         QUEUE TAKE mails ben COUNT 9 HISTORY RETRYAFTER 3000
     """,
-    "drop": """
+    "drop-2": """
         QUEUE PUTMANY mails 3 a b c
         QUEUE TAKE mails anna COUNT 2 RETRYAFTER 2000
         QUEUE DROP mails anna @a 1 @c 1 RETRYAFTER 2000
@@ -370,7 +370,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE MOVE mails @a DELAY 0
         QUEUE TAKE mails anna COUNT 9
     """,
-    "schedule": """
+    "schedule-2": """
         QUEUE SCHEDULE ADD poll mails a EVERY 5000 PRIORITY 2 CATCHUP ALL
         QUEUE SCHEDULE ADD hour mails b CRON 0,10,20,30,40,50␣*␣*␣*␣* TZ Asia/Tokyo
         QUEUE SCHEDULE ADD wrong mails c

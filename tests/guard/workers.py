@@ -9,7 +9,7 @@ from tests.guard.world import START
 
 
 @script
-async def consume_worker(t: Tape) -> None:
+async def consume_worker_2(t: Tape) -> None:
     """After a restart a worker of the same name gets its jobs at once, in the order of priorities; others wait."""
     mails = t.queue("mails", retry_after=10)
     await mails.put_many(["a", "b", "c", "d"])

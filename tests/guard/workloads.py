@@ -48,7 +48,9 @@ def _list() -> dict[str, Workload]:
     for fsync in POLICIES:
         name = "commands-always-2" if fsync == "always" else f"commands-{fsync}"
         found[name] = Workload(partial(commands.commands, fsync=fsync, count=1200), 42)
-        found[f"queue-{fsync}"] = Workload(partial(queues.for_threads, fsync=fsync, steps=600), 14)
+        found[f"queue-{fsync}-2"] = Workload(
+            partial(queues.for_threads, fsync=fsync, steps=600), 14
+        )
         found[f"blocked-{fsync}"] = Workload(partial(blocking.reads, fsync=fsync, steps=120), 14)
         found[f"served-{fsync}"] = Workload(partial(served.turns, fsync=fsync, count=700), 14)
         found[f"served-blocked-{fsync}"] = Workload(
@@ -65,7 +67,7 @@ def _list() -> dict[str, Workload]:
         partial(commands.large, fsync="everysec", budget=1 << 20, retain=0, turns=30), 14
     )
     found["tasks"] = Workload(partial(commands.in_tasks, fsync="everysec", count=700), 14)
-    found["queue-tasks"] = Workload(partial(queues.for_tasks, fsync="no", steps=600), 14)
+    found["queue-tasks-2"] = Workload(partial(queues.for_tasks, fsync="no", steps=600), 14)
     for round in range(3):
         for fsync in POLICIES:
             found[f"long-commands-{fsync}-{round}"] = Workload(
@@ -82,7 +84,7 @@ def _list() -> dict[str, Workload]:
                 70,
                 part=SOAK,
             )
-            found[f"long-queue-{fsync}-{round}"] = Workload(
+            found[f"long-queue-{fsync}-{round}-2"] = Workload(
                 partial(queues.for_threads, fsync=fsync, steps=2400), 28, part=SOAK
             )
             found[f"long-blocked-{fsync}-{round}"] = Workload(
@@ -94,7 +96,7 @@ def _list() -> dict[str, Workload]:
         found[f"long-tasks-{round}"] = Workload(
             partial(commands.in_tasks, fsync=POLICIES[round], count=2000), 28, part=SOAK
         )
-        found[f"long-queue-tasks-{round}"] = Workload(
+        found[f"long-queue-tasks-{round}-2"] = Workload(
             partial(queues.for_tasks, fsync=POLICIES[round], steps=2400), 28, part=SOAK
         )
     for name, run in SCRIPTS.items():

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests import inside
 from tests.jobs.model import (
     DEAD,
     DONE,
@@ -43,6 +44,7 @@ import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.jobs.work.fetch import FAIR
+from tidelog.jobs.work.leases import leases_of
 
 ROOT = Path("/store")
 RETRY_AFTER = 8.0
@@ -98,6 +100,8 @@ class Machine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.db: Any = tidelog.open(ROOT, fsync=self.policy, disk=self.disk, clock=self.clock)
+        # Nothing tells the model which worker is in which process.
+        leases_of(inside.core(self.db)).alone.apart = True
         self.store: Any = self.connect()
         self.queues = [
             self.store.queue(

@@ -29,6 +29,7 @@ class Task:
     latest      by when a worker that asks must get it
     orphan      its holder was lost with its process: its owner's name reads it at once
     foreign     claimed past the queue, by a client that keeps no lease
+    lost        a delivery was lost with its process: it may have one more than others
     """
 
     id: str
@@ -49,6 +50,7 @@ class Task:
     latest: float = inf
     orphan: bool = False
     foreign: bool = False
+    lost: bool = False
     nacks: list[str] = field(default_factory=list)
     told: set[str] = field(default_factory=set)  # workers whose delivery failed, or was abandoned
 
@@ -153,7 +155,9 @@ class Model:
             )
             assert task.owner is not None
             task.told.add(task.owner)
-        assert task.deliveries < self.max_deliveries, "delivered more often than allowed"
+        task.lost |= task.orphan or task.foreign
+        most = self.max_deliveries + task.lost
+        assert task.deliveries < most, "delivered more often than allowed"
         assert job.deliveries == task.deliveries + 1
         task.where, task.deliveries = FLIGHT, task.deliveries + 1
         task.owner, task.holder, task.taken = worker, holder, now

@@ -95,8 +95,9 @@ def test_the_limit_survives_a_restart(tmp_path: Path, clock: testing.Clock) -> N
         queue = db.queue("q", concurrency=2, **OPTIONS)
         assert queue.get("ben", block=0) is None  # the places are those of the earlier process
         clock.advance(9)
-        jobs = taken(queue, 4, "ben")
-        assert [(job.value, job.deliveries) for job in jobs] == [(0, 2), (1, 2)]
+        for value in range(2):  # they were lost, and come one by one
+            (job,) = taken(queue, 4, "ben")
+            assert (job.value, job.deliveries) == (value, 2) and job.ack()
 
 
 def test_a_worker_of_the_same_name_gets_its_jobs_back(tmp_path: Path, clock: testing.Clock) -> None:

@@ -527,7 +527,11 @@ def test_lanes_survive_a_restart(tmp_path: Path, clock: testing.Clock) -> None:
         stats = queue.stats()
         assert (stats.waiting, stats.paused, stats.in_flight) == (3, 1, {"anna": 3})
         # a worker of the same name gets its jobs back, lane by lane
-        jobs = [queue.get("anna", block=0) for _ in range(5)]
+        jobs = []
+        for _ in range(5):
+            jobs.append(queue.get("anna", block=0))
+            if jobs[-1].deliveries > 1:  # it was lost, and runs alone
+                assert jobs[-1].ack()
         assert [(job.value, job.deliveries) for job in jobs] == [
             *((12, 2), (0, 2), (1, 1), (2, 1), ("low", 1)),
         ]
@@ -535,7 +539,9 @@ def test_lanes_survive_a_restart(tmp_path: Path, clock: testing.Clock) -> None:
         clock.advance(31)
         assert all(job.ack() for job in jobs)
         found = {
-            (job.value, job.deliveries) for job in iter(lambda: queue.get("ben", block=0), None)
+            (job.value, job.deliveries)
+            for job in iter(lambda: queue.get("ben", block=0), None)
+            if job.ack()
         }
         assert found == {(10, 2), (11, 2)}
 
@@ -555,7 +561,9 @@ def test_closing_gives_back_the_jobs_of_lanes(tmp_path: Path) -> None:
         queue = db.queue("q")
         assert len(queue) == 3
         assert [
-            (job.value, job.deliveries) for job in iter(lambda: queue.get("anna", block=0), None)
+            (job.value, job.deliveries)
+            for job in iter(lambda: queue.get("anna", block=0), None)
+            if job.ack()
         ] == [
             *((1, 2), (2, 1), (3, 1)),
         ]

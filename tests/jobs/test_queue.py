@@ -744,7 +744,7 @@ def test_own_jobs_come_first_then_retries_then_new_ones(tmp_path: Path) -> None:
         assert take(queue, "anna").value == "anna's"
     clock.advance(5)
     with tidelog.queue(tmp_path / "s", "jobs", clock=clock) as queue:
-        found = [(job.value, job.deliveries) for job in queue.consume("anna", block=0)]
+        found = [(job.value, job.deliveries) for job in queue.consume("anna", block=0) if job.ack()]
         assert found == [("anna's", 2), ("retry", 2), ("new", 1)]
 
 

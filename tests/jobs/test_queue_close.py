@@ -182,7 +182,9 @@ def test_closing_waits_for_none_of_the_callers_own_jobs(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
     with tidelog.queue(tmp_path / "s", "jobs") as queue:
         assert queue.stats().in_flight == {"anna": 2}, (one, two)
-        found = sorted((job.value, job.deliveries) for job in queue.consume("anna", block=0))
+        found = sorted(
+            (job.value, job.deliveries) for job in queue.consume("anna", block=0) if job.ack()
+        )
         assert found == [(0, 2), (1, 2), (2, 1), (3, 1), (4, 1)]
 
 

@@ -113,7 +113,7 @@ def test_a_worker_of_the_same_name_need_not_wait(tmp_path: Path) -> None:
         assert job.value == 0
     with tidelog.queue(tmp_path / "s", "jobs", clock=clock) as queue:
         assert queue.stats().in_flight == {"anna": 1}, "what nobody saw went back"
-        found = [(job.value, job.deliveries) for job in queue.consume("anna", block=0)]
+        found = [(job.value, job.deliveries) for job in queue.consume("anna", block=0) if job.ack()]
         assert found == [(0, 2), (1, 1), (2, 1), (3, 1), (4, 1)]
 
 

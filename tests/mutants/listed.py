@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants import (
+    of_alone,
     of_checkpoint,
     of_clock,
     of_crash,
@@ -36,6 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_later.MUTANTS,
     *of_clock.MUTANTS,
     *of_limits.MUTANTS,
+    *of_alone.MUTANTS,
     *of_lanes.MUTANTS,
     *of_results.MUTANTS,
     *of_shared.MUTANTS,

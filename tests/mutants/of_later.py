@@ -64,8 +64,8 @@ MUTANTS: Final = (
     Mutant(
         "later/expired-retries-are-delivered",
         "jobs/work/look.py",
-        "        if expired or count >= most:\n",
-        "        if count >= most:\n",
+        "        expired = row is not None and rows.is_expired(row, self._ctx.now)\n",
+        "        expired = False\n",
         (f"{JOBS}::test_a_retry_is_expired_too",),
         "A job is not delivered after its time to live, for a retry either.",
     ),

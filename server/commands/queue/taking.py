@@ -77,6 +77,7 @@ class _Taking(Parked):
             begun.get(worker),
             self._limit,
             unsure=confirm is not None,
+            process=session.process,
         )
         if self._token is not None and session.server.desk.was_unblocked(self._token):
             self._request.timeout_ms = None
@@ -86,7 +87,8 @@ class _Taking(Parked):
         request, queue, core = self._request, self._queue, self._session.core
         make = None if request.timeout_ms is None else partial(Nudge, self)
         while True:
-            request.delivery, request.before = queue.delivery(self._worker), None
+            request.delivery = queue.delivery(self._session, self._worker)
+            request.before = None
             try:
                 reply, promise = core.run(self._session.db, request, make, False)
                 if isinstance(reply, CommandError):
