@@ -33,6 +33,7 @@ from tidelog.client.queue_calls import DeadCalls, JobCalls, QueueCalls
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
+from tidelog.jobs.dedup import WINDOW
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.typed import T as V
 from tidelog.store.commit.tasks import this_task
@@ -272,6 +273,7 @@ class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V], 
         value: V,
         *,
         dedup_id: str | None = None,
+        dedup: str = WINDOW,
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
         delay: Duration | None = None,
@@ -281,8 +283,8 @@ class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V], 
         key: str | None = None,
     ) -> AsyncHandle:
         """Put one job. As `SharedQueue.put`."""
-        put = partial(self._queue.put, value, dedup_id=dedup_id, headers=headers, timeout=timeout)
-        put = partial(put, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
+        put = partial(self._queue.put, value, dedup_id=dedup_id, dedup=dedup, headers=headers)
+        put = partial(put, timeout=timeout, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
         return AsyncHandle.of(self, await threaded(put))
 
     def consume(

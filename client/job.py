@@ -34,6 +34,7 @@ class SharedPut(NamedTuple):
 
     queue: Queued
     words: list[bytes]  # what QUEUE PUT takes
+    needs: bytes | None = None  # the capability of a server that it needs
 
 
 class SharedJob(Generic[T]):
@@ -84,6 +85,12 @@ class SharedJob(Generic[T]):
         return None if found is None else rows.shown(found)
 
     @property
+    def dedup_id(self) -> str | None:
+        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
+        found = rows.fields_of(self._row).get(rows.DEDUP)
+        return None if found is None else rows.shown(found)
+
+    @property
     def priority(self) -> int:
         """The priority that it was put with, from 0 to 9."""
         return rows.priority_of(self._row) if len(self._row) > 2 else 0
@@ -120,12 +127,14 @@ class SharedJob(Generic[T]):
 
     # --- settling
 
-    def _settle(self, verb: bytes, words: Sequence[bytes], end: str) -> bool:
+    def _settle(
+        self, verb: bytes, words: Sequence[bytes], end: str, needs: bytes | None = None
+    ) -> bool:
         if self._state is not OPEN:
             return self._state is ACKED and verb == b"DONE"
         queue, worker = self._worked
         sent = queue.words(verb, worker, self._id, self._count, *words)
-        held = bool(queue._link.call(sent, Safe.FENCED, queue._db))
+        held = bool(queue._link.call(sent, Safe.FENCED, queue._db, needs=needs))
         if end is not OPEN or not held:
             self._state = end if held else LOST
             queue._keeper.let_go(self._worked, self._id, self._count)
@@ -216,9 +225,11 @@ class SharedJob(Generic[T]):
         Raises:
             DataError: An argument is no such job.
             QueueFull: A bounded queue has no room; the job stays open.
+            Unsupported: The server has no `dedup` of a put but "window"; the job stays open.
         """
         mine = self._queue
         words = [b"%d" % len(puts)]
+        needs = None
         for put in puts:
             if not isinstance(put, SharedPut):
                 raise DataError(
@@ -229,7 +240,8 @@ class SharedJob(Generic[T]):
                     "done_and puts only into queues of the job's own store and database"
                 )
             words += (b"%d" % len(put.words), *put.words)
-        return self._settle(b"DONEAND", words, ACKED)
+            needs = needs or put.needs
+        return self._settle(b"DONEAND", words, ACKED, needs)
 
     # --- the with block
 

@@ -44,6 +44,7 @@ from tidelog.store.errors import (
     StoreLocked,
     TidelogError,
     Unreachable,
+    Unsupported,
 )
 from tidelog.store.version import __version__
 
@@ -103,13 +104,15 @@ class Link:
         *,
         block: float = 0.0,
         lane: Lane | None = None,
+        needs: bytes | None = None,
     ) -> Reply:
-        """Run a command. Raises the errors of the store.
+        """Run a command. Raises the errors of the store, and Unsupported.
 
         block    seconds for which the server may block the call
         lane     a lane that the caller took
+        needs    the capability without which a server does not know the command
         """
-        found = self._calls((words,), safe, db, block, lane)[0]
+        found = self._calls((words,), safe, db, block, lane, needs)[0]
         if isinstance(found, CommandError):
             if found.line.startswith(b"READONLY"):
                 raise self._read_only(found, db, lane)
@@ -215,6 +218,7 @@ class Link:
         db: int,
         block: float,
         given: Lane | None,
+        needs: bytes | None = None,
     ) -> list[Reply]:
         lane = given or self.take()
         try:
@@ -230,7 +234,7 @@ class Link:
                         raise unknown(doubt)
                     raise ended_elsewhere()
                 try:
-                    replies = self._try(lane, commands, safe, db, block, until)
+                    replies = self._try(lane, commands, safe, db, block, until, needs)
                 except Broken as broken:
                     lane.drop()
                     self.broke()
@@ -274,6 +278,7 @@ class Link:
         db: int,
         block: float,
         until: float,
+        needs: bytes | None,
     ) -> list[Reply]:
         wire = lane.wire
         # A call that is repeated anyway finds out when it sends.
@@ -286,6 +291,11 @@ class Link:
             if lane.ended:
                 # `hang_up` found no connection to end
                 raise ended_elsewhere()
+        if needs is not None and needs not in wire.can:
+            raise Unsupported(
+                f"the server {self.address} is of an earlier version of tidelog, or its user may not ask what it can: "
+                f"TIDELOG CAPABILITIES does not list {needs.decode()!r}"
+            )
         if wire.db != db:
             checked_call(wire, [b"SELECT", b"%d" % db], self.timeout)
             wire.db = db

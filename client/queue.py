@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from tidelog.api.closing import Closing
 from tidelog.api.queue.base import QueueOf
@@ -23,6 +23,7 @@ from tidelog.client.wire import ms_word
 from tidelog.client.words import count_word, job_word, option_words, tail_words, time_words
 from tidelog.engine import ids
 from tidelog.jobs import rows
+from tidelog.jobs.dedup import WINDOW, mode_of
 from tidelog.jobs.options import Options, named
 from tidelog.jobs.rows import Failure, WaitingJob
 from tidelog.jobs.stats import Stats
@@ -31,6 +32,8 @@ from tidelog.jobs.work.results import no_result, result_late
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, EncodeError, JobFailed, QueueFull
 from tidelog.store.lifetime import DRAIN_SECONDS
+
+DEDUP: Final = b"dedup"  # a capability of servers from version 0.2 on
 
 
 class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
@@ -94,6 +97,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         value: T,
         *,
         dedup_id: str | None = None,
+        dedup: str = WINDOW,
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
         delay: Duration | None = None,
@@ -111,10 +115,12 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
+            Unsupported: The server is too old for a `dedup` other than "window"; nothing was put.
         """
         put = self.new(
             value,
             dedup_id=dedup_id,
+            dedup=dedup,
             headers=headers,
             delay=delay,
             at=at,
@@ -123,7 +129,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             key=key,
         )
         words = [b"QUEUE", b"PUT", *put.words]
-        id: bytes = self._until_room(words, patience("timeout", timeout))
+        id: bytes = self._until_room(words, patience("timeout", timeout), put.needs)
         return Handle.of(self, id.decode())
 
     def new(
@@ -131,6 +137,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         value: T,
         *,
         dedup_id: str | None = None,
+        dedup: str = WINDOW,
         headers: Mapping[str, str] | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -154,22 +161,28 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             ]
         if dedup_id is not None:
             words += (b"DEDUP", named("dedup_id", dedup_id))
+        needs = None
+        if mode_of(dedup, dedup_id) != WINDOW:
+            words += (b"MODE", dedup.upper().encode())
+            needs = DEDUP
         if delay is not None or at is not None or ttl is not None:
             words += time_words(delay, at, ttl)
         words += tail_words(priority, key)
-        return SharedPut(self, [*words, *self._words])
+        return SharedPut(self, [*words, *self._words], needs)
 
-    def _until_room(self, words: list[bytes], wait: float | None) -> Any:
+    def _until_room(
+        self, words: list[bytes], wait: float | None, needs: bytes | None = None
+    ) -> Any:
         """The reply of a put, which waits so long for room. Raises QueueFull."""
         link = self._link
         if self._options.max_depth is None or wait == 0:
-            return link.call(words, Safe.ONCE, self._db)
+            return link.call(words, Safe.ONCE, self._db, needs=needs)
         until = None if wait is None else time.monotonic() + wait
         while True:
             left = slice_s(until)
             block = (b"BLOCK", ms_word(left))
             try:
-                return link.call([*words, *block], Safe.ONCE, self._db, block=left)
+                return link.call([*words, *block], Safe.ONCE, self._db, block=left, needs=needs)
             except QueueFull:
                 if until is not None and time.monotonic() >= until:
                     raise
@@ -390,6 +403,22 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             DataError: `job_id` is no ID.
         """
         return bool(self._ask(b"CANCEL", job_word(job_id), safe=Safe.ONCE))
+
+    def forget(self, dedup_id: str) -> bool:
+        """Free a dedup ID, so that the next put with it adds a job. As `Queue.forget`.
+
+        Args:
+            dedup_id: The ID that was given to `put`.
+
+        Returns:
+            False if it was free.
+
+        Raises:
+            DataError: `dedup_id` is no ID.
+            Unsupported: The server is too old; nothing changed.
+        """
+        words = self.words(b"FORGET", named("dedup_id", dedup_id))
+        return bool(self._link.call(words, Safe.ONCE, self._db, needs=DEDUP))
 
     def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None

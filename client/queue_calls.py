@@ -15,6 +15,7 @@ from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.queue import SharedQueue
 from tidelog.client.threaded import threaded
+from tidelog.jobs.dedup import WINDOW
 from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.typed import T
@@ -32,6 +33,7 @@ class QueueCalls(Generic[T]):
         value: T,
         *,
         dedup_id: str | None = None,
+        dedup: str = WINDOW,
         headers: Mapping[str, str] | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -48,6 +50,7 @@ class QueueCalls(Generic[T]):
         return self._queue.new(
             value,
             dedup_id=dedup_id,
+            dedup=dedup,
             headers=headers,
             delay=delay,
             at=at,
@@ -153,6 +156,21 @@ class QueueCalls(Generic[T]):
         """
         return await threaded(partial(self._queue.cancel, job_id))
 
+    async def forget(self, dedup_id: str) -> bool:
+        """Free a dedup ID, so that the next put with it adds a job. As `Queue.forget`.
+
+        Args:
+            dedup_id: The ID that was given to `put`.
+
+        Returns:
+            False if it was free.
+
+        Raises:
+            DataError: `dedup_id` is no ID.
+            Unsupported: The server is too old; nothing changed.
+        """
+        return await threaded(partial(self._queue.forget, dedup_id))
+
     async def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
     ) -> bool:
@@ -195,6 +213,11 @@ class JobCalls(Generic[T]):
     def origin(self) -> str | None:
         """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
         return self._job.origin
+
+    @property
+    def dedup_id(self) -> str | None:
+        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
+        return self._job.dedup_id
 
     @property
     def priority(self) -> int:
@@ -292,6 +315,7 @@ class JobCalls(Generic[T]):
         Raises:
             DataError: An argument is no such job.
             QueueFull: A bounded queue has no room; the job stays open.
+            Unsupported: The server has no `dedup` of a put but "window"; the job stays open.
         """
         return await threaded(partial(self._job.done_and, *puts))
 

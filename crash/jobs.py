@@ -133,6 +133,11 @@ class Jobs:
         """The job that was put with this dedup ID."""
         return self._remembered.get(dedup)
 
+    def _free(self, first: bytes) -> None:
+        """A job will never run; its first ID."""
+        for dedup in [dedup for dedup, job in self._remembered.items() if job == first]:
+            del self._remembered[dedup]
+
     def apply(self, name: str, *rest: Any) -> None:
         """Do one operation. Raises WrongId."""
         match name, rest:
@@ -207,10 +212,13 @@ class Jobs:
                     self.apply("put", job_id, plan.value, dedup, b"")
                 plan.next_ms, plan.ticks = following, plan.ticks + len(put)
             case "bury", ():
+                for old, job in self.dead:
+                    self._free(job.origin or old)
                 self.dead = []
             case "purge", ():
                 for job_id in [job_id for job_id, job in self.jobs.items() if not job.worker]:
                     self._pass(job_id)
+                    self._free(self.jobs[job_id].origin or job_id)
                 self.jobs = {i: job for i, job in self.jobs.items() if job.worker}
             case _:
                 raise ValueError(f"a queue does not know {name} with {len(rest)} arguments")

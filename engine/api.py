@@ -46,6 +46,7 @@ from tidelog.engine.effects.effect import (
     XADD,
     XADD_NODE,
     XGROUP_DELCONSUMER,
+    XIDMPRECORD,
     XNACK,
     Effect,
 )
@@ -69,7 +70,7 @@ from tidelog.engine.keys.waiting import DbKey, Waiter, Waiting
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.entries import ClaimedEntries, Columns, Entries, RowsPart
-from tidelog.engine.streams.idmp import DURATION_MAX_S, MAXSIZE_MAX
+from tidelog.engine.streams.idmp import DURATION_MAX_S, FREED, HELD, MAXSIZE_MAX, Idmp
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
 
@@ -146,6 +147,7 @@ __all__ = [
     "XADD",
     "XADD_NODE",
     "XGROUP_DELCONSUMER",
+    "XIDMPRECORD",
     "XNACK",
     "applier",
     "digest",
@@ -159,7 +161,10 @@ __all__ = [
     "DURATION_MAX_S",
     "Entries",
     "EntryRow",
+    "FREED",
     "Group",
+    "HELD",
+    "Idmp",
     "MAXSIZE_MAX",
     "NOBODY",
     "RowsPart",

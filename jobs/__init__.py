@@ -13,7 +13,7 @@ queue `mails` with the group `workers`:
 
 The modules, from the bottom:
 
-    dedup             dedup IDs
+    dedup             dedup IDs: their modes and records
     codecs, rows      values and entries as bytes        options      the options of a queue
     lanes             the streams of the priorities
     streams           which jobs there are, and which worker holds which
@@ -21,6 +21,7 @@ The modules, from the bottom:
     rules, scheduling, ticks   schedules: when they tick, the calls that change them, and the jobs that they put
     later             delayed jobs, and how they get into the queue's stream
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends
+    freeing           which job has a dedup ID, and which IDs are freed
     deaths            the log line of each job that becomes a dead job
     leases            the thread that renews the leases of living workers
     engine            a queue of an open store. Putting, delayed, settling, redriving, looking and purging work with it

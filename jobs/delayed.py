@@ -1,15 +1,18 @@
-"""Cancel and move delayed jobs."""
+"""Cancel and move delayed jobs, and forget dedup IDs."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from tidelog.engine import ids
 from tidelog.engine.api import Context, log_acked, log_claim
 from tidelog.engine.idlist import pack
+from tidelog.jobs.dedup import let_go
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.options import job_number
+from tidelog.jobs.options import job_number, named
+from tidelog.jobs.work.freeing import forget, free_window
 from tidelog.jobs.work.later import AT, CONSUMER, GROUP, Due, find_later, time_of
 from tidelog.store.commit.core import Answer
 from tidelog.store.durations import Duration
@@ -32,8 +35,24 @@ def log_cancel(engine: QueueEngine, ctx: Context, number: int) -> int:
     stream = found[0]
     here = [number] if stream.contains(number) else []
     engine.shared.ended([ids.text(number)])
+    ctx.effects += let_go(ctx, options, stream, (number,)) + free_window(ctx, options, (number,))
     log_acked(ctx, options.later_key, stream, GROUP, pack([number]), here)
     return len(here)
+
+
+def forget_id(engine: QueueEngine, dedup_id: Any) -> Answer:
+    """Free a dedup ID: (whether it was known, promise). Raises DataError."""
+    work = partial(log_forget, engine, dedup_id=named("dedup_id", dedup_id))
+    answer: Answer = engine.decided(work)
+    return answer
+
+
+def log_forget(engine: QueueEngine, ctx: Context, dedup_id: bytes) -> int:
+    """[lock] Log that a dedup ID is free. Returns 1, or 0 if it was free."""
+    ctx.stream(engine.options.key)  # raises for a key of another type
+    found = forget(ctx, engine.options, dedup_id)
+    ctx.effects += found
+    return int(bool(found))
 
 
 def move(engine: QueueEngine, job_id: str, delay: Duration | None, at: datetime | None) -> Answer:

@@ -7,14 +7,17 @@ from itertools import islice
 from typing import Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.api import Context, Group, Stream, reading
+from tidelog.engine.api import Context, Effect, Entries, EntryRow, Group, Stream, reading
 from tidelog.engine.ids import MAX
+from tidelog.jobs.dedup import HOLDER, PRODUCER, let_go, needed_elsewhere, table_at
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import create_group, lanes_in
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import lost_of, waiting
-from tidelog.jobs.work.later import find_later
-from tidelog.store.commit.batch import run_unit
+from tidelog.jobs.work.freeing import free_window
+from tidelog.jobs.work.later import GROUP, find_later
+from tidelog.jobs.work.results import first_id
+from tidelog.store.commit.batch import Decided, run_unit
 
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 
@@ -33,9 +36,10 @@ def purge_some(engine: QueueEngine) -> tuple[int, Any, bool]:
         ctx.stream(options.key)
         later = find_later(ctx, options)
         if later is not None and len(later[1].pending):
-            dropped, more = len(later[1].pending), True
+            words, dropped = _purge_later(ctx, options, *later)
+            more = True
             engine.shared.results.all_ended(engine.core)
-            return [[b"DEL", options.later_key]]
+            return words
         lanes = lanes_in(ctx.state, engine.db, options)
         for lane in lanes:
             if lane.group is None:
@@ -53,6 +57,28 @@ def purge_some(engine: QueueEngine) -> tuple[int, Any, bool]:
     if dropped:
         engine.shared.made_room()
     return dropped, promise, more
+
+
+def _purge_later(
+    ctx: Context, options: Options, stream: Stream, group: Group
+) -> tuple[list[list[bytes]], int]:
+    """[lock] The commands of one unit that purges delayed jobs, and how many they delete."""
+    pending = group.pending
+    table = table_at(ctx, options.later_key, PRODUCER)
+    outlives = table is not None and any(
+        pid == PRODUCER and not pending.contains(job) for pid, _, job, _ in table.records()
+    )
+    if not outlives:
+        held = table_at(ctx, options.root, HOLDER)
+        jobs = [] if held is None else [job for pid, _, job, _ in held.records() if pid == HOLDER]
+        free = let_go(ctx, options, stream, filter(pending.contains, jobs))
+        return [*map(Decided, free), [b"DEL", options.later_key]], len(pending)
+    # The stream remembers the dedup IDs of jobs that have left it, so it stays.
+    some = [job for job, *_ in pending.page(0, MAX, PURGE_JOBS)]
+    free = let_go(ctx, options, stream, some) + free_window(ctx, options, some)
+    texts = list(map(ids.text, some))
+    gone = [b"XACKDEL", options.later_key, GROUP, b"ACKED", b"IDS", b"%d" % len(texts), *texts]
+    return [*map(Decided, free), gone], len(some)
 
 
 def _purge_lane(
@@ -88,5 +114,24 @@ def _purge_lane(
         ]
         if entries:
             words.append([b"XDEL", options.holds_key, *entries])
+    words += map(Decided, _freed(ctx, options, stream, paused, unread))
     words.append([b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts])
     return words, len(jobs)
+
+
+def _freed(
+    ctx: Context, options: Options, stream: Stream, paused: list[int], unread: Entries
+) -> list[Effect]:
+    """[lock] The effects that free the dedup IDs of jobs that a purge deletes."""
+    free = let_go(ctx, options, stream, [*paused, *unread.ids()])
+    keys = {options.key, options.later_key}
+    if not any(table_at(ctx, key, PRODUCER) for key in keys):
+        return free
+    rows: list[tuple[int, EntryRow | None]] = [(job, stream.get(job)) for job in paused]
+    rows += unread
+    firsts = [
+        ids.parse(first_id(job, row))
+        for job, row in rows
+        if row is not None and not needed_elsewhere(stream, options.group_key, job)
+    ]
+    return free + free_window(ctx, options, firsts)

@@ -7,13 +7,21 @@ from functools import partial
 from typing import Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.api import Alike, Context, EntryRow, decide_xadd_at, decide_xadd_many
+from tidelog.engine.api import (
+    Alike,
+    Context,
+    EntryRow,
+    decide_xadd_at,
+    decide_xadd_many,
+    next_id,
+)
 from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
-from tidelog.jobs.dedup import PRODUCER, remembering
+from tidelog.jobs.dedup import PRODUCER, REPLACE, WINDOW, freed, held, remembering
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import (
     create_group,
+    lane_of,
     log_into_lane,
     missing_groups,
     next_in_lane,
@@ -22,6 +30,14 @@ from tidelog.jobs.lanes import (
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.fetch import NO_GROUP
+from tidelog.jobs.work.freeing import (
+    Known,
+    find_held,
+    find_in_window,
+    has_begun,
+    is_delayed,
+    key_of,
+)
 from tidelog.jobs.work.later import (
     GROUP,
     Due,
@@ -31,6 +47,7 @@ from tidelog.jobs.work.later import (
     log_delayed,
     next_later,
 )
+from tidelog.store.commit.batch import Decided
 from tidelog.store.commit.callers import Caller
 from tidelog.store.durations import Duration, seconds
 
@@ -44,11 +61,13 @@ class Prepared:
     keys      keys of streams that were created and set up
     last      key of delayed jobs, or of a lane -> the last ID that was given there
     once      (key of the queue, dedup ID) of the jobs that are put
+    ending    (key of the queue, ID) of a job that the unit ends, so that it holds no dedup ID any more
     """
 
-    __slots__ = ("keys", "last", "once")
+    __slots__ = ("keys", "last", "once", "ending")
 
-    def __init__(self) -> None:
+    def __init__(self, ending: tuple[bytes, int] | None = None) -> None:
+        self.ending = ending
         self.keys: set[bytes] = set()
         self.last: dict[bytes, int] = {}
         self.once: set[tuple[bytes, bytes]] = set()
@@ -59,11 +78,12 @@ class Put:
 
     due     when it is due; None = at once
     ttl     ms after which it is not delivered any more, counted from when it is due; None = for ever
+    mode    of its dedup ID, one of `dedup.MODES`
 
     Its row says its priority, too.
     """
 
-    __slots__ = ("engine", "row", "dedup_id", "due", "ttl", "priority")
+    __slots__ = ("engine", "row", "dedup_id", "due", "ttl", "priority", "mode")
 
     def __init__(
         self,
@@ -73,33 +93,99 @@ class Put:
         due: Due | None = None,
         ttl: int | None = None,
         priority: int = 0,
+        mode: str = WINDOW,
     ) -> None:
         self.engine, self.row, self.dedup_id = engine, row, dedup_id
         self.due, self.ttl, self.priority = due, ttl, priority
+        self.mode = mode
 
-    def known(self, ctx: Context) -> int | None:
-        """The ID of the job that was put with the same `dedup_id`, at once or delayed; None if there is none."""
-        if self.dedup_id is None:
+    def known(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> int | None:
+        """The ID of the job that has the same `dedup_id`, which `put` returns; None if the job is to be put.
+
+        ending    as in `Prepared`
+        """
+        if self.dedup_id is None or self.mode == REPLACE:
             return None
-        options = self.engine.options
-        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]
-        for priority in self.engine.used(ctx):
-            streams.append(stream_at(ctx, options.lane(priority).key))
-        for stream in streams:
-            if stream is not None and stream.idmp is not None:
-                found = stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now)
-                if found is not None:
-                    return found
-        return None
+        found = self._find(ctx, ending)
+        return None if found is None else found.first
+
+    def _find(self, ctx: Context, ending: tuple[bytes, int] | None) -> Known | None:
+        """The job that has the same `dedup_id`, at once or delayed."""
+        dedup_id, options = self.dedup_id, self.engine.options
+        assert dedup_id is not None
+        # Before all others, because it raises for a key of another type.
+        found = find_in_window(ctx, options, dedup_id, options.key)
+        holder = find_held(ctx, options, dedup_id)
+        if holder is not None and (options.key, holder.entry) != ending:
+            return holder
+        for key in (options.later_key, *(options.lane(p).key for p in self.engine.used(ctx))):
+            if found is not None:
+                break
+            found = find_in_window(ctx, options, dedup_id, key)
+        return found
+
+    def replaced(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> int | None:
+        """The job that this one replaces: where it is; None if there is none."""
+        if self.mode != REPLACE:
+            return None
+        found = self._find(ctx, ending)
+        if found is None or has_begun(ctx, self.engine.options, found.entry):
+            return None
+        return found.entry
+
+    def makes_room(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> bool:
+        """Whether the job that this one replaces counts against `max_depth`."""
+        job = self.replaced(ctx, ending)
+        return job is not None and not is_delayed(job)
 
     def words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
         """The commands that put it; none if its `dedup_id` is known. Raises CommandError for a key of another type."""
-        options, row, key = self.engine.options, self.row, self.engine.options.key
-        if self.dedup_id is not None:
-            place = key, self.dedup_id
-            if place in prepared.once or self.known(ctx) is not None:
-                return []
-            prepared.once.add(place)
+        if self.dedup_id is None:
+            return self._put_words(ctx, prepared)
+        place = self.engine.options.key, self.dedup_id
+        if place in prepared.once or self.known(ctx, prepared.ending) is not None:
+            return []
+        prepared.once.add(place)
+        return [*self._freeing_words(ctx, prepared), *self._put_words(ctx, prepared)]
+
+    def _freeing_words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
+        """The commands that end the job which this one replaces, and free the ID from a job that has it no more."""
+        if self.mode != REPLACE:
+            return []
+        options, words = self.engine.options, list[list[bytes]]()
+        found = self._find(ctx, prepared.ending)
+        if found is None:
+            return words
+        if not has_begun(ctx, options, found.entry):
+            words += self._cancel_words(ctx, found)
+        if found.pid == PRODUCER:
+            assert self.dedup_id is not None
+            words.append(Decided(freed(ctx.db, found.key, PRODUCER, self.dedup_id, found.entry)))
+        return words
+
+    def _cancel_words(self, ctx: Context, found: Known) -> list[list[bytes]]:
+        """The commands that delete a job which waits or is delayed."""
+        options, shared, job = self.engine.options, self.engine.shared, found.entry
+        key, text, words = key_of(options, job), ids.text(job), list[list[bytes]]()
+        shared.ended([ids.text(found.first)])
+        if is_delayed(job):
+            return [[b"XACKDEL", key, GROUP, b"ACKED", b"IDS", b"1", text]]
+        stream = stream_at(ctx, key)
+        assert stream is not None
+        for name, group in stream.groups.items():
+            if group.pending.contains(job):  # it was given back unseen
+                words.append([b"XACK", key, name, text])
+        lane = shared.lane(lane_of(job))
+        lane.paused.pop(job, None)
+        if lane.limited:
+            lane.freed((job,))
+        return [*words, [b"XDEL", key, text]]
+
+    def _put_words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
+        row, key = self.row, self.engine.options.key
+        if self._holds:
+            assert self.dedup_id is not None
+            row = (*row, rows.DEDUP, self.dedup_id)
         due_ms = ctx.now
         if self.due is not None:
             due_ms = self.due.by_store(self.engine.core.clocks(ctx.now))
@@ -110,15 +196,36 @@ class Put:
         if self.priority:
             return self._lane_words(ctx, prepared, row)
         stream = ctx.stream(key)
+        last = prepared.last.get(key, 0 if stream is None else stream.last_id)
+        job = prepared.last[key] = next_id(last, ctx.now)
         if self.dedup_id is None:
             return [[b"XADD", key, b"*", *row]]
-        words: list[list[bytes]] = []
+        words = self._remembering_words(ctx, prepared)
+        if self._holds:
+            return [*words, [b"XADD", key, ids.text(job), *row], self._held_word(ctx, job)]
+        return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
+
+    @property
+    def _holds(self) -> bool:
+        """Whether the job holds its dedup ID until it is done."""
+        return self.dedup_id is not None and self.mode != WINDOW
+
+    def _held_word(self, ctx: Context, job: int) -> Decided:
+        """The record by which the job takes its dedup ID."""
+        assert self.dedup_id is not None
+        return Decided(held(ctx.db, self.engine.options, self.dedup_id, job))
+
+    def _remembering_words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
+        """The commands that make the queue's stream remember dedup IDs."""
+        options, words = self.engine.options, list[list[bytes]]()
+        key = options.key
         if key not in prepared.keys:
+            stream = ctx.stream(key)
             if stream is None:
                 words.append(create_group(key, options.group_key))
             words += remembering(stream, key)
             prepared.keys.add(key)
-        return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
+        return words
 
     def _later_words(
         self, ctx: Context, prepared: Prepared, row: EntryRow, due: Due, due_ms: int
@@ -131,10 +238,14 @@ class Put:
                 words.append(create_words(options))
             words += remembering(stream, key)
             prepared.keys.add(key)
+        if self._holds:
+            words += self._remembering_words(ctx, prepared)
         last = prepared.last.get(key, 0 if stream is None else stream.last_id)
         job = prepared.last[key] = next_later(last, ctx.now)
         words.append([b"XADD", key, ids.text(job), *row])
-        if self.dedup_id is not None:
+        if self._holds:
+            words.append(self._held_word(ctx, job))
+        elif self.dedup_id is not None:
             words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
         words.append(delayed_words(options, job, due.moment(ctx.now), due.kind))
         self.engine.shared.later.hear(self.engine.core, due_ms, ctx.now)
@@ -149,7 +260,9 @@ class Put:
             words += missing_groups(ctx, engine.options.key, key)
         job = prepared.last[key] = next_in_lane(last, ctx.now, self.priority)
         words.append([b"XADD", key, ids.text(job), *row])
-        if self.dedup_id is not None:
+        if self._holds:
+            words = [*self._remembering_words(ctx, prepared), *words, self._held_word(ctx, job)]
+        elif self.dedup_id is not None:
             if key not in prepared.keys:
                 words += remembering(stream, key)
                 prepared.keys.add(key)
@@ -161,6 +274,8 @@ class Put:
         """The ID that `words` has just given to the job; None if XADD gives it."""
         options = self.engine.options
         key = options.later_key if self.due is not None else options.lane(self.priority).key
+        if key == options.key and not self._holds:
+            return None
         return prepared.last.get(key)
 
 
@@ -197,7 +312,7 @@ def put_once(
         known = put.known(ctx)
         if known is not None:
             return None
-        if put.due is None and engine.room(ctx, 1) <= 0:
+        if put.due is None and engine.room(ctx, 1) + put.makes_room(ctx) <= 0:
             waiting_caller = engine.queue_up(caller)
             return None
         prepared = Prepared()

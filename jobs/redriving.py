@@ -14,6 +14,8 @@ from tidelog.jobs.options import job_number
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.streams import wrong_type
+from tidelog.jobs.work.freeing import first_of_dead, free_window
+from tidelog.store.commit.batch import Decided
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
 
@@ -82,7 +84,12 @@ class DeadBase:
 
     def _drop(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
         """Delete these as one unit."""
-        return self._change(chosen, lambda ctx, row: [])
+        options = self._engine.options
+
+        def words(ctx: Context, row: EntryRow) -> list[list[bytes]]:
+            return [*map(Decided, free_window(ctx, options, first_of_dead(row)))]
+
+        return self._change(chosen, words)
 
     def _change(
         self, chosen: list[DeadJob], words: Callable[[Context, EntryRow], list[list[bytes]]]

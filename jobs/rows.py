@@ -2,7 +2,8 @@
 
 For the queue `mails`:
 
-    mails            value, header.<name> ..., key, expires (unix ms), origin (first ID of a redriven or delayed job)
+    mails            value, header.<name> ..., key, expires (unix ms), dedup (jobs/dedup.py), origin (first ID of a
+                     redriven or delayed job)
     mails:priority:3 as above, with the field priority
     mails:later      a delayed job, as above but without origin
     mails:holds      group, job, until (unix ms)
@@ -35,6 +36,7 @@ ORIGIN = b"origin"
 EXPIRES = b"expires"
 PRIORITY = b"priority"
 KEY = b"key"
+DEDUP = b"dedup"
 EXPIRED = "expired"  # reason of a dead job that was not delivered in time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000

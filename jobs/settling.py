@@ -12,6 +12,7 @@ from typing import Any, Final, Generic
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
+from tidelog.jobs.dedup import REPLACE, needed_elsewhere
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import depth_of
 from tidelog.jobs.putting import Prepared, Put
@@ -96,6 +97,12 @@ class JobBase(Generic[T]):
     def origin(self) -> str | None:
         """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
         found = rows.origin_of(self._row)
+        return None if found is None else rows.shown(found)
+
+    @property
+    def dedup_id(self) -> str | None:
+        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
+        found = rows.fields_of(self._row).get(rows.DEDUP)
         return None if found is None else rows.shown(found)
 
     @property
@@ -237,9 +244,15 @@ class JobBase(Generic[T]):
             raise DataError("done_and puts only into queues of the job's own database")
 
         def adds(ctx: Context) -> settle.Words:
-            _check_room(ctx, puts, self._engine)
-            prepared = Prepared()
-            return [words for put in puts for words in put.words(ctx, prepared)]
+            lane = self._delivery.options
+            stream = ctx.stream(lane.key)
+            ending: tuple[bytes, int] | None = lane.root, self._number
+            if stream is None or needed_elsewhere(stream, lane.group_key, self._number):
+                ending = None
+            some = _last_ones(puts)
+            _check_room(ctx, some, self._engine, ending)
+            prepared = Prepared(ending)
+            return [words for put in some for words in put.words(ctx, prepared)]
 
         done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
         if done[0]:
@@ -292,7 +305,18 @@ class JobBase(Generic[T]):
         )
 
 
-def _check_room(ctx: Context, puts: Sequence[Put], own: QueueEngine) -> None:
+def _last_ones(puts: Sequence[Put]) -> Sequence[Put]:
+    """The puts without those that a later one replaces."""
+    if all(put.mode != REPLACE for put in puts):
+        return puts
+    places = [(put.engine.options.key, put.dedup_id) for put in puts]
+    replacing = [place if put.mode == REPLACE else None for put, place in zip(puts, places)]
+    return [put for at, put in enumerate(puts) if places[at] not in replacing[at + 1 :]]
+
+
+def _check_room(
+    ctx: Context, puts: Sequence[Put], own: QueueEngine, ending: tuple[bytes, int] | None
+) -> None:
     """Raise QueueFull if a bounded queue has no room for `puts`. The job itself makes room in its own queue."""
     wanted: dict[bytes, list[Put]] = {}
     told: set[tuple[bytes, bytes]] = set()
@@ -300,7 +324,8 @@ def _check_room(ctx: Context, puts: Sequence[Put], own: QueueEngine) -> None:
         key, dedup_id = put.engine.options.key, put.dedup_id
         if (
             put.due is not None
-            or put.known(ctx) is not None
+            or put.known(ctx, ending) is not None
+            or put.makes_room(ctx, ending)
             or (dedup_id is not None and (key, dedup_id) in told)
         ):
             continue

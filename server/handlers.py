@@ -203,6 +203,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("queue|purge", -3, _WORKS, looking.purge, "stream", (2, 2, 1)),
     Own("queue|cancel", -4, _WORKS, delayed.cancel, "stream", (2, 2, 1)),
     Own("queue|move", -6, _WORKS, delayed.move, "stream", (2, 2, 1)),
+    Own("queue|forget", -4, _WORKS, delayed.forget, "stream", (2, 2, 1)),
     Own("queue|schedule", -4, _WORKS, schedules.schedule, "stream"),
     Own("queue|schedules", 2, _LOOKS, schedules.schedules, "stream"),
     Own("queue|list", 2, _LOOKS, looking.names, "stream"),

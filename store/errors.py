@@ -185,6 +185,10 @@ class Unreachable(TidelogError):
     """No server of the shared store answered in time. The call changed nothing, or could not have changed anything."""
 
 
+class Unsupported(TidelogError):
+    """The server of the shared store is of an earlier version, which cannot do this. Nothing changed."""
+
+
 # --- cannot be opened
 
 

@@ -13,6 +13,7 @@ from tidelog.api.face import Face
 from tidelog.engine.api import EntryRow
 from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
+from tidelog.jobs.dedup import WINDOW, mode_of
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import Options, named, ranked
 from tidelog.jobs.putting import BATCH_JOBS, Put, lifetime, log_put_into_lane, put_delayed
@@ -131,6 +132,7 @@ class QueueBase(QueueOf[T]):
         value: T,
         *,
         dedup_id: str | None = None,
+        dedup: str = WINDOW,
         headers: Mapping[str, str] | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -143,6 +145,7 @@ class QueueBase(QueueOf[T]):
         Args:
             value: As in `Queue.put`.
             dedup_id: As in `Queue.put`.
+            dedup: As in `Queue.put`.
             headers: As in `Queue.put`.
             delay: As in `Queue.put`.
             at: As in `Queue.put`.
@@ -156,7 +159,8 @@ class QueueBase(QueueOf[T]):
         """
         row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
         once = None if dedup_id is None else named("dedup_id", dedup_id)
-        return Put(self._engine, row, once, self._engine.due_at(delay, at), lifetime(ttl), priority)
+        mode, due = mode_of(dedup, dedup_id), self._engine.due_at(delay, at)
+        return Put(self._engine, row, once, due, lifetime(ttl), priority, mode)
 
     def _put_aside(
         self,

@@ -27,6 +27,7 @@ from tidelog.api.queue.told import told
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import delayed, looking, purging, rows
+from tidelog.jobs.dedup import WINDOW
 from tidelog.jobs.options import ranked
 from tidelog.jobs.putting import Put, lifetime, put_once, put_values
 from tidelog.jobs.rows import VALUE, Failure, WaitingJob
@@ -63,6 +64,7 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
         value: T,
         *,
         dedup_id: str | None = None,
+        dedup: str = WINDOW,
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
         delay: Duration | None = None,
@@ -75,8 +77,10 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
 
         Args:
             value: Anything that the codec encodes.
-            dedup_id: If it is among the last 10,000 of the queue and at most a day old, no job is added, and the ID of
-                the first job is returned.
+            dedup_id: If a job has this ID, none is added, and the ID of that job is returned.
+            dedup: How long a job has its ID. "window": for a day, or until 10,000 newer ones came. "until-done": until
+                it is done or dead. "replace": likewise, but this put replaces the job if it has not begun, and is put
+                beside it if it has. An ID is free at once if its job was cancelled, purged, or expired unseen.
             headers: Names and texts stored beside the value.
             timeout: Seconds or a timedelta to wait while a bounded queue is full; None = for ever, 0 = not at all.
             delay: Seconds or a timedelta until the job is due. It is stored at once. A bounded queue does not wait for
@@ -96,7 +100,7 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
-        plain = delay is None and at is None and ttl is None and priority == 0
+        plain = delay is None and at is None and ttl is None and priority == 0 and dedup == WINDOW
         if plain and dedup_id is None and timeout is None and not self._bounded:
             if self._raw and value.__class__ is bytes:
                 data: Any = value
@@ -130,6 +134,7 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
         put = self.new(
             value,
             dedup_id=dedup_id,
+            dedup=dedup,
             headers=headers,
             delay=delay,
             at=at,
@@ -358,6 +363,20 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
             DataError: `job_id` is no ID.
         """
         return bool(told(self._face, delayed.cancel(self._engine, job_id)))
+
+    def forget(self, dedup_id: str) -> bool:
+        """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.
+
+        Args:
+            dedup_id: The ID that was given to `put`.
+
+        Returns:
+            False if it was free.
+
+        Raises:
+            DataError: `dedup_id` is no ID.
+        """
+        return bool(told(self._face, delayed.forget_id(self._engine, dedup_id)))
 
     def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None

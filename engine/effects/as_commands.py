@@ -5,11 +5,12 @@ the result of a rewrite): concrete IDs, absolute times, resulting counters. Sent
 commands build the same state there. Redis 7.0 understands all of them except XNACK, XCFGSET, XIDMPRECORD and
 XTRIM ... ACKED, which only effects of 8.x commands need, and RESTORE of a stream that a newer Redis has dumped.
 
-Three kinds of facts have no command, so a Redis that replays the export does not get them:
+Four kinds of facts have no command, so a Redis that replays the export does not get them:
 
 * EPOCH, XREOPEN, SEEN: no data (a life of the writer, a node boundary Redis decides itself, an attempt's time).
 * IDMP_DUPLICATE: it increments iids-duplicates. Sending `XADD key IDMP pid iid *` again would append an entry
   if the receiver has already forgotten the iid (spec 11.3), and a lost counter is the smaller harm.
+* XIDMPRECORD with the time FREED or HELD: Redis can neither forget an iid nor keep it until it is freed.
 * The active-time of a consumer: Redis sets it to its own clock when it replays an XCLAIM.
 
 The commands do not name the database: the caller sends SELECT when `database(effect)` changes, and MULTI/EXEC
@@ -30,6 +31,7 @@ from tidelog.engine.ids import text as id_text
 from tidelog.engine.rdb.file import payload_of
 from tidelog.engine.rdb.stream import FIVE, VERSIONS
 from tidelog.engine.streams.block import rows_of
+from tidelog.engine.streams.idmp import FREED, HELD
 
 Command = list[bytes]
 
@@ -152,7 +154,9 @@ def _xcfgset(effect: Effect) -> list[Command]:
 
 
 def _xidmprecord(effect: Effect) -> list[Command]:
-    _, _, key, pid, iid, ms, seq, *_ = effect
+    _, _, key, pid, iid, ms, seq, *time = effect
+    if time and time[0] in (FREED, HELD):
+        return []
     return [[b"XIDMPRECORD", key, pid, iid, _id(ms, seq)]]
 
 

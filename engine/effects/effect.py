@@ -52,7 +52,8 @@ XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
 XDEL: Final = 8  # (op, db, key, ids, slots)              deletes entries; raises max-deleted-entry-id
 XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
 XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) sets the limits; clears the dedup tables
-XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq[, time])   time: as in XADD_IDMP
+XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq[, time])   time: as in XADD_IDMP, or FREED or HELD
+#                           (engine/streams/idmp.py): the iid is forgotten, or does not expire
 IDMP_DUPLICATE: Final = 12  # (op, db, key, pid, iid)     adds 1 to `iids-duplicates`
 STREAM_CREATE: Final = 13  # (op, db, key)                creates an empty stream (MKSTREAM, oversized first XADD)
 

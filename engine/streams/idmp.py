@@ -4,6 +4,9 @@ An iid is *expired* when its time is at most `now - duration`. Its time is the m
 was recorded if that is earlier: the IDs of a stream can run ahead of the clock. Each lookup checks that, so no
 background task is needed. The apply of an IDMP add frees memory: it drops iids that are expired at the new iid's time.
 That depends only on the effect, so replay drops the same iids.
+
+Two times are no times. An iid that is recorded with the time FREED is forgotten. One with the time HELD does not
+expire, so it stays until it is freed, or pushed out by `maxsize` newer ones. The queue writes both (jobs/dedup.py).
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ DURATION_DEFAULT_S: Final = 100
 MAXSIZE_DEFAULT: Final = 100
 DURATION_MAX_S: Final = 86400
 MAXSIZE_MAX: Final = 10000
+FREED: Final = 1  # unix ms: before any window, so a version that knows no FREED takes the iid for an expired one
+HELD: Final = (1 << 48) - 1  # unix ms: behind any window
 _DIGEST_BYTES: Final = 16
 _ID_BYTES: Final = 16
 
@@ -32,7 +37,7 @@ class Idmp:
     producers   pid -> iid -> entry ID; producers in the order of their latest add
     """
 
-    __slots__ = ("duration", "maxsize", "producers", "added", "duplicates", "_handed")
+    __slots__ = ("duration", "maxsize", "producers", "added", "duplicates", "_handed", "_owners")
 
     def __init__(self, duration: int = DURATION_DEFAULT_S, maxsize: int = MAXSIZE_DEFAULT) -> None:
         self.duration = duration
@@ -42,6 +47,8 @@ class Idmp:
         self.duplicates = 0
         # The tables that a frozen copy may share: copy such a table before changing it.
         self._handed: dict[bytes, Table] = {}
+        # pid -> entry ID -> iid, made when it is first asked for. It may also have iids that are gone.
+        self._owners: dict[bytes, dict[int, bytes]] = {}
 
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:
         """The entry ID of an unexpired iid, or None. now: unix ms."""
@@ -51,11 +58,29 @@ class Idmp:
             return None
         return record & _ID
 
+    def owned(self, pid: bytes, entry_id: int) -> bytes | None:
+        """The iid whose entry this is, expired or not; None if there is none."""
+        table = self.producers.get(pid)
+        if not table:
+            return None
+        owners = self._owners.get(pid)
+        if owners is None or len(owners) > 2 * self.maxsize:
+            owners = {record & _ID: iid for iid, record in table.items()}
+            self._owners[pid] = owners
+        iid = owners.get(entry_id)
+        return iid if iid is not None and table.get(iid, -1) & _ID == entry_id else None
+
     def record(self, pid: bytes, iid: bytes, entry_id: int, time: int | None = None) -> None:
         """Record `iid -> entry_id` as the newest of its producer; drop the oldest ones beyond `maxsize`.
 
-        time: the iid's time, unix ms; None: the entry's ms.
+        time: the iid's time, unix ms; None: the entry's ms; FREED: forget the iid instead.
         """
+        if time == FREED:
+            self._forget(pid, iid)
+            return
+        owners = self._owners.get(pid)
+        if owners is not None:
+            owners[entry_id] = iid
         table = self.producers.pop(pid, None) or {}
         if self._handed.get(pid) is table:
             table = self._own(pid, table)
@@ -65,6 +90,16 @@ class Idmp:
             del table[next(iter(table))]
         self.producers[pid] = table
         self.added += 1
+
+    def _forget(self, pid: bytes, iid: bytes) -> None:
+        table = self.producers.get(pid)
+        if table is None or iid not in table:
+            return
+        if self._handed.get(pid) is table:
+            table = self.producers[pid] = self._own(pid, table)
+        del table[iid]
+        if not table:
+            del self.producers[pid]
 
     def expire(self, pid: bytes, now: int) -> None:
         """Drop the expired iids of one producer, and every producer whose newest iid is expired. now: unix ms."""
@@ -91,6 +126,7 @@ class Idmp:
         self.maxsize = maxsize
         self.producers.clear()
         self._handed = {}
+        self._owners = {}
 
     def tracked(self, now: int) -> tuple[int, int]:
         """(producers, iids) as XINFO counts them: only unexpired ones. now: unix ms."""

@@ -34,6 +34,7 @@ from tidelog.jobs.units import UNIT_BYTES
 from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.ends import log_all_leftovers, log_finished
+from tidelog.jobs.work.freeing import free_unseen
 from tidelog.jobs.work.keyed import Keyed
 from tidelog.jobs.work.keys import Keys
 from tidelog.jobs.work.limits import LOOK_SECONDS, Delivered, free_places
@@ -435,6 +436,7 @@ class Fetch:
         if dead:
             stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, dead)
+            ctx.effects += free_unseen(ctx, options, stream, dead)
             self._dying += dead
         if done:
             log_finished(shared, options, ctx, stream, done)

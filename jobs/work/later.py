@@ -41,10 +41,11 @@ from tidelog.engine.api import (
 from tidelog.engine.idlist import pack, pack_one, pack_run
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.ids import text as id_text
+from tidelog.jobs.dedup import HOLDER, held, table_at
 from tidelog.jobs.lanes import HIGHEST_FIRST, log_into_lane, open_lane
 from tidelog.jobs.options import SCHEDULES, Options
 from tidelog.jobs.rows import ORIGIN, milliseconds, moment, priority_of
-from tidelog.jobs.streams import stream_at
+from tidelog.jobs.streams import many, stream_at
 from tidelog.jobs.units import UNIT_BYTES
 from tidelog.store.clock import Times
 from tidelog.store.commit.core import Core
@@ -356,21 +357,36 @@ class Later:
         if not jobs:
             return
         put: dict[int, list[EntryRow]] = {}
+        moved: dict[int, list[int]] = {}
         for job in here:
             row = whole[job]
-            put.setdefault(priority_of(row), []).append((*row, ORIGIN, id_text(job)))
+            priority = priority_of(row)
+            put.setdefault(priority, []).append((*row, ORIGIN, id_text(job)))
+            moved.setdefault(priority, []).append(job)
         for priority in put:
             if priority:
                 open_lane(core, ctx, options, priority)  # units of their own, so they come first
         for priority, rows in put.items():
             if priority:
-                log_into_lane(ctx, options, priority, rows)
+                first = log_into_lane(ctx, options, priority, rows)
                 self.hear_lane(core, priority)
+                added = range(first, first + len(rows))
             else:
-                decide_xadd_many(ctx, options.key, rows)
+                added = many(decide_xadd_many(ctx, options.key, rows))
+            _take_along(ctx, options, moved[priority], added)
         log_acked(ctx, options.later_key, stream, GROUP, pack(sorted(jobs)), sorted(here))
         effects, ctx.effects = ctx.effects, []
         core.landing.land(effects)
+
+
+def _take_along(ctx: Context, options: Options, jobs: list[int], entries: range) -> None:
+    """[lock] Log that these jobs hold their dedup IDs at their new entries."""
+    table = table_at(ctx, options.root, HOLDER)
+    if table is not None:
+        for job, entry in zip(jobs, entries, strict=True):
+            iid = table.owned(HOLDER, job)
+            if iid is not None:
+                ctx.effects.append(held(ctx.db, options, iid, entry))
 
 
 def _rows(stream: Stream, jobs: list[int]) -> Mapping[int, EntryRow]:

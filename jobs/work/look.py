@@ -18,6 +18,7 @@ from tidelog.engine.api import (
 )
 from tidelog.engine.idlist import pack
 from tidelog.jobs import rows
+from tidelog.jobs.dedup import let_go
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import many, stream_at
@@ -291,6 +292,7 @@ class Look:
         if self._gone:
             if shared.limited:
                 shared.freed(self._gone)
+            ctx.effects += let_go(ctx, options, self._stream, self._gone)
             ctx.effects.append(
                 (XACK, ctx.db, options.key, options.group_key, pack(sorted(self._gone)))
             )

@@ -23,12 +23,14 @@ from tidelog.engine.api import (
 )
 from tidelog.engine.idlist import pack, pack_one
 from tidelog.jobs import rows
+from tidelog.jobs.dedup import let_go
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import holds, stream_at
 from tidelog.jobs.work.deaths import given_up
 from tidelog.jobs.work.results import first_id, result_words
 from tidelog.jobs.work.shared import Delivery, Hold, Shared
+from tidelog.store.commit.batch import Decided
 
 Words = list[list[bytes]]
 
@@ -62,11 +64,13 @@ class Held:
 
 
 def log_done(ctx: Context, options: Options, stream: Stream, jobs: Sequence[int]) -> None:
-    """Log that these pending jobs are done. They leave the stream unless they are kept or another group needs them.
+    """Log that these pending jobs are done. They leave the stream unless they are kept or another group needs them, and
+    free the dedup IDs that they hold.
 
     Same as XACKDEL with ACKED, or XACK. A job may be named twice: a caller that was interrupted while leaving the job's
     block may have entered it again.
     """
+    ctx.effects += let_go(ctx, options, stream, jobs)
     if len(jobs) == 1:
         ctx.effects.append(_one_done(ctx.db, options, stream, jobs[0]))
         return
@@ -95,6 +99,8 @@ def ack(delivery: Delivery, job: int, row: EntryRow, count: int, ctx: Context) -
     group = None if stream is None else stream.groups.get(options.group_key)
     if stream is None or group is None or not holds(group, delivery.worker, job, count):
         return False
+    if stream.idmp is not None or options.priority:
+        ctx.effects += let_go(ctx, options, stream, (job,))
     ctx.effects.append(_one_done(ctx.db, options, stream, job))
     if shared.extended or count > 1:
         shared.fresh(ctx, options, stream, group)
@@ -128,7 +134,7 @@ def done_and(held: Held, ctx: Context, adds: Callable[[Context], Words]) -> Word
     if held.find(ctx) is None:
         return None
     put = adds(ctx)
-    return [*_left(held), *put]
+    return [*_left(held, ctx), *put]
 
 
 def done_with(held: Held, ctx: Context, result: bytes, ttl_ms: int) -> Words | None:
@@ -136,10 +142,10 @@ def done_with(held: Held, ctx: Context, result: bytes, ttl_ms: int) -> Words | N
     if held.find(ctx) is None:
         return None
     first = first_id(held.job, held.row)
-    return [*_left(held), result_words(held.options, first, result, ctx.now + ttl_ms)]
+    return [*_left(held, ctx), result_words(held.options, first, result, ctx.now + ttl_ms)]
 
 
-def _left(held: Held) -> Words:
+def _left(held: Held, ctx: Context) -> Words:
     """The commands that remove a job from the queue."""
     shared, options, job = held.shared, held.options, held.job
     gone = _without_hold(shared, options, job)
@@ -149,7 +155,10 @@ def _left(held: Held) -> Words:
         shared.freed((job,))
     shared.let_others_in()
     shared.ended([first_id(job, held.row)])
-    return [*_done_words(options, job), *gone]
+    stream = ctx.stream(options.key)
+    assert stream is not None
+    free = map(Decided, let_go(ctx, options, stream, (job,)))
+    return [*free, *_done_words(options, job), *gone]
 
 
 # --- failed
@@ -251,7 +260,7 @@ def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) ->
     worker = rows.shown(held.worker)
     known.append(Failure(rows.text(held.job), at, worker, held.count, *last))
     held.dead = row = rows.dead_row(options, held.job, held.row, held.count, reason, known)
-    return [[b"XADD", options.dead_key, b"*", *row], *_left(held)]
+    return [[b"XADD", options.dead_key, b"*", *row], *_left(held, ctx)]
 
 
 def failures(shared: Shared, ctx: Context, options: Options, job: int) -> list[Failure]:

@@ -9,7 +9,8 @@ from tidelog.engine.reply import Reply
 from tidelog.server.session import Session
 
 # confirm    QUEUE TAKE with CONFIRM, QUEUE CONFIRM and UNBLOCK
-CAPABILITIES: Final = (b"confirm",)
+# dedup      QUEUE PUT with DEDUP and MODE, QUEUE FORGET
+CAPABILITIES: Final = (b"confirm", b"dedup")
 PROCESS_BYTES_MAX: Final = 64
 
 

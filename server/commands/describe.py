@@ -72,7 +72,7 @@ _USES: Final[dict[str, str]] = {
     "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
     "xidmprecord xnack queue|confirm queue|unblock queue|renew queue|extend queue|retry queue|release queue|drop "
-    "queue|move",
+    "queue|move queue|forget",
     "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy "
     "queue|done queue|doneand queue|fail queue|purge queue|cancel",
     "RW access update": "eval evalsha incr decr incrby decrby getset getex move queue|take",

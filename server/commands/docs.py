@@ -56,6 +56,7 @@ queue|drop 0.1.0 Tell that a living worker dropped jobs
 queue|extend 0.1.0 Keep a job even if the connection ends
 queue|fail 0.1.0 Make a job a dead job
 queue|failures 0.1.0 Show recorded failures
+queue|forget 0.2.0 Free a dedup ID
 queue|help 0.1.0 Show the subcommands
 queue|len 0.1.0 Count the jobs that are not done
 queue|list 0.1.0 List the queues

@@ -108,6 +108,7 @@ __all__ = [
     "TokenLost",
     "UnitTooLarge",
     "Unreachable",
+    "Unsupported",
     "WatchError",
     "aconnect",
     "afollow",

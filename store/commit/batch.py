@@ -52,6 +52,16 @@ _RECORD_BYTES: Final = 64  # upper bound of an XADD record's bytes, without its 
 ANEW: Final = "the log was rebuilt meanwhile; repeat the call"
 
 
+class Decided(list[bytes]):
+    """A change among the commands of a unit that no command makes: the caller has decided its effect."""
+
+    __slots__ = ("effect",)
+
+    def __init__(self, effect: Effect) -> None:
+        super().__init__()
+        self.effect = effect
+
+
 def run_transaction(
     core: Core, db: int, transaction: Transaction, commands: Sequence[Queued]
 ) -> Answer:
@@ -222,7 +232,11 @@ class _Batch:
         """Run one command of the unit."""
         ctx = self._ctx
         ctx.effects = []
-        reply = self._decide(ctx, args)
+        reply: Reply = None
+        if args.__class__ is Decided:
+            ctx.effects.append(args.effect)
+        else:
+            reply = self._decide(ctx, args)
         self._gathering.take(ctx.effects)
         self._replies.append(reply)
 

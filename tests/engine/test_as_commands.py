@@ -43,6 +43,8 @@ FORMS: list[tuple[Effect, list[str]]] = [
     ((e.XCFGSET, 0, b"k", 60, 10), ["XCFGSET k IDMP-DURATION 60 IDMP-MAXSIZE 10"]),
     ((e.XIDMPRECORD, 0, b"k", b"p", b"i", 5, 1), ["XIDMPRECORD k p i 5-1"]),
     ((e.XIDMPRECORD, 0, b"k", b"p", b"i", 5, 1, 4), ["XIDMPRECORD k p i 5-1"]),
+    ((e.XIDMPRECORD, 0, b"k", b"p", b"i", 5, 1, 1), []),
+    ((e.XIDMPRECORD, 0, b"k", b"p", b"i", 5, 1, (1 << 48) - 1), []),
     ((e.IDMP_DUPLICATE, 0, b"k", b"p", b"i"), []),
     ((e.STREAM_CREATE, 0, b"k"),
         ["XADD k MAXLEN 0 0-1 x y", "XSETID k 0-0 ENTRIESADDED 0 MAXDELETEDID 0-0"]),

@@ -37,6 +37,71 @@ async def put_dedup_id(t: Tape) -> None:
 
 
 @script
+async def put_dedup(t: Tape) -> None:
+    """IDs that jobs hold until they are done, and replaced jobs: at once, delayed, in a lane, over a restart."""
+    mails = t.queue("mails")
+    for mode in ("until-done", "replace"):
+        await mails.put("a", dedup_id=mode, dedup=mode)
+        await mails.put("b", dedup_id=mode, dedup=mode, delay=5)
+        await mails.put("c", dedup_id=mode, dedup=mode, priority=3)
+        await mails.put("d", dedup_id=f"{mode}-later", dedup=mode, delay=5)
+    await mails.put("e", dedup_id="x")
+    await mails.put("f", dedup_id="x", dedup="replace", headers={"a": "b"})
+    await mails.put("g", dedup_id="y", dedup="always")
+    await mails.put("g", dedup="replace")
+    await t.look(mails)
+    await t.wait(6)
+    first = await mails.get("anna", 0)
+    await t.reopen()
+    await mails.put("h", dedup_id="until-done", dedup="until-done")
+    await mails.put("i", dedup_id="until-done-later", dedup="replace")
+    await t.work(mails, "anna", count=2)
+    job = await mails.get("anna", 0)
+    await job.done_and(
+        mails.new("j", dedup_id="replace", dedup="replace"),
+        mails.new("k", dedup_id="replace", dedup="replace", delay=1),
+        mails.new("l", dedup_id="x", dedup="until-done"),
+    )
+    await t.look(mails)
+    await t.work(mails, "anna")
+    await mails.put("m", dedup_id="until-done", dedup="until-done", ttl=1)
+    await t.wait(4)
+    await t.work(mails, "anna")
+    await mails.put("n", dedup_id="until-done", dedup="until-done")
+    await mails.put("o", dedup_id="replace", dedup="until-done", delay=1)
+    await mails.purge()
+    await mails.put("p", dedup_id="until-done", dedup="until-done")
+    await first.fail("no")
+    await t.look(mails)
+
+
+@script
+async def forget(t: Tape) -> None:
+    """A forgotten ID is free, in each mode; one twice, and one that was not known. Dead jobs are purged."""
+    mails = t.queue("mails")
+    await mails.put("a", dedup_id="x")
+    await mails.put("b", dedup_id="y", delay=5)
+    await mails.put("c", dedup_id="z", priority=2)
+    await mails.put("d", dedup_id="w", dedup="until-done")
+    for name in ("x", "x", "y", "z", "w", "v", ""):
+        await mails.forget(name)
+    await t.reopen()
+    for name in ("x", "y", "z", "w"):
+        await mails.put("e", dedup_id=name)
+    await t.work(mails, "anna", error=ValueError("no"), count=3)
+    job = await mails.get("anna", 0)
+    await job.fail("no")
+    await t.dead(mails).purge()
+    await mails.put("f", dedup_id="x", ttl=1)
+    await t.wait(2)
+    await t.work(mails, "anna")
+    await mails.put("g", dedup_id="x")
+    await mails.purge()
+    await mails.put("h", dedup_id="x")
+    await t.look(mails)
+
+
+@script
 async def put_headers(t: Tape) -> None:
     """Headers stay with a job through a retry, a death and a redrive."""
     mails = t.queue("mails", max_deliveries=2)
@@ -209,8 +274,8 @@ async def put_key(t: Tape) -> None:
 
 
 @script
-async def cancel_2(t: Tape) -> None:
-    """A delayed job is deleted; one that came, one twice and one that never was are told."""
+async def cancel_3(t: Tape) -> None:
+    """A delayed job is deleted, and its dedup ID free; one that came, one twice and one that never was are told."""
     mails = t.queue("mails")
     first = await mails.put("a", delay=10)
     second = await mails.put("b", delay=10, dedup_id="x")

@@ -436,7 +436,33 @@ SCRIPTS: Final[dict[str, str]] = {
         reopen
         QUEUE UNBLOCK mails t GROUP audit
     """,
-    "help-2": """
+    "forget": """
+        QUEUE PUT mails a DEDUP x
+        QUEUE PUT mails b DEDUP y MODE until-done DELAY 1000
+        QUEUE PUT mails c DEDUP y MODE UNTIL-DONE
+        QUEUE PUT mails d DEDUP z MODE REPLACE
+        QUEUE PUT mails e DEDUP z MODE REPLACE ONCE lane 1
+        QUEUE PUT mails e DEDUP z MODE REPLACE ONCE lane 1
+        QUEUE PUT mails f DEDUP w MODE WINDOW
+        QUEUE PUT mails g DEDUP w MODE NONE
+        QUEUE PUT mails h MODE REPLACE
+        QUEUE FORGET mails x ONCE lane 2
+        QUEUE FORGET mails x ONCE lane 2
+        QUEUE FORGET mails x
+        QUEUE FORGET mails v
+        reopen
+        QUEUE PUT mails i DEDUP x
+        QUEUE PUT mails j DEDUP y MODE UNTIL-DONE
+        time 2
+        QUEUE TAKE mails anna COUNT 9
+        QUEUE DONEAND mails anna @e 1 1 6 mails k DEDUP z MODE REPLACE
+        QUEUE PUT mails l DEDUP z MODE UNTIL-DONE
+        QUEUE PEEK mails
+        QUEUE FORGET mails z
+        QUEUE FORGET none z
+        QUEUE FORGET mails
+    """,
+    "help-3": """
         QUEUE HELP
         QUEUE NONE
         reopen

@@ -30,6 +30,14 @@ TEST, SLOW, SOAK = "test", "slow", "soak"
 # The faces that the scripts run through, each with its policy and its part.
 FACES: Final = (("threads", "always", TEST), ("tasks", "no", SLOW), ("shared", "everysec", SLOW))
 assert options and puts and schedules and workers  # they fill SCRIPTS
+# The histories of a queue are all second ones, and these third ones: they purge jobs with dedup IDs.
+THIRD: Final = frozenset(
+    (
+        *("queue-everysec", "queue-tasks"),
+        *(f"long-queue-{fsync}-{round}" for fsync in POLICIES for round in range(3)),
+        *(f"long-queue-tasks-{round}" for round in range(3)),
+    )
+) - {"long-queue-always-2", "long-queue-tasks-0"}
 
 
 class Workload(NamedTuple):
@@ -43,12 +51,17 @@ class Workload(NamedTuple):
     part: str = SLOW
 
 
+def _latest(name: str) -> str:
+    """The name of the workload that is compared now."""
+    return f"{name}-3" if name in THIRD else f"{name}-2"
+
+
 def _list() -> dict[str, Workload]:
     found: dict[str, Workload] = {}
     for fsync in POLICIES:
         name = "commands-always-2" if fsync == "always" else f"commands-{fsync}"
         found[name] = Workload(partial(commands.commands, fsync=fsync, count=1200), 42)
-        found[f"queue-{fsync}-2"] = Workload(
+        found[_latest(f"queue-{fsync}")] = Workload(
             partial(queues.for_threads, fsync=fsync, steps=600), 14
         )
         found[f"blocked-{fsync}"] = Workload(partial(blocking.reads, fsync=fsync, steps=120), 14)
@@ -67,7 +80,7 @@ def _list() -> dict[str, Workload]:
         partial(commands.large, fsync="everysec", budget=1 << 20, retain=0, turns=30), 14
     )
     found["tasks"] = Workload(partial(commands.in_tasks, fsync="everysec", count=700), 14)
-    found["queue-tasks-2"] = Workload(partial(queues.for_tasks, fsync="no", steps=600), 14)
+    found[_latest("queue-tasks")] = Workload(partial(queues.for_tasks, fsync="no", steps=600), 14)
     for round in range(3):
         for fsync in POLICIES:
             found[f"long-commands-{fsync}-{round}"] = Workload(
@@ -84,7 +97,7 @@ def _list() -> dict[str, Workload]:
                 70,
                 part=SOAK,
             )
-            found[f"long-queue-{fsync}-{round}-2"] = Workload(
+            found[_latest(f"long-queue-{fsync}-{round}")] = Workload(
                 partial(queues.for_threads, fsync=fsync, steps=2400), 28, part=SOAK
             )
             found[f"long-blocked-{fsync}-{round}"] = Workload(
@@ -96,7 +109,7 @@ def _list() -> dict[str, Workload]:
         found[f"long-tasks-{round}"] = Workload(
             partial(commands.in_tasks, fsync=POLICIES[round], count=2000), 28, part=SOAK
         )
-        found[f"long-queue-tasks-{round}-2"] = Workload(
+        found[_latest(f"long-queue-tasks-{round}")] = Workload(
             partial(queues.for_tasks, fsync=POLICIES[round], steps=2400), 28, part=SOAK
         )
     for name, run in SCRIPTS.items():

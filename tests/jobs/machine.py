@@ -43,6 +43,7 @@ from tests.jobs.model import (
 import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.jobs.dedup import MODES, UNTIL_DONE
 from tidelog.jobs.work.fetch import FAIR
 from tidelog.jobs.work.leases import leases_of
 
@@ -158,6 +159,31 @@ class Machine(RuleBasedStateMachine):
         assert not sure, "put twice within the time that a dedup_id is remembered"
         model.add(id, value, priority=priority)
         model.dedup[name] = id, self.now()
+
+    @rule(
+        at=queues, name=st.sampled_from("uv"), mode=st.sampled_from(MODES[1:]), priority=priorities
+    )
+    def put_held(self, at: int, name: str, mode: str, priority: int) -> None:
+        model, value, pending = self.models[at], self.fresh(), self.pending(at)
+        old = model.tasks.get(model.held.get(name, ""))
+        id = self.queues[at].put(value, dedup_id=name, dedup=mode, priority=priority)
+        if mode == UNTIL_DONE and old is not None:
+            if id == old.id:
+                # An acknowledgement that is gathered is not in the log yet.
+                assert old.where in {*UNFINISHED, DONE}, (
+                    f"{id} is {old.where}, and has its dedup ID"
+                )
+                return
+            free = old.where not in UNFINISHED or model.may_die(old, self.now())
+            assert free, f"{old.id} is {old.where}, and has lost its dedup ID"
+        elif old is not None and old.where in UNFINISHED:
+            owner, count = pending.get(old.id, ("", 0))
+            there = bool(self.db.xrange(self.lane(at, old.priority), old.id, old.id))
+            assert there == bool(owner or count), f"{old.id} has begun, or it has not"
+            if not there:
+                old.where = GONE
+        model.add(id, value, priority=priority)
+        model.held[name] = id
 
     @rule(at=queues, count=st.sampled_from((0, 1, 5, 40)), priority=priorities, key=keys)
     def put_many(self, at: int, count: int, priority: int, key: str | None) -> None:
@@ -580,14 +606,14 @@ class Machine(RuleBasedStateMachine):
             gone, count = listed, queue.dead.purge()
         assert count == len(gone)
         for dead in gone:
-            model.deaths.pop(dead.id).where = GONE
+            model.removed(model.deaths.pop(dead.id))
 
     def purge_waiting(self, at: int) -> None:
         model = self.models[at]
         gone = [task for task in model.unfinished() if task.where != FLIGHT]
         assert self.queues[at].purge() == len(gone)
         for task in gone:
-            task.where = GONE
+            model.removed(task)
 
     # --- what must hold after every step
 

@@ -79,6 +79,7 @@ class Model:
         self.tasks: dict[str, Task] = {}
         self.deaths: dict[str, Task] = {}  # ID of the dead entry -> what died
         self.dedup: dict[str, tuple[str, float]] = {}
+        self.held: dict[str, str] = {}  # dedup ID -> the job that took it until it is done
         self.failures = 0  # nacks so far
         self.skipped = False  # whether the latest delivery left a job of a higher priority behind
 
@@ -92,6 +93,12 @@ class Model:
         assert id not in self.tasks, f"{id} was given twice"
         self.tasks[id] = task = Task(id, value, **more)
         return task
+
+    def removed(self, task: Task) -> None:
+        """It was purged, waiting or dead, so no put returns its ID any more."""
+        task.where = GONE
+        first = task.origin or task.id
+        self.dedup = {name: known for name, known in self.dedup.items() if known[0] != first}
 
     # --- keys
 

@@ -66,6 +66,50 @@ def test_done_and_is_one_unit_wherever_the_power_goes(policy: str) -> None:
     print(f"{cuts} cuts")
 
 
+def one_of_the_two_is_there(image: SimulatedDisk, number: int, sure: int) -> None:
+    """Of the jobs that were put one in place of the other, up to `number`, exactly one is there, not older than `sure`.
+    It has the dedup ID.
+    """
+    with tidelog.open(ROOT, disk=image) as db:
+        queue: Any = db.queue("jobs")
+        jobs = [*queue.peek(), *queue.peek(scheduled=True)]
+        assert len(jobs) == 1 and sure <= jobs[0].value <= number, [job.value for job in jobs]
+        assert queue.put("again", dedup_id="d", dedup="until-done") == jobs[0].id
+        assert queue.put("again", dedup_id="e", dedup="until-done") not in (jobs[0].id, None)
+
+
+@pytest.mark.parametrize("policy", ["always", "no"])
+def test_a_replacement_is_one_unit_wherever_the_power_goes(policy: str) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    disk = SimulatedDisk(seed)
+    number = answered = cuts = 0
+    with tidelog.open(ROOT, fsync=policy, disk=disk, segment_bytes=4096) as db:
+        jobs: Any = db.queue("jobs")
+        jobs.put(0, dedup_id="d", dedup="replace")
+        db.barrier()
+
+        def cut(operation: str, path: Path) -> None:
+            nonlocal cuts
+            cuts += 1
+            disk.before = None
+            one_of_the_two_is_there(disk.killed(), number, answered)
+            for _ in range(5):
+                one_of_the_two_is_there(
+                    disk.power_loss(dice), number, answered * (policy == "always")
+                )
+            disk.before = cut
+
+        disk.before = cut
+        for number, how in enumerate(({"delay": 60}, {}, {"priority": 3}, {"delay": 9}, {}), 1):
+            jobs.put(number, dedup_id="d", dedup="replace", **how)
+            answered = number
+        disk.before = None
+    assert cuts >= 5
+    print(f"{cuts} cuts")
+
+
 @pytest.mark.parametrize("end", ["beats", "fetches", "closes"])
 def test_acks_of_a_batch_outlast_a_beat_on_a_full_disk(end: str) -> None:
     """The beat that was to write them failed. They are written by what comes next, when there is room."""

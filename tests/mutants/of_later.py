@@ -56,8 +56,8 @@ MUTANTS: Final = (
     Mutant(
         "later/dedup-ids-forgotten",
         "jobs/putting.py",
-        "        streams = [ctx.stream(options.key), stream_at(ctx, options.later_key)]\n",
-        "        streams = [ctx.stream(options.key)]\n",
+        "        for key in (options.later_key, *(options.lane(p).key for p in self.engine.used(ctx))):\n",
+        "        for key in (*(options.lane(p).key for p in self.engine.used(ctx)),):\n",
         (f"{JOBS}::test_dedup_ids_of_delayed_jobs_and_of_others_are_one_set",),
         "A dedup ID of a delayed job is known to every put.",
     ),

@@ -18,8 +18,8 @@ MUTANTS: Final = (
     Mutant(
         "results/under-the-new-id",
         SETTLE,
-        "    first = first_id(held.job, held.row)\n    return [*_left(held), result_words",
-        "    first = ids.text(held.job)\n    return [*_left(held), result_words",
+        "    first = first_id(held.job, held.row)\n    return [*_left(held, ctx), result_words",
+        "    first = ids.text(held.job)\n    return [*_left(held, ctx), result_words",
         (f"{TESTS}::test_a_redriven_job_leaves_its_result_under_the_first_id",),
         "The result of a redriven job has the ID that `put` returned.",
     ),

@@ -96,6 +96,25 @@ def test_headers_and_a_dedup_id(run: Run, root: Path) -> None:
         assert job.headers == {"a": "b=c", "d": ""}
 
 
+def test_the_mode_of_a_dedup_id(run: Run, root: Path) -> None:
+    put = ("queue", "put", root, "mails", "--dedup-id", "x", "--dedup-mode")
+    first, second = run(*put, "until-done", "1"), run(*put, "until-done", "2")
+    assert first.code == 0 and first.out == second.out and jobs(root) == [1]
+    assert run(*put, "replace", "3").code == 0 and jobs(root) == [3]
+
+
+def test_forget(run: Run, root: Path) -> None:
+    put = ("queue", "put", root, "mails", "1", "--dedup-id", "x")
+    forget = ("queue", "forget", root, "mails", "x")
+    first = run(*put)
+    done = run(*forget)
+    assert (done.code, done.out, done.err) == (0, "1 ID is free\n", "")
+    assert run(*forget).out == "the ID was free\n"
+    assert json.loads(run(*forget, "--json").out) == {"forgotten": 0}
+    assert run(*put).out != first.out and jobs(root) == [1, 1]
+    assert run("queue", "forget", root, "none", "x").code == exits.NOT_A_STORE
+
+
 def test_later(run: Run, root: Path) -> None:
     assert run("queue", "put", root, "mails", "1", "--delay", "15m").code == 0
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
@@ -165,6 +184,7 @@ def test_a_store_that_is_open_elsewhere(run: Run, root: Path) -> None:
 BAD = (
     "", "1 -", "1 2 --dedup-id x", "- --dedup-id x", "1 --delay x", "1 --delay -5", "1 --delay nan", "1 --ttl inf",
     "1 --at yesterday", "1 --at 15m", "1 --delay 1 --at 2030-01-01", "1 --header x", "1 --header =x", "1 --codec xml",
+    "1 --dedup-mode replace", "1 --dedup-id x --dedup-mode y",
 )
 # fmt: on
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.dedup import MODES
 from tidelog.jobs.options import PRIORITY_MAX
 from tidelog.tools import exits
 from tidelog.tools.names import queues
@@ -94,6 +95,11 @@ def headers_of(
 )
 @click.option("--dedup-id", metavar="ID", help="Put nothing if this ID is known. For one VALUE.")
 @click.option(
+    "--dedup-mode",
+    type=click.Choice(MODES),
+    help="How long a job has its --dedup-id: for a day, until it is done, or until a put replaces it.",
+)
+@click.option(
     "--delay", callback=duration, metavar="TIME", help="The job is due later: 30, 90s, 15m, 2h, 7d."
 )
 @click.option("--at", callback=moment, metavar="TIME", help="The job is due then (UTC).")
@@ -122,6 +128,7 @@ def command(
     codec: str,
     headers: dict[str, str] | None,
     dedup_id: str | None,
+    dedup_mode: str | None,
     delay: float | None,
     at: datetime | None,
     ttl: float | None,
@@ -134,10 +141,12 @@ def command(
         raise click.UsageError("give VALUEs, or - for the lines of standard input, not both")
     if dedup_id is not None and (len(values) > 1 or STDIN in values):
         raise click.UsageError("--dedup-id belongs to one VALUE")
+    if dedup_mode is not None and dedup_id is None:
+        raise click.UsageError("--dedup-mode needs --dedup-id")
     if delay is not None and at is not None:
         raise click.UsageError("give either --delay or --at, not both")
     given = {"headers": headers, "dedup_id": dedup_id, "delay": delay, "at": at, "ttl": ttl}
-    given["key"] = key
+    given |= {"key": key, "dedup": dedup_mode}
     options: dict[str, Any] = {
         option: value for option, value in given.items() if value is not None
     }

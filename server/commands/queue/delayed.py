@@ -1,4 +1,4 @@
-"""QUEUE CANCEL and MOVE: changes of delayed jobs."""
+"""QUEUE CANCEL and MOVE: changes of delayed jobs; and FORGET."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.reply import Reply
-from tidelog.jobs.delayed import log_cancel, log_move
+from tidelog.jobs.delayed import log_cancel, log_forget, log_move
 from tidelog.server.commands.queue.given import ONE, TWO, Given, check_writable, checked, given_of
 from tidelog.server.jobs import job_id
 from tidelog.server.once import NEW
@@ -32,6 +32,12 @@ def move(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(SYNTAX)
     change = partial(log_move, given.queue.engine, number=job_id(args[3]), due=given.due())
     return _changed(session, given, change)
+
+
+def forget(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE FORGET name id [ONCE lane number] [option ...]: free a dedup ID. Replies 0 if it was free."""
+    given = given_of(session, args[2], args[4:], {b"ONCE": TWO})
+    return _changed(session, given, partial(log_forget, given.queue.engine, dedup_id=args[3]))
 
 
 def _changed(session: Session, given: Given, change: Callable[[Context], int]) -> Reply:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
+from tidelog.jobs.dedup import MODES, WINDOW
 from tidelog.jobs.options import PRIORITY_MAX
 from tidelog.jobs.putting import lifetime
 from tidelog.jobs.rows import HEADER
@@ -73,6 +74,14 @@ class Given(NamedTuple):
         if found is None or not 0 <= found <= PRIORITY_MAX:
             raise CommandError(b"ERR PRIORITY must be between 0 and %d" % PRIORITY_MAX)
         return found
+
+    def mode(self) -> str:
+        """MODE of a DEDUP."""
+        found = self.own.get(b"MODE")
+        mode = WINDOW if found is None else found[0].decode(errors="replace").lower()
+        if mode not in MODES or found is not None and b"DEDUP" not in self.own:
+            raise CommandError(b"ERR MODE is WINDOW, UNTIL-DONE or REPLACE, and needs DEDUP")
+        return mode
 
     def key(self) -> str | None:
         """KEY."""

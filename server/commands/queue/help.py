@@ -14,9 +14,9 @@ def help_(session: Session, args: list[bytes]) -> Reply:
 
 _HELP: Final = (
     b"QUEUE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    b"PUT <name> <value> [DEDUP <id>] [HEADERS <count> <name> <text> ...] [DELAY <ms> | AT <unix-ms>] [TTL <ms>]",
-    b"    [PRIORITY <0 to 9>] [KEY <text>] [BLOCK <ms>]",
-    b"    Put a job; the reply is its ID.",
+    b"PUT <name> <value> [DEDUP <id> [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS <count> <name> <text> ...]",
+    b"    [DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>] [BLOCK <ms>]",
+    b"    Put a job; the reply is its ID, or that of the job that has the dedup ID.",
     b"PUTMANY <name> <count> <value> [<value> ...] [DELAY <ms> | AT <unix-ms>] [TTL <ms>]",
     b"    [PRIORITY <0 to 9>] [KEY <text>] [BLOCK <ms>]",
     b"    Put several jobs as one unit; the reply is their number.",
@@ -24,6 +24,8 @@ _HELP: Final = (
     b"    Delete a delayed job.",
     b"MOVE <name> <id> DELAY <ms> | AT <unix-ms>",
     b"    Make a delayed job due at another time.",
+    b"FORGET <name> <id>",
+    b"    Free a dedup ID; the reply is 0 if it was free.",
     b"SCHEDULE ADD <name> <queue> <value> CRON <expression> [TZ <zone>] | EVERY <ms> [CATCHUP ONE | ALL | NONE]",
     b"    Put a job into a queue again and again.",
     b"SCHEDULE PAUSE | RESUME | REMOVE <name>",

@@ -47,15 +47,16 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Promise
 
-JOB: Final = {**WHEN, b"DEDUP": ONE, b"HEADERS": MANY}  # the options of one job
+JOB: Final = {**WHEN, b"DEDUP": ONE, b"MODE": ONE, b"HEADERS": MANY}  # the options of one job
 _XADD: Final = b"XADD"
 _PUT: Final = {**JOB, b"BLOCK": ONE, b"ONCE": TWO}
-_SLOW: Final = frozenset((*WHEN, b"DEDUP"))  # a put with one of these needs a decision of its own
+# A put with one of these needs a decision of its own.
+_SLOW: Final = frozenset((*WHEN, b"DEDUP", b"MODE"))
 
 
 def put(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUT name value [DEDUP id] [HEADERS count name text ...] [DELAY ms | AT unix-ms] [TTL ms]
-    [PRIORITY 0 to 9] [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
+    """QUEUE PUT name value [DEDUP id [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS count name text ...]
+    [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9] [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
     """
     given = given_again(session, b"PUT", args[2], args[4:], _PUT)
     queue, core = given.queue, session.core
@@ -92,7 +93,7 @@ def put(session: Session, args: list[bytes]) -> Reply:
             if known is not None:  # its dedup ID makes a repeated put safe
                 earlier = ids.text(known)
                 return None
-            if found.due is None and queue.engine.room(ctx, 1) <= 0:
+            if found.due is None and queue.engine.room(ctx, 1) + found.makes_room(ctx) <= 0:
                 waits = queue.engine.queue_up(caller)
                 return None
             prepared = Prepared()
@@ -176,7 +177,7 @@ def put_of(given: Given, value: bytes) -> Put:
     row = (VALUE, value, *headers, *rows.tail_of(priority, given.key()))
     dedup = given.own.get(b"DEDUP")
     once = None if dedup is None else dedup[0]
-    return Put(given.queue.engine, row, once, given.due(), given.ttl(), priority)
+    return Put(given.queue.engine, row, once, given.due(), given.ttl(), priority, given.mode())
 
 
 Attempt = Callable[[Callable[[], Caller] | None], tuple[Reply, Promise | None, Caller | None]]

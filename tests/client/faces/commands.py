@@ -285,5 +285,5 @@ def _words(given: dict[str, Any]) -> list[Any]:
         if name in ("delay", "ttl"):
             words += (name, round(value * 1000))
         else:
-            words += ("DEDUP" if name == "dedup_id" else name, value)
+            words += ({"dedup_id": "DEDUP", "dedup": "MODE"}.get(name, name), value)
     return words

@@ -23,6 +23,7 @@ import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine import ids
+from tidelog.jobs.dedup import MODES
 from tidelog.jobs.rows import DeadJob, moment
 
 RETRY_AFTER = 8.0
@@ -147,6 +148,9 @@ class Methods(Face):
     def cancel(self, id: str) -> Any:
         return self.queue.cancel(id)
 
+    def forget(self, dedup_id: str) -> Any:
+        return self.queue.forget(dedup_id)
+
     def move(self, id: str, **given: Any) -> Any:
         return self.queue.move(id, **self._times(given))
 
@@ -190,6 +194,8 @@ class Methods(Face):
             return job.extend(20)
         if how == "later":
             return job.done_and(self.queue.new(b"later", delay=3))
+        if how in MODES:
+            return job.done_and(self.queue.new(b"next", dedup_id="d1", dedup=how))
         return job.done_and(self.queue.new(b"next", dedup_id="next", ttl=50, priority=3, key="k"))
 
     def figures(self, group: str) -> Any:
@@ -427,8 +433,15 @@ class Commands(Face):
                 words += (name, value)
         return words
 
-    def put(self, value: bytes, dedup_id: str | None = None, **given: Any) -> Any:
+    def put(
+        self,
+        value: bytes,
+        dedup_id: str | None = None,
+        dedup: str | None = None,
+        **given: Any,
+    ) -> Any:
         more = [] if dedup_id is None else ["DEDUP", dedup_id]
+        more += [] if dedup is None else ["MODE", dedup]
         words = ("HEADERS", 1, "h", "1", *more, *self._words(given))
         id = self.call("PUT", value, *words).decode()
         self.ids.append(id)
@@ -446,6 +459,9 @@ class Commands(Face):
 
     def cancel(self, id: str) -> Any:
         return bool(self.call("CANCEL", id))
+
+    def forget(self, dedup_id: str) -> Any:
+        return bool(self.call("FORGET", dedup_id))
 
     def move(self, id: str, **given: Any) -> Any:
         return bool(self.call("MOVE", id, *self._words(given)))
@@ -501,6 +517,10 @@ class Commands(Face):
             "extend": ("EXTEND", (20_000,)),
             "later": ("DONEAND", self._put_words("later", "DELAY", 3000)),
             "and": ("DONEAND", self._put_words(*NEXT)),
+            **{
+                mode: ("DONEAND", self._put_words("next", "DEDUP", "d1", "MODE", mode))
+                for mode in MODES
+            },
         }[how]
         return bool(self.call(verb, worker, id, number, *words, group=group))
 

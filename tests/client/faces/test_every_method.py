@@ -39,7 +39,10 @@ FACES: dict[str, tuple[type, ...]] = {
 TAKEN = ("id", "value", "headers", "deliveries", "priority", "key")
 COMPARED = {
     "queue": {
-        **{name: f"step {name}" for name in ("put", "put_many", "cancel", "move", "purge")},
+        **{
+            name: f"step {name}"
+            for name in ("put", "put_many", "cancel", "move", "purge", "forget")
+        },
         **{name: f"step {name}" for name in ("result", "subscribe")},
         **{name: "step figures" for name in ("stats", "peek", "failures")},
         **{"consume": "step take", "new": "end later", "dead": "step dead"},
@@ -55,6 +58,7 @@ COMPARED = {
         **{name: "step take" for name in TAKEN},
         **{name: f"faces/test_blocking.py .{name}" for name in ("worker", "origin", "state")},
         "enqueued_at": "faces/test_blocking.py .enqueued_at",
+        "dedup_id": "faces/test_dedup.py .dedup_id",
     },
     "dead": {
         **{"list": "step dead", "get": "step dead_get", "count": "step figures"},

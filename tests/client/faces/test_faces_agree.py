@@ -17,6 +17,7 @@ from tests.client.faces.faces import FACES, GROUPS, Face
 from tests.rounds import some_slow_and_soak
 
 import tidelog
+from tidelog.jobs.dedup import MODES
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"keep": 2},
@@ -37,12 +38,20 @@ TICKS: tuple[dict[str, Any], ...] = (
 )
 # Step -> how often it is drawn. Each is a method of `Face`.
 STEPS = {
-    **{"put": 25, "put_many": 3, "cancel": 2, "move": 3, "schedule": 2, "unschedule": 1},
+    **{
+        "put": 25,
+        "put_many": 3,
+        "cancel": 2,
+        "forget": 1,
+        "move": 3,
+        "schedule": 2,
+        "unschedule": 1,
+    },
     **{"take": 20, "end": 27, "redrive": 2, "dead": 1, "dead_get": 1, "dead_purge": 1},
     **{"purge": 1, "result": 3, "failures_of": 1, "pass_time": 8, "figures": 5},
     **{"subscribe": 1, "crash": 1},
 }
-ENDS = ("ack", "ack", "result", "nack", "nack", "fail", "release", "extend", "and", "later")
+ENDS = ("ack", "ack", "result", "nack", "nack", "fail", "release", "extend", "and", "later", *MODES)
 
 
 class History:
@@ -65,9 +74,13 @@ class History:
             if name == "put":
                 dedup = pick.choice((None, None, None, "d1", "d2"))
                 args, given = (self.fresh(),), {"dedup_id": dedup, **self.how()}
+                if dedup is not None:
+                    given["dedup"] = pick.choice(MODES)
             elif name == "put_many":
                 values = [self.fresh() for _ in range(pick.randrange(1, 8))]
                 args, given = (values,), self.how()
+            elif name == "forget":
+                args = (pick.choice(("d1", "d2", "next")),)
             elif name in ("cancel", "move", "result", "failures_of"):
                 if not face.ids:
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.driver import Engine
 
-from tidelog.engine.streams.idmp import Idmp
+from tidelog.engine.streams.idmp import FREED, HELD, Idmp
 from tidelog.engine.streams.stream import Stream
 
 NOW = 1_700_000_000_000
@@ -28,6 +28,49 @@ def test_a_frozen_table_stays_as_it_was(change: str) -> None:
     assert [*frozen.records()] == [(b"ann", b"first", entry(1), None)]
     left = [(b"ann", b"second", entry(2), None), (b"ann", b"third", entry(3), None)]
     assert [*table.records()] == (left if change == "record" else [])
+
+
+def test_a_freed_iid_is_forgotten_and_a_frozen_table_keeps_it() -> None:
+    table = Idmp(duration=10, maxsize=2)
+    table.record(b"ann", b"first", entry(1))
+    table.record(b"ann", b"second", entry(2), HELD)
+    frozen = table.freeze()
+    table.record(b"ann", b"first", entry(1), FREED)
+    table.record(b"ann", b"third", entry(3), FREED)  # nobody knows it
+    table.record(b"ben", b"first", entry(1), FREED)
+    assert [*table.records()] == [(b"ann", b"second", entry(2), HELD)]
+    assert len([*frozen.records()]) == 2 and table.added == 2
+    table.record(b"ann", b"second", entry(2), FREED)
+    assert [*table.records()] == [] and table.producers == {}
+
+
+def test_a_held_iid_does_not_expire() -> None:
+    table = Idmp(duration=10, maxsize=2)
+    table.record(b"ann", b"held", entry(1), HELD)
+    late = NOW + 10**9
+    table.expire(b"ann", late)
+    assert table.lookup(b"ann", b"held", late) == entry(1) and table.tracked(late) == (1, 1)
+    kept = Idmp.unpack(table.pack())
+    assert [*kept.records()] == [*table.records()] == [(b"ann", b"held", entry(1), HELD)]
+
+
+def test_the_iid_of_an_entry() -> None:
+    table = Idmp(duration=10, maxsize=2)
+    assert table.owned(b"ann", entry(1)) is None
+    for number in range(1, 12):
+        table.record(b"ann", b"%d" % number, entry(number))
+        known = {entry(n) for n in (number - 1, number)}
+        for n in range(1, 12):
+            iid = b"%d" % n if entry(n) in known else None
+            assert table.owned(b"ann", entry(n)) == iid
+        assert len(table._owners[b"ann"]) <= 2 * table.maxsize + 1
+    table.record(b"ann", b"11", entry(20))  # another entry has it now
+    assert table.owned(b"ann", entry(11)) is None and table.owned(b"ann", entry(20)) == b"11"
+    table.record(b"ann", b"11", entry(20), FREED)
+    assert table.owned(b"ann", entry(20)) is None
+    table.configure(20, 3)
+    table.record(b"ann", b"new", entry(20))
+    assert table.owned(b"ann", entry(20)) == b"new" and table.owned(b"ann", entry(10)) is None
 
 
 ADD = "XADD s IDMP p i * f v"

@@ -38,6 +38,11 @@ def fill(db: tidelog.Store) -> None:
     q = db.queue("q")
     for n in range(20):
         q.put({"n": n})
+    q.cancel(q.put("a", dedup_id="x", dedup="until-done", delay=60))
+    q.put("b", dedup_id="x", dedup="replace", delay=60)
+    q.put("c", dedup_id="x", dedup="replace", priority=3)
+    q.put("d", dedup_id="y")
+    q.forget("y")
 
 
 @pytest.mark.parametrize("nbytes_max", [1, 700, 1 << 20])
