@@ -38,6 +38,16 @@ def test_a_dead_job_and_one_without_a_result(bench: Bench) -> None:
     assert bench.call("RESULT", plain, "BLOCK", 0) == [b"NONE"]
 
 
+def test_a_job_that_has_another_id_now(bench: Bench) -> None:
+    first = bench.call("PUT", b"v", "DELAY", 5000)
+    assert bench.call("RESULT", first) is None
+    bench.clock.advance(6)
+    ((now, *_),) = bench.take()
+    assert now != first and bench.call("RESULT", first) is None
+    assert bench.call("DONE", "w", now, 1) == 1
+    assert bench.call("RESULT", first) == bench.call("RESULT", first, "BLOCK", 0) == [b"NONE"]
+
+
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_a_client_waits(bench: Bench, protocol: int) -> None:
     id = bench.call("PUT", b"v")
