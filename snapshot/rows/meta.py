@@ -20,6 +20,7 @@ from tidelog.engine.rowkeys import META
 from tidelog.snapshot.errors import DamagedCheckpoint
 
 FORMAT: Final = 1
+LEAD_END_MS: Final = 1 << 48  # thousands of years
 
 
 class Meta(NamedTuple):
@@ -77,7 +78,9 @@ class Meta(NamedTuple):
             written = fields["format"]
             if written > FORMAT:
                 raise NewerFormat(path, written, FORMAT)
-            position = fields["position"]
+            position, lead = fields["position"], fields.get("lead", 0)
+            if not isinstance(lead, int) or not 0 <= lead < LEAD_END_MS:
+                raise ValueError(f"lead: {lead!r}")
             return cls(
                 uuid=fields["uuid"],
                 position=Position(*(position[name] for name in Position._fields)),
@@ -87,7 +90,7 @@ class Meta(NamedTuple):
                 taken=fields["taken"],
                 tables=fields["tables"],
                 sums=fields.get("sums"),
-                lead=fields.get("lead", 0),
+                lead=lead,
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
             raise DamagedCheckpoint(

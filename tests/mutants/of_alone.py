@@ -25,7 +25,7 @@ MUTANTS: Final = (
         ALONE,
         "                fresh = turn.lone is not None and mono < turn.lone_at + turn.window\n",
         "                fresh = False\n",
-        (f"{TESTS}::test_neighbours_of_a_poison_live",),
+        (f"{TESTS}::test_other_jobs_wait_for_one_lease_at_most",),
         "A process that holds a job that was lost takes no other one.",
     ),
     Mutant(

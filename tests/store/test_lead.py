@@ -25,7 +25,9 @@ from tests.until import until
 
 import tidelog
 from tidelog import testing
+from tidelog.aof.segment import Position
 from tidelog.disk.real import RealDisk
+from tidelog.snapshot.errors import DamagedCheckpoint
 from tidelog.snapshot.rows.meta import Meta
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.store.clock import KEPT_MS, LEAP_MS, SET_MS, Times, resumed, times
@@ -120,6 +122,14 @@ def test_a_store_whose_clock_was_right_has_no_such_field(tmp_path: Path) -> None
             db.checkpoint()
     meta = meta_of(tmp_path / "s")
     assert meta is not None and "lead" not in msgpack.unpackb(meta.pack(), strict_map_key=False)
+
+
+@pytest.mark.parametrize("lead", [-1, 1 << 48, "1", 1.5, None])
+def test_a_lead_that_cannot_be_is_damage(tmp_path: Path, lead: Any) -> None:
+    meta = Meta(b"u" * 16, Position(1, 2, 1, 3, 4), lead=lead or 1)
+    packed = meta.pack() if lead else msgpack.packb({**msgpack.unpackb(meta.pack()), "lead": None})
+    with pytest.raises(DamagedCheckpoint, match="lead"):
+        Meta.unpack(tmp_path, packed)
 
 
 def test_a_close_notes_the_lead_and_the_next_open_counts_the_time_between(tmp_path: Path) -> None:
