@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.client.owners import kill
 from tests.client.poisoned import OPTIONS
+from tests.rounds import rest_slow
 from tests.until import until
 
 import tidelog
@@ -42,14 +43,17 @@ def check(queue: Any, poisons: list[str], honest: list[str], done: Path, most: i
 
 @pytest.mark.parametrize(
     ("backend", "face", "poisons", "batch"),
-    [
-        ("embedded", "threads", 2, 1),
-        ("embedded", "tasks", 1, 1),
-        ("embedded", "threads", 1, 5),
-        ("shared", "threads", 2, 1),
-        ("shared", "tasks", 1, 1),
-        ("shared", "threads", 1, 5),
-    ],
+    rest_slow(
+        [
+            ("embedded", "tasks", 1, 1),
+            ("shared", "threads", 1, 5),
+            ("embedded", "threads", 2, 1),
+            ("embedded", "threads", 1, 5),
+            ("shared", "threads", 2, 1),
+            ("shared", "tasks", 1, 1),
+        ],
+        2,
+    ),
 )
 def test_a_poison_dies_alone(
     backend: str, face: str, poisons: int, batch: int, root: Path, tmp_path: Path
@@ -70,6 +74,7 @@ def test_a_poison_dies_alone(
         check(db.queue("q", **OPTIONS), killers, honest, done)
 
 
+@pytest.mark.slow
 def test_a_poison_dies_alone_though_the_owner_is_killed_too(root: Path, tmp_path: Path) -> None:
     done = tmp_path / "done"
     honest = [f"honest{number}" for number in range(3)]
