@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.client.owners import kill
 from tests.client.poisoned import OPTIONS
-from tests.rounds import rest_slow
 from tests.until import until
 
 import tidelog
@@ -43,17 +42,14 @@ def check(queue: Any, poisons: list[str], honest: list[str], done: Path, most: i
 
 @pytest.mark.parametrize(
     ("backend", "face", "poisons", "batch"),
-    rest_slow(
-        [
-            ("embedded", "tasks", 1, 1),
-            ("shared", "threads", 1, 5),
-            ("embedded", "threads", 2, 1),
-            ("embedded", "threads", 1, 5),
-            ("shared", "threads", 2, 1),
-            ("shared", "tasks", 1, 1),
-        ],
-        2,
-    ),
+    [
+        ("embedded", "tasks", 1, 1),
+        ("shared", "threads", 1, 5),
+        pytest.param("embedded", "threads", 2, 1, marks=pytest.mark.slow),
+        pytest.param("embedded", "threads", 1, 5, marks=pytest.mark.slow),
+        pytest.param("shared", "threads", 2, 1, marks=pytest.mark.slow),
+        pytest.param("shared", "tasks", 1, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_poison_dies_alone(
     backend: str, face: str, poisons: int, batch: int, root: Path, tmp_path: Path

@@ -170,8 +170,10 @@ def test_a_worker_that_returns_gets_its_jobs_of_all_priorities(bench: Bench) -> 
     first = bench.take("w", "HISTORY")
     assert first[0][:2] == [high, 1]
     assert bench.call("DONE", "w", high, 1) == 1
-    # It begins once, and gets them all.
+    # It begins once, and gets them all. They were lost with their process, so each runs alone.
     assert bench.take("w")[0][:2] == [low, 2]
+    assert bench.take("w") is None
+    assert bench.call("DONE", "w", low, 2) == 1
     assert bench.take("w")[0][:2] == [also, 2]
     assert bench.take("w") is None
     # After that it is no more than a worker.

@@ -121,7 +121,7 @@ def lines(place: Place, to: Path) -> list[tuple[int, tuple[object, ...]]]:
         *(("queue", "schedule", verb, root, "é", "--json") for verb in ("pause", "resume", "rm")),
         ("queue", "dead", "redrive", root, QUEUE, "--json"), ("queue", "dead", "purge", root, QUEUE, "--yes"),
         ("worker", root, QUEUE, "builtins:repr", "--until-idle", 0, "--group", GROUP, "--name", WORKER),
-        ("queue", "purge", root, QUEUE, "--yes", "--json"),
+        ("queue", "forget", root, QUEUE, "é"), ("queue", "purge", root, QUEUE, "--yes", "--json"),
         ("snapshot", "create", root), ("snapshot", "create", root, "--json"), ("snapshot", "ls", root, "--json"),
         ("snapshot", "show", kept, "--json"), ("snapshot", "verify", kept, "--json"),
         ("snapshot", "copy", kept, to / "copy", "--json"), ("snapshot", "restore", kept, to / "new", "--json"),

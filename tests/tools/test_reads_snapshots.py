@@ -60,6 +60,7 @@ OTHERS = {
     "queue schedule resume": "it writes",
     "queue schedule rm":     "it writes",
     "queue put":       "it writes",
+    "queue forget":    "it writes",
     "import":          "it reads the data of a Redis",
     "rdb import":      "it reads the data of a Redis",
     "serve":           "it writes",

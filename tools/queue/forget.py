@@ -15,7 +15,7 @@ from tidelog.tools.text import examples
 
 @click.command(
     cls=AtPlace,
-    help="Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.",
+    help="Free a dedup ID, so that the next put with it adds a job.",
     epilog=examples(
         "tidelog queue forget orders-data mails order-7",
         "tidelog queue forget redis://127.0.0.1:6379 mails order-7",

@@ -22,7 +22,7 @@ QUEUE = {
     "failures": ("tidelog.tools.queue.failures", "Show the latest failures of jobs, newest first."),
     "dead":     ("tidelog.tools.queue.dead.group", "Inspect dead jobs, and put them back."),
     "schedule": ("tidelog.tools.queue.schedule.group", "List and change schedules, which put jobs again and again."),
-    "forget":   ("tidelog.tools.queue.forget", "Free a dedup ID."),
+    "forget":   ("tidelog.tools.queue.forget", "Free a dedup ID, so that the next put with it adds a job."),
     "purge":    ("tidelog.tools.queue.purge", "Delete every job that is not in flight."),
 }
 # fmt: on
