@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 from tests.client.faces.faces import Awaited, Loop
+from tests.rounds import rest_slow
 
 import tidelog
 from tidelog import testing
@@ -27,11 +28,11 @@ KINDS: Final = ("embedded", "embedded asyncio", "shared", "shared asyncio")
 # The face, the lives before, and whether the store is closed while time passes.
 WORLDS: Final = (
     ("embedded", "ahead", "open"),
+    ("shared asyncio", "right, ahead", "closed"),
     ("embedded", "ahead", "closed"),
     ("embedded", "right, ahead", "closed"),
     ("embedded asyncio", "ahead", "closed"),
     ("shared", "ahead", "open"),
-    ("shared asyncio", "right, ahead", "closed"),
 )
 
 
@@ -111,7 +112,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=WORLDS, ids=": ".join)
+@pytest.fixture(params=rest_slow(WORLDS, 2), ids=": ".join)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """A store that was ahead, and is open under a clock that is right."""
     kind, before, how = request.param

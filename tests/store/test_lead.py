@@ -21,6 +21,7 @@ import pytest
 from tests import inside
 from tests.replication.conftest import Pair
 from tests.replication.stores import caught_up, equal
+from tests.rounds import rest_slow
 from tests.until import until
 
 import tidelog
@@ -242,7 +243,7 @@ def killed(root: Path, now: datetime, notes: str = "") -> None:
 
 
 @pytest.mark.parametrize(
-    "lives", [(AHEAD, RIGHT), (RIGHT, AHEAD, RIGHT), (AHEAD, RIGHT, AHEAD, RIGHT)]
+    "lives", rest_slow([(AHEAD, RIGHT), (RIGHT, AHEAD, RIGHT), (AHEAD, RIGHT, AHEAD, RIGHT)], 1)
 )
 @pytest.mark.parametrize("notes", ["noted", ""])
 def test_kills(tmp_path: Path, lives: tuple[datetime, ...], notes: str) -> None:
