@@ -81,7 +81,7 @@ class SharedJob(Generic[T]):
     @property
     def origin(self) -> str | None:
         """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
-        found = rows.fields_of(self._row).get(rows.ORIGIN)
+        found = rows.origin_of(self._row)
         return None if found is None else rows.shown(found)
 
     @property

@@ -35,7 +35,6 @@ from tidelog.jobs.work.freeing import (
     find_held,
     find_in_window,
     has_begun,
-    is_delayed,
     key_of,
 )
 from tidelog.jobs.work.later import (
@@ -44,6 +43,7 @@ from tidelog.jobs.work.later import (
     create_words,
     delayed_words,
     find_later,
+    is_delayed,
     log_delayed,
     next_later,
 )

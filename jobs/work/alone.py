@@ -2,7 +2,7 @@
 other job along. Decisions under the store's lock.
 
 A job is a *suspect* if its lease ran out and its worker said nothing: the process ended, or stopped renewing. It is
-none if its worker dropped it, or if its time limit was over. What makes it a suspect is in the log:
+none if its worker dropped it, or if its time limit was over. The log tells that it is a suspect:
 
     a pending entry with an owner that nobody renews                              it was lost
     one without owner, whose delivery of that number is recorded as "abandoned"   it was lost, taken again, and released

@@ -7,13 +7,12 @@ from typing import Final, NamedTuple
 
 from tidelog.engine import ids
 from tidelog.engine.api import NOBODY, Context, Effect, EntryRow, Group, Stream
-from tidelog.engine.ids import SEQ_MAX
 from tidelog.jobs import rows
 from tidelog.jobs.dedup import HOLDER, PRODUCER, freed, needed_elsewhere, table_at
 from tidelog.jobs.lanes import lane_key, lane_of
 from tidelog.jobs.options import PRIORITY_MAX, Options
 from tidelog.jobs.streams import stream_at
-from tidelog.jobs.work.later import FIRST_SEQ, find_later
+from tidelog.jobs.work.later import find_later, is_delayed
 from tidelog.jobs.work.results import first_id, first_id_of_dead
 
 _LANES: Final = range(PRIORITY_MAX + 1)
@@ -30,11 +29,6 @@ class Known(NamedTuple):
     pid: bytes
     entry: int
     first: int
-
-
-def is_delayed(job: int) -> bool:
-    """Whether an ID is that of a delayed job."""
-    return job & SEQ_MAX >= FIRST_SEQ
 
 
 def key_of(options: Options, job: int) -> bytes:

@@ -150,6 +150,11 @@ def create_words(options: Options) -> list[bytes]:
     return [b"XGROUP", b"CREATE", options.later_key, GROUP, b"0", b"MKSTREAM"]
 
 
+def is_delayed(job: int) -> bool:
+    """Whether an ID is that of a delayed job."""
+    return job & SEQ_MAX >= FIRST_SEQ
+
+
 def next_later(last_id: int, now: int) -> int:
     """The ID of the next delayed job; see FIRST_SEQ."""
     if now > last_id >> 64:

@@ -36,7 +36,7 @@ class Origins:
     _of        the state that was read; another one has replaced it if memory was rebuilt
     _now       first ID -> present one
     _read      priority -> (number of the lane's stream, ID up to which it was read)
-    _ended     first IDs of jobs that end in the unit that begins at the LSN `_unit`. What becomes of their entries is
+    _ended     first IDs of jobs that end in the unit that begins at the LSN `_unit`. Their entries' fate is
                known after it: another group may need them, and the unit may fail
     """
 

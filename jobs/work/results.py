@@ -16,13 +16,13 @@ from typing import Final
 
 from tidelog.engine import ids
 from tidelog.engine.api import Context, EntryRow, Group, Stream, reading
-from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.ids import MAX
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.jobs import rows
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import wrong_type
-from tidelog.jobs.work.later import FIRST_SEQ
+from tidelog.jobs.work.later import is_delayed
 from tidelog.jobs.work.origins import Origins
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import JobFailed, NoResult, ResultLate, TidelogError
@@ -126,7 +126,7 @@ class Outcome:
         self._key = result_key(options, ids.text(job))
         self._dead_from = job >> 64 << 64  # no job dies before it is put
         results.asked = True
-        results.moving = results.moving or job & SEQ_MAX >= FIRST_SEQ
+        results.moving = results.moving or is_delayed(job)
 
     def __call__(self, ctx: Context) -> Reply:
         value = ctx.lookup(self._key)
@@ -161,7 +161,7 @@ class Outcome:
     def _may_come(self, ctx: Context) -> bool | None:
         """Whether the job is still to be done; None: not known yet."""
         job, options, origins = self.job, self._options, self._results.origins
-        if job & SEQ_MAX >= FIRST_SEQ:
+        if is_delayed(job):
             later = ctx.lookup(options.later_key)
             if isinstance(later, Stream) and later.contains(job):
                 return True
