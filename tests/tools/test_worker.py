@@ -28,18 +28,19 @@ from tidelog.tools.worker.sources import Sources
 WORK = r"""
 import os, time
 
+# Each line is one write: other threads print too.
 def send(job):
-    print(f"sent {job.value} {os.getpid()}\n", end="", flush=True)  # in one write: other threads print too
+    print(f"sent {job.value} {os.getpid()}\n", end="", flush=True)
 
 async def asend(job):
-    print("async", job.value, flush=True)
+    print(f"async {job.value}\n", end="", flush=True)
 
 def fail(job):
     raise LookupError("no such address")
 
 class Mailer:
     def send(self, job):
-        print("mailer", job.value, flush=True)
+        print(f"mailer {job.value}\n", end="", flush=True)
 
 def nothing_taken():
     pass
