@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
@@ -33,7 +33,7 @@ from tidelog.client.queue_calls import DeadCalls, JobCalls, QueueCalls
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
-from tidelog.jobs.dedup import WINDOW
+from tidelog.jobs.job_options import PutOptions
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.typed import T as V
 from tidelog.store.commit.tasks import this_task
@@ -269,22 +269,10 @@ class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V], 
         return AsyncSharedDead(self._queue)
 
     async def put(
-        self,
-        value: V,
-        *,
-        dedup_id: str | None = None,
-        dedup: str = WINDOW,
-        headers: Mapping[str, str] | None = None,
-        timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
+        self, value: V, *, timeout: Duration | None = None, **options: Unpack[PutOptions]
     ) -> AsyncHandle:
         """Put one job. As `SharedQueue.put`."""
-        put = partial(self._queue.put, value, dedup_id=dedup_id, dedup=dedup, headers=headers)
-        put = partial(put, timeout=timeout, delay=delay, at=at, ttl=ttl, priority=priority, key=key)
+        put = partial(self._queue.put, value, timeout=timeout, **options)
         return AsyncHandle.of(self, await threaded(put))
 
     def consume(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from tidelog.api.closing import Closing
 from tidelog.api.queue.base import QueueOf
@@ -20,10 +20,11 @@ from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S
 from tidelog.client.lane import Safe
 from tidelog.client.wire import ms_word
-from tidelog.client.words import count_word, job_word, option_words, tail_words, time_words
+from tidelog.client.words import count_word, job_word, option_words, time_words
 from tidelog.engine import ids
 from tidelog.jobs import rows
-from tidelog.jobs.dedup import WINDOW, mode_of
+from tidelog.jobs.dedup import WINDOW
+from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
 from tidelog.jobs.options import Options, named
 from tidelog.jobs.rows import Failure, WaitingJob
 from tidelog.jobs.stats import Stats
@@ -93,18 +94,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
     # --- putting
 
     def put(
-        self,
-        value: T,
-        *,
-        dedup_id: str | None = None,
-        dedup: str = WINDOW,
-        headers: Mapping[str, str] | None = None,
-        timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
+        self, value: T, *, timeout: Duration | None = None, **options: Unpack[PutOptions]
     ) -> Handle:
         """Put one job. As `Queue.put`. If the connection breaks meanwhile, the put is repeated, and adds one job.
 
@@ -117,58 +107,22 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             QueueFull: The queue stayed full until the timeout; nothing was put.
             Unsupported: The server is too old for a `dedup` other than "window"; nothing was put.
         """
-        put = self.new(
-            value,
-            dedup_id=dedup_id,
-            dedup=dedup,
-            headers=headers,
-            delay=delay,
-            at=at,
-            ttl=ttl,
-            priority=priority,
-            key=key,
-        )
+        put = self.new(value, **options)
         words = [b"QUEUE", b"PUT", *put.words]
         id: bytes = self._until_room(words, patience("timeout", timeout), put.needs)
         return Handle.of(self, id.decode())
 
-    def new(
-        self,
-        value: T,
-        *,
-        dedup_id: str | None = None,
-        dedup: str = WINDOW,
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
-    ) -> SharedPut:
+    def new(self, value: T, **options: Unpack[PutOptions]) -> SharedPut:
         """A job for `SharedJob.done_and` to put. As `Queue.new`.
 
         Raises:
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
         """
-        row = rows.job_row(rows.encode_value(self._options, value), headers)
-        words = [self._key, row[1]]
-        if len(row) > 2:
-            words += (b"HEADERS", b"%d" % ((len(row) - 2) // 2))
-            words += [
-                word if at % 2 else word.removeprefix(rows.HEADER)
-                for at, word in enumerate(row[2:])
-            ]
-        if dedup_id is not None:
-            words += (b"DEDUP", named("dedup_id", dedup_id))
-        needs = None
-        if mode_of(dedup, dedup_id) != WINDOW:
-            words += (b"MODE", dedup.upper().encode())
-            needs = DEDUP
-        if delay is not None or at is not None or ttl is not None:
-            words += time_words(delay, at, ttl)
-        words += tail_words(priority, key)
-        return SharedPut(self, [*words, *self._words], needs)
+        given = job_options(options)
+        data = rows.encode_value(self._options, value)
+        needs = None if given.mode == WINDOW else DEDUP
+        return SharedPut(self, [self._key, data, *given.words(), *self._words], needs)
 
     def _until_room(
         self, words: list[bytes], wait: float | None, needs: bytes | None = None
@@ -192,11 +146,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         values: Iterable[T],
         *,
         timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
+        **options: Unpack[PutManyOptions],
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
 
@@ -211,12 +161,12 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         """
         wait = patience("timeout", timeout)
         until = None if wait is None else time.monotonic() + wait
-        options = [*time_words(delay, at, ttl), *tail_words(priority, key)]
+        given = batch_options(options).words()
         total = 0
         for batch, error in self._batches(values):
             while batch:
                 left = None if until is None else max(0.0, until - time.monotonic())
-                words = self.words(b"PUTMANY", b"%d" % len(batch), *batch, *options)
+                words = self.words(b"PUTMANY", b"%d" % len(batch), *batch, *given)
                 try:
                     stored = self._until_room(words, left)
                 except QueueFull as full:
@@ -436,7 +386,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         Raises:
             DataError: An argument is invalid.
         """
-        words = time_words(delay, at, None)
+        words = time_words(delay, at)
         if not words:
             raise DataError("move needs the new time: delay or at")
         return bool(self._ask(b"MOVE", job_word(job_id), *words, safe=Safe.ONCE))

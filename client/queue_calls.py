@@ -5,17 +5,17 @@ Generated from queue.py, job.py, dead.py by tools/dev/make_threaded.py: change t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 from tidelog.api.queue.choosing import Ids, Jobs, Where
 from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.queue import SharedQueue
 from tidelog.client.threaded import threaded
-from tidelog.jobs.dedup import WINDOW
+from tidelog.jobs.job_options import PutManyOptions, PutOptions
 from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.typed import T
@@ -28,47 +28,21 @@ class QueueCalls(Generic[T]):
 
     _queue: SharedQueue[T]
 
-    def new(
-        self,
-        value: T,
-        *,
-        dedup_id: str | None = None,
-        dedup: str = WINDOW,
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
-    ) -> SharedPut:
+    def new(self, value: T, **options: Unpack[PutOptions]) -> SharedPut:
         """A job for `AsyncSharedJob.done_and` to put. As `Queue.new`.
 
         Raises:
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
         """
-        return self._queue.new(
-            value,
-            dedup_id=dedup_id,
-            dedup=dedup,
-            headers=headers,
-            delay=delay,
-            at=at,
-            ttl=ttl,
-            priority=priority,
-            key=key,
-        )
+        return self._queue.new(value, **options)
 
     async def put_many(
         self,
         values: Iterable[T],
         *,
         timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
+        **options: Unpack[PutManyOptions],
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
 
@@ -81,18 +55,7 @@ class QueueCalls(Generic[T]):
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
         """
-        return await threaded(
-            partial(
-                self._queue.put_many,
-                values,
-                timeout=timeout,
-                delay=delay,
-                at=at,
-                ttl=ttl,
-                priority=priority,
-                key=key,
-            )
-        )
+        return await threaded(partial(self._queue.put_many, values, timeout=timeout, **options))
 
     async def subscribe(self) -> None:
         """Create the group now if it is missing. As `Queue.subscribe`."""

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from tidelog.client.wire import ms_word
 from tidelog.engine import ids
-from tidelog.jobs.options import Options, job_number, make_options, named, positive, ranked
-from tidelog.jobs.putting import lifetime
+from tidelog.jobs.dedup import WINDOW
+from tidelog.jobs.job_options import JobOptions
+from tidelog.jobs.options import Options, job_number, make_options, positive
 from tidelog.jobs.work.later import when
 from tidelog.store.durations import Duration
 
@@ -21,24 +22,9 @@ def count_word(name: str, value: Any) -> bytes:
     return b"%d" % value
 
 
-def time_words(delay: Duration | None, at: datetime | None, ttl: Duration | None) -> list[bytes]:
-    """The options of QUEUE PUT for a time. Raises DataError."""
-    words: list[bytes] = []
-    delay_ms, at_ms = when(delay, at)
-    if delay_ms is not None:
-        words += (b"DELAY", b"%d" % delay_ms)
-    if at_ms is not None:
-        words += (b"AT", b"%d" % at_ms)
-    left = lifetime(ttl)
-    if left is not None:
-        words += (b"TTL", b"%d" % left)
-    return words
-
-
-def tail_words(priority: Any, key: Any) -> list[bytes]:
-    """The options of QUEUE PUT for a priority and a key. Raises DataError."""
-    words = [b"PRIORITY", b"%d" % priority] if ranked(priority) else []
-    return words if key is None else [*words, b"KEY", named("key", key)]
+def time_words(delay: Duration | None, at: datetime | None) -> list[bytes]:
+    """The options of QUEUE MOVE. Raises DataError."""
+    return JobOptions(None, WINDOW, (), *when(delay, at)).words()
 
 
 def job_word(job_id: Any) -> bytes:

@@ -19,6 +19,7 @@ from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
 from tidelog.jobs.dedup import PRODUCER, REPLACE, WINDOW, freed, held, remembering
 from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.job_options import NO_OPTIONS, JobOptions
 from tidelog.jobs.lanes import (
     create_group,
     lane_of,
@@ -49,7 +50,6 @@ from tidelog.jobs.work.later import (
 )
 from tidelog.store.commit.batch import Decided
 from tidelog.store.commit.callers import Caller
-from tidelog.store.durations import Duration, seconds
 
 # put_many puts at most this many jobs, and about UNIT_BYTES of values, in one unit.
 BATCH_JOBS: Final = 1_000
@@ -74,37 +74,34 @@ class Prepared:
 
 
 class Put:
-    """A job that `Job.done_and` is to put. `Queue.new` makes it; its members are for the queue only.
+    """One job to put, at once or later.
 
-    due     when it is due; None = at once
-    ttl     ms after which it is not delivered any more, counted from when it is due; None = for ever
-    mode    of its dedup ID, one of `dedup.MODES`
-
-    Its row says its priority, too.
+    row    its row in the stream, without what the put itself adds
+    due    when it is due; None = at once
     """
 
-    __slots__ = ("engine", "row", "dedup_id", "due", "ttl", "priority", "mode")
+    __slots__ = ("engine", "row", "options", "due")
 
     def __init__(
         self,
         engine: QueueEngine,
         row: EntryRow,
-        dedup_id: bytes | None,
+        options: JobOptions = NO_OPTIONS,
         due: Due | None = None,
-        ttl: int | None = None,
-        priority: int = 0,
-        mode: str = WINDOW,
     ) -> None:
-        self.engine, self.row, self.dedup_id = engine, row, dedup_id
-        self.due, self.ttl, self.priority = due, ttl, priority
-        self.mode = mode
+        self.engine, self.row, self.options, self.due = engine, row, options, due
+
+    @property
+    def dedup_id(self) -> bytes | None:
+        """The dedup ID that it is put with."""
+        return self.options.dedup_id
 
     def known(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> int | None:
         """The ID of the job that has the same `dedup_id`, which `put` returns; None if the job is to be put.
 
         ending    as in `Prepared`
         """
-        if self.dedup_id is None or self.mode == REPLACE:
+        if self.dedup_id is None or self.options.mode == REPLACE:
             return None
         found = self._find(ctx, ending)
         return None if found is None else found.first
@@ -126,7 +123,7 @@ class Put:
 
     def replaced(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> int | None:
         """The job that this one replaces: where it is; None if there is none."""
-        if self.mode != REPLACE:
+        if self.options.mode != REPLACE:
             return None
         found = self._find(ctx, ending)
         if found is None or has_begun(ctx, self.engine.options, found.entry):
@@ -150,7 +147,7 @@ class Put:
 
     def _freeing_words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
         """The commands that end the job which this one replaces, and free the ID from a job that has it no more."""
-        if self.mode != REPLACE:
+        if self.options.mode != REPLACE:
             return []
         options, words = self.engine.options, list[list[bytes]]()
         found = self._find(ctx, prepared.ending)
@@ -189,11 +186,11 @@ class Put:
         due_ms = ctx.now
         if self.due is not None:
             due_ms = self.due.by_store(self.engine.core.clocks(ctx.now))
-        if self.ttl is not None:
-            row = (*row, rows.EXPIRES, b"%d" % (due_ms + self.ttl))
+        if self.options.ttl_ms is not None:
+            row = (*row, rows.EXPIRES, b"%d" % (due_ms + self.options.ttl_ms))
         if self.due is not None:
             return self._later_words(ctx, prepared, row, self.due, due_ms)
-        if self.priority:
+        if self.options.priority:
             return self._lane_words(ctx, prepared, row)
         stream = ctx.stream(key)
         last = prepared.last.get(key, 0 if stream is None else stream.last_id)
@@ -208,7 +205,7 @@ class Put:
     @property
     def _holds(self) -> bool:
         """Whether the job holds its dedup ID until it is done."""
-        return self.dedup_id is not None and self.mode != WINDOW
+        return self.dedup_id is not None and self.options.mode != WINDOW
 
     def _held_word(self, ctx: Context, job: int) -> Decided:
         """The record by which the job takes its dedup ID."""
@@ -253,12 +250,12 @@ class Put:
 
     def _lane_words(self, ctx: Context, prepared: Prepared, row: EntryRow) -> list[list[bytes]]:
         engine, words = self.engine, list[list[bytes]]()
-        key = engine.options.lane(self.priority).key
+        key = engine.options.lane(self.options.priority).key
         stream = stream_at(ctx, key)
         last = prepared.last.get(key, 0 if stream is None else stream.last_id)
         if key not in prepared.last:
             words += missing_groups(ctx, engine.options.key, key)
-        job = prepared.last[key] = next_in_lane(last, ctx.now, self.priority)
+        job = prepared.last[key] = next_in_lane(last, ctx.now, self.options.priority)
         words.append([b"XADD", key, ids.text(job), *row])
         if self._holds:
             words = [*self._remembering_words(ctx, prepared), *words, self._held_word(ctx, job)]
@@ -267,21 +264,21 @@ class Put:
                 words += remembering(stream, key)
                 prepared.keys.add(key)
             words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
-        engine.shared.later.hear_lane(engine.core, self.priority)
+        engine.shared.later.hear_lane(engine.core, self.options.priority)
         return words
 
     def made(self, prepared: Prepared) -> int | None:
         """The ID that `words` has just given to the job; None if XADD gives it."""
         options = self.engine.options
-        key = options.later_key if self.due is not None else options.lane(self.priority).key
+        key = options.later_key if self.due is not None else options.lane(self.options.priority).key
         if key == options.key and not self._holds:
             return None
         return prepared.last.get(key)
 
 
-def rows_of(values: list[bytes], priority: int, key: str | None) -> list[EntryRow] | Alike:
-    """Rows of jobs with these values, one priority and one key; Alike if they have neither."""
-    tail = rows.tail_of(priority, key)
+def rows_of(values: list[bytes], options: JobOptions) -> list[EntryRow] | Alike:
+    """Rows of jobs with these values; Alike if they have nothing else."""
+    tail = options.tail
     return [(VALUE, value, *tail) for value in values] if tail else Alike(VALUE, values)
 
 
@@ -293,11 +290,6 @@ def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> lis
     if isinstance(given, Alike):
         return [(given.name, value, rows.EXPIRES, until) for value in given.values]
     return [(*row, rows.EXPIRES, until) for row in given]
-
-
-def lifetime(ttl: Duration | None) -> int | None:
-    """The argument `ttl` in ms, at least 1. Raises DataError."""
-    return None if ttl is None else max(1, round(seconds("ttl", ttl) * 1000))
 
 
 def put_once(
@@ -331,17 +323,15 @@ def put_once(
 def put_values(
     engine: QueueEngine,
     batch: list[bytes],
+    options: JobOptions,
     due: Due | None,
-    ttl: int | None,
-    priority: int,
-    key: str | None,
     caller: Callable[[], Caller] | None,
 ) -> tuple[int, Any, Caller | None]:
     """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
     caller).
     """
     if due is not None:
-        _, promise = put_delayed(engine, due, rows_of(batch, priority, key), ttl)
+        _, promise = put_delayed(engine, due, rows_of(batch, options), options.ttl_ms)
         return len(batch), promise, None
     waiting_caller = None
 
@@ -351,28 +341,33 @@ def put_values(
         if room <= 0:
             waiting_caller = engine.queue_up(caller)
             return 0
-        some = batch if room == len(batch) else batch[:room]
-        log_values(engine, ctx, some, priority, key, ttl)
+        log_values(engine, ctx, batch if room == len(batch) else batch[:room], options)
         return room
 
     stored, promise = engine.decided(work)
     return stored, promise, waiting_caller
 
 
-def log_values(
-    engine: QueueEngine,
-    ctx: Context,
-    batch: list[bytes],
-    priority: int,
-    key: str | None,
-    ttl: int | None,
-) -> None:
+def put_aside(
+    engine: QueueEngine, value: bytes, options: JobOptions, due: Due | None
+) -> tuple[Any, Any]:
+    """Put one job without a dedup ID that is delayed or has a priority, into an unbounded queue: (ID, promise)."""
+    row = options.row(value)
+    if due is not None:
+        return put_delayed(engine, due, [row], options.ttl_ms)
+    first, promise = engine.decided(
+        lambda ctx: log_put_into_lane(engine, ctx, options.priority, [row], options.ttl_ms)
+    )
+    return rows.text(first), promise
+
+
+def log_values(engine: QueueEngine, ctx: Context, batch: list[bytes], options: JobOptions) -> None:
     """[lock] Log that jobs with these values are put, due at once."""
-    given = rows_of(batch, priority, key)
-    if isinstance(given, Alike) or not priority:
-        decide_xadd_many(ctx, engine.options.key, expiring(given, ctx.now, ttl))
+    given = rows_of(batch, options)
+    if isinstance(given, Alike) or not options.priority:
+        decide_xadd_many(ctx, engine.options.key, expiring(given, ctx.now, options.ttl_ms))
     else:
-        log_put_into_lane(engine, ctx, priority, given, ttl)
+        log_put_into_lane(engine, ctx, options.priority, given, options.ttl_ms)
 
 
 def log_put_into_lane(

@@ -10,6 +10,7 @@ from tidelog.engine.api import Context, EntryRow, State, Stream, reading
 from tidelog.engine.ids import MAX
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.options import job_number
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.rows import DeadJob
@@ -77,8 +78,8 @@ class DeadBase:
         prepared = Prepared()
 
         def words(ctx: Context, row: EntryRow) -> list[list[bytes]]:
-            job, priority = tuple(rows.revived(row)), rows.priority_of(row)
-            return Put(self._engine, job, None, priority=priority).words(ctx, prepared)
+            options = JobOptions(priority=rows.priority_of(row))
+            return Put(self._engine, tuple(rows.revived(row)), options).words(ctx, prepared)
 
         return self._change(chosen, words)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,9 +25,9 @@ from typing import Any
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.jobs.codecs import NAMED, Codec
-from tidelog.jobs.options import Options, named
+from tidelog.jobs.options import Options
 from tidelog.jobs.units import checked_payload
-from tidelog.store.errors import DataError, DecodeError, EncodeError
+from tidelog.store.errors import DecodeError, EncodeError
 
 VALUE = b"value"
 HEADER = b"header."
@@ -58,37 +58,6 @@ def encode_value(options: Options, value: Any) -> bytes:
             f"a value of type {type(value).__name__}: {type(error).__name__}: {error}"
         ) from cause
     return checked_payload(options.name, data)
-
-
-def job_row(
-    value: bytes,
-    headers: Mapping[str, str] | None,
-    priority: int = 0,
-    key: str | None = None,
-) -> EntryRow:
-    """The row of a job's entry. Raises DataError."""
-    rank = tail_of(priority, key)
-    if headers is None:
-        return (VALUE, value, *rank)
-    row = [VALUE, value]
-    if not isinstance(headers, Mapping):
-        raise DataError(f"headers must be a mapping of str to str, not {headers!r}")
-    for name, text in headers.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise DataError(
-                f"headers must be a mapping of str to str, but they contain {name!r}: {text!r}"
-            )
-        try:
-            row += (HEADER + name.encode(), text.encode())
-        except UnicodeEncodeError as error:
-            raise DataError(f"header {name!r} is not valid Unicode: {error}") from None
-    return (*row, *rank)
-
-
-def tail_of(priority: int, key: str | None) -> EntryRow:
-    """The fields of a job's priority and key, where it has them. Raises DataError."""
-    rank = (PRIORITY, b"%d" % priority) if priority else ()
-    return rank if key is None else (*rank, KEY, named("key", key))
 
 
 def key_of(row: Sequence[bytes]) -> bytes | None:

@@ -307,10 +307,10 @@ class JobBase(Generic[T]):
 
 def _last_ones(puts: Sequence[Put]) -> Sequence[Put]:
     """The puts without those that a later one replaces."""
-    if all(put.mode != REPLACE for put in puts):
+    if all(put.options.mode != REPLACE for put in puts):
         return puts
     places = [(put.engine.options.key, put.dedup_id) for put in puts]
-    replacing = [place if put.mode == REPLACE else None for put, place in zip(puts, places)]
+    replacing = [place if put.options.mode == REPLACE else None for put, place in zip(puts, places)]
     return [put for at, put in enumerate(puts) if places[at] not in replacing[at + 1 :]]
 
 

@@ -10,10 +10,10 @@ async with tidelog.aqueue("mail-data", "mails") as mails:
 from __future__ import annotations
 
 import asyncio  # asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from threading import get_ident
-from typing import Any
+from typing import Any, Unpack
 
 from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.queue.adead import AsyncDead
@@ -26,9 +26,8 @@ from tidelog.api.queue.running.by_tasks import RunsTasks
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import delayed, looking, purging, rows
-from tidelog.jobs.dedup import WINDOW
-from tidelog.jobs.options import ranked
-from tidelog.jobs.putting import Put, lifetime, put_once, put_values
+from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
+from tidelog.jobs.putting import Put, put_once, put_values
 from tidelog.jobs.rows import VALUE, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.typed import T
@@ -63,36 +62,15 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
     # --- putting
 
     async def put(
-        self,
-        value: T,
-        *,
-        dedup_id: str | None = None,
-        dedup: str = WINDOW,
-        headers: Mapping[str, str] | None = None,
-        timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
+        self, value: T, *, timeout: Duration | None = None, **options: Unpack[PutOptions]
     ) -> AsyncHandle:
         """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
 
         Args:
             value: Anything that the codec encodes.
-            dedup_id: If a job has this ID, none is added, and the ID of that job is returned.
-            dedup: How long a job has its ID. "window": for a day, or until 10,000 newer ones came. "until-done": until
-                it is done or dead. "replace": likewise, but this put replaces the job if it has not begun, and is put
-                beside it if it has. An ID is free at once if its job was cancelled, purged, or expired unseen.
-            headers: Names and texts stored beside the value.
             timeout: Seconds or a timedelta to wait while a bounded queue is full; None = for ever, 0 = not at all.
-            delay: Seconds or a timedelta until the job is due. It is stored at once. A bounded queue does not wait for
-                delayed jobs.
-            at: When the job is due instead: a datetime with a time zone, at most ten years away.
-            ttl: Seconds or a timedelta, counted from when the job is due. After that it is not delivered any more, but
-                becomes a dead job with the reason `expired`.
-            priority: From 0 to 9. Jobs with a larger number are delivered first.
-            key: A name for what the job is about, such as `customer-7`, for the option `concurrency_per_key`.
+            options: `dedup_id`, `dedup`, `headers`, `delay`, `at`, `ttl`, `priority`, `key`. `PutOptions` describes
+                them.
 
         Returns:
             The job's ID, `ms-seq`, a str; its method `result` waits for what the worker says. A delayed job gets a new
@@ -103,8 +81,7 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
         """
-        plain = delay is None and at is None and ttl is None and priority == 0 and dedup == WINDOW
-        if plain and dedup_id is None and timeout is None and not self._bounded:
+        if not options and timeout is None and not self._bounded:
             if self._raw and value.__class__ is bytes:
                 data: Any = value
             else:
@@ -114,38 +91,23 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
                     data = rows.encode_value(self._options, value)  # a clear EncodeError
             if len(data) > PAYLOAD_BYTES_MAX:
                 checked_payload(self._options.name, data)
-            row = (
-                (VALUE, data)
-                if headers is None and key is None
-                else rows.job_row(data, headers, 0, key)
-            )
             face, core = self._face, self._core
             try:
-                effect, log, lsn = core.add(self._db, self._key, row)
+                effect, log, lsn = core.add(self._db, self._key, (VALUE, data))
             except CommandError as error:
                 raise from_command(error) from None
             if face._holds_each or lsn > core.durability.through(log, face._level):
                 await face._hold((log, lsn, True))
             return AsyncHandle.of(self, f"{effect[3]}-{effect[4]}")
-        if dedup_id is None and not plain:
-            unbounded = timeout is None and not self._bounded
-            aside = self._put_aside(value, headers, delay, at, ttl, priority, key, unbounded)
-            if aside is not None:
-                id, promise = aside
-                await self._face._hold(promise)
-                return AsyncHandle.of(self, id)
-        put = self.new(
-            value,
-            dedup_id=dedup_id,
-            dedup=dedup,
-            headers=headers,
-            delay=delay,
-            at=at,
-            ttl=ttl,
-            priority=priority,
-            key=key,
-        )
-        return AsyncHandle.of(self, await self._put_slowly(put, timeout))
+        given = job_options(options)
+        due = self._due(given)
+        aside = self._put_aside(value, given, due, timeout)
+        if aside is None:
+            put = self._put_of(value, given, due)
+            return AsyncHandle.of(self, await self._put_slowly(put, timeout))
+        id, promise = aside
+        await self._face._hold(promise)
+        return AsyncHandle.of(self, id)
 
     async def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
@@ -163,22 +125,14 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
         values: Iterable[T],
         *,
         timeout: Duration | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
+        **options: Unpack[PutManyOptions],
     ) -> int:
         """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
 
         Args:
             values: Values as `put` takes them.
             timeout: As in `put`, for all of them together.
-            delay: As in `put`.
-            at: As in `put`.
-            ttl: As in `put`.
-            priority: As in `put`.
-            key: As in `put`, of all of them.
+            options: `delay`, `at`, `ttl`, `priority`, `key`, as in `put`, of all of them.
 
         Returns:
             How many were put.
@@ -193,14 +147,11 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
         deadline = None if wait is None else core.monotonic() + wait
         waits = None if wait == 0 else TaskCaller
         total = 0
-        due, left = self._engine.due_at(delay, at), lifetime(ttl)
-        ranked(priority)
-        rows.tail_of(0, key)
+        given = batch_options(options)
+        due = self._due(given)
         for batch, error in self._batches(values):
             while batch:
-                stored, promise, caller = put_values(
-                    self._engine, batch, due, left, priority, key, waits
-                )
+                stored, promise, caller = put_values(self._engine, batch, given, due, waits)
                 if stored:
                     await self._face._hold(promise)
                     total += stored

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from itertools import count, islice
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 from tidelog.api.face import Face
 from tidelog.engine.api import EntryRow
 from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
-from tidelog.jobs.dedup import WINDOW, mode_of
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.options import Options, named, ranked
-from tidelog.jobs.putting import BATCH_JOBS, Put, lifetime, log_put_into_lane, put_delayed
+from tidelog.jobs.job_options import JobOptions, PutOptions, job_options
+from tidelog.jobs.options import Options, named
+from tidelog.jobs.putting import BATCH_JOBS, Put, put_aside
 from tidelog.jobs.rows import WaitingJob
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, UNIT_BYTES, in_units
+from tidelog.jobs.work.later import Due
 from tidelog.jobs.work.results import Found, missing_result
 from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError, EncodeError
@@ -127,67 +127,39 @@ class QueueBase(QueueOf[T]):
 
     # --- putting
 
-    def new(
-        self,
-        value: T,
-        *,
-        dedup_id: str | None = None,
-        dedup: str = WINDOW,
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        ttl: Duration | None = None,
-        priority: int = 0,
-        key: str | None = None,
-    ) -> Put:
+    def new(self, value: T, **options: Unpack[PutOptions]) -> Put:
         """A job for `Job.done_and` to put.
 
         Args:
             value: As in `Queue.put`.
-            dedup_id: As in `Queue.put`.
-            dedup: As in `Queue.put`.
-            headers: As in `Queue.put`.
-            delay: As in `Queue.put`.
-            at: As in `Queue.put`.
-            ttl: As in `Queue.put`.
-            priority: As in `Queue.put`.
-            key: As in `Queue.put`.
+            options: As in `Queue.put`.
 
         Raises:
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
         """
-        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
-        once = None if dedup_id is None else named("dedup_id", dedup_id)
-        mode, due = mode_of(dedup, dedup_id), self._engine.due_at(delay, at)
-        return Put(self._engine, row, once, due, lifetime(ttl), priority, mode)
+        given = job_options(options)
+        return self._put_of(value, given, self._due(given))
+
+    def _due(self, options: JobOptions) -> Due | None:
+        """When a job is due that is put now; None = at once. Raises DataError."""
+        return options.due(self._core.clocks().wall) if options.is_timed else None
+
+    def _put_of(self, value: T, options: JobOptions, due: Due | None) -> Put:
+        row = options.row(rows.encode_value(self._options, value))
+        return Put(self._engine, row, options, due)
 
     def _put_aside(
-        self,
-        value: T,
-        headers: Mapping[str, str] | None,
-        delay: Duration | None,
-        at: datetime | None,
-        ttl: Duration | None,
-        priority: int,
-        key: str | None,
-        unbounded: bool,
+        self, value: T, options: JobOptions, due: Due | None, timeout: Duration | None
     ) -> tuple[Any, Any] | None:
-        """Put one job without a dedup ID that is delayed or, if `unbounded`, has a priority: (ID, promise). None if it
-        is neither; nothing was put.
-        """
-        engine = self._engine
-        due = engine.due_at(delay, at)
-        if due is None and not (unbounded and priority):
+        """Put one job without a dedup ID that need not wait for room: (ID, promise). None if it is none of these."""
+        if (
+            options.dedup_id is not None
+            or due is None
+            and (self._bounded or timeout is not None or not options.priority)
+        ):
             return None
-        row = rows.job_row(rows.encode_value(self._options, value), headers, ranked(priority), key)
-        if due is not None:
-            return put_delayed(engine, due, [row], lifetime(ttl))
-        left = lifetime(ttl)
-        first, promise = engine.decided(
-            lambda ctx: log_put_into_lane(engine, ctx, priority, [row], left)
-        )
-        return rows.text(first), promise
+        return put_aside(self._engine, rows.encode_value(self._options, value), options, due)
 
     # --- consuming
 

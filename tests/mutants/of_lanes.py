@@ -64,8 +64,8 @@ MUTANTS: Final = (
     Mutant(
         "lanes/redriven-into-lane-0",
         "jobs/redriving.py",
-        "            job, priority = tuple(rows.revived(row)), rows.priority_of(row)\n",
-        "            job, priority = tuple(rows.revived(row)), 0\n",
+        "            options = JobOptions(priority=rows.priority_of(row))\n",
+        "            options = JobOptions(priority=0)\n",
         (f"{PRIORITY_TESTS}::test_a_redriven_job_returns_to_its_lane",),
         "A redriven job returns to its lane.",
     ),

@@ -30,7 +30,9 @@ def move(session: Session, args: list[bytes]) -> Reply:
     given = given_of(session, args[2], args[4:], own)
     if b"DELAY" not in given.own and b"AT" not in given.own:
         raise CommandError(SYNTAX)
-    change = partial(log_move, given.queue.engine, number=job_id(args[3]), due=given.due())
+    change = partial(
+        log_move, given.queue.engine, number=job_id(args[3]), due=given.due(given.job())
+    )
     return _changed(session, given, change)
 
 

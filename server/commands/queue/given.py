@@ -9,10 +9,10 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.jobs.dedup import MODES, WINDOW
+from tidelog.jobs.job_options import JobOptions, lifetime
 from tidelog.jobs.options import PRIORITY_MAX
-from tidelog.jobs.putting import lifetime
 from tidelog.jobs.rows import HEADER
-from tidelog.jobs.work.later import Due, due_in, when
+from tidelog.jobs.work.later import Due, when
 from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Served
 from tidelog.server.once import Once
 from tidelog.server.session import Session
@@ -56,35 +56,41 @@ class Given(NamedTuple):
             raise CommandError(WRONG_COUNT % most)
         return found
 
-    def due(self) -> Due | None:
-        """DELAY or AT."""
-        delay, at = self.number(b"DELAY"), self.number(b"AT")
+    def job(self) -> JobOptions:
+        """The options of a job. Raises CommandError."""
+        own, delay, at = self.own, self.number(b"DELAY"), self.number(b"AT")
         if delay is not None and at is not None:
             raise CommandError(SYNTAX)
-        length = when(None if delay is None else delay / 1000, None)[0]
-        return due_in(length, at, self.queue.engine.core.clocks().wall)
+        dedup = own.get(b"DEDUP")
+        return JobOptions(
+            None if dedup is None else dedup[0],
+            self._mode(),
+            tuple(headers_of(own.get(b"HEADERS", ()))),
+            when(None if delay is None else delay / 1000, None)[0],
+            at,
+            lifetime(self.milliseconds(b"TTL")),
+            self._priority(),
+            self._key(),
+        )
 
-    def ttl(self) -> int | None:
-        """TTL."""
-        return lifetime(self.milliseconds(b"TTL"))
+    def due(self, job: JobOptions) -> Due | None:
+        """When a job with these options is due; None = at once."""
+        return job.due(self.queue.engine.core.clocks().wall) if job.is_timed else None
 
-    def priority(self) -> int:
-        """PRIORITY."""
+    def _priority(self) -> int:
         found = self.number(b"PRIORITY", 0)
         if found is None or not 0 <= found <= PRIORITY_MAX:
             raise CommandError(b"ERR PRIORITY must be between 0 and %d" % PRIORITY_MAX)
         return found
 
-    def mode(self) -> str:
-        """MODE of a DEDUP."""
+    def _mode(self) -> str:
         found = self.own.get(b"MODE")
         mode = WINDOW if found is None else found[0].decode(errors="replace").lower()
         if mode not in MODES or found is not None and b"DEDUP" not in self.own:
             raise CommandError(b"ERR MODE is WINDOW, UNTIL-DONE or REPLACE, and needs DEDUP")
         return mode
 
-    def key(self) -> str | None:
-        """KEY."""
+    def _key(self) -> bytes | None:
         found = self.own.get(b"KEY")
         try:
             key = None if found is None else found[0].decode()
@@ -92,7 +98,7 @@ class Given(NamedTuple):
             key = ""
         if key == "":
             raise CommandError(b"ERR KEY must be UTF-8, and not empty")
-        return key
+        return None if found is None else found[0]
 
     def once(self, session: Session) -> Once | None:
         """ONCE, of the session's user."""

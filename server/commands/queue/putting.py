@@ -11,7 +11,6 @@ from tidelog.engine.api import Context, next_id
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
-from tidelog.jobs import rows
 from tidelog.jobs.engine import ROOM_SECONDS
 from tidelog.jobs.putting import (
     BATCH_JOBS,
@@ -129,7 +128,8 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
     own = {**WHEN, b"BLOCK": ONE, b"ONCE": TWO}
     given = given_of(session, args[2], args[4 + count :], own)
     queue, core, once = given.queue, session.core, given.once(session)
-    due, ttl, priority, key = given.due(), given.ttl(), given.priority(), given.key()
+    job = given.job()
+    due = given.due(job)
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     checked_payload(queue.options.name, values[0])  # another one as large is in no part with it
     check_writable(session)
@@ -143,17 +143,15 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
                 return known
             if due is not None:
                 room = len(values)
-                if (
-                    log_put_delayed(queue.engine, ctx, due, rows_of(values, priority, key), ttl)
-                    is NO_GROUP
-                ):
+                rows = rows_of(values, job)
+                if log_put_delayed(queue.engine, ctx, due, rows, job.ttl_ms) is NO_GROUP:
                     return NO_GROUP
             else:
                 room = queue.engine.room(ctx, len(values))
                 if room <= 0:
                     waits = queue.engine.queue_up(caller)
                     return NOT_YET
-                log_values(queue.engine, ctx, values[:room], priority, key, ttl)
+                log_values(queue.engine, ctx, values[:room], job)
             if once is not None:
                 once.note(ctx, room)
             return room
@@ -172,12 +170,8 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
 
 def put_of(given: Given, value: bytes) -> Put:
     checked_payload(given.queue.options.name, value)
-    priority = given.priority()
-    headers = headers_of(given.own.get(b"HEADERS", ()))
-    row = (VALUE, value, *headers, *rows.tail_of(priority, given.key()))
-    dedup = given.own.get(b"DEDUP")
-    once = None if dedup is None else dedup[0]
-    return Put(given.queue.engine, row, once, given.due(), given.ttl(), priority, given.mode())
+    job = given.job()
+    return Put(given.queue.engine, job.row(value), job, given.due(job))
 
 
 Attempt = Callable[[Callable[[], Caller] | None], tuple[Reply, Promise | None, Caller | None]]
