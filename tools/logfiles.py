@@ -32,6 +32,7 @@ from tidelog.aof.reading.reader import (
     segment_paths,
     segments,
 )
+from tidelog.aof.reading.verdicts import Found
 from tidelog.aof.segment import End, SegmentHeader
 from tidelog.aof.surplus import REPORT
 from tidelog.aof.tail import Tail
@@ -399,17 +400,25 @@ class LogFiles:
                 continue
             scan = self._scan(header.segment(), promises)
             scan.last = scan.last and at == len(found) - 1
-            yield from self._pieces(scan)
+            # A damaged header states no end of the segment before it, but the name of its file says where it goes on.
+            goes_on = [
+                later.first_lsn for later in found[at + 1 : at + 2] if later.fault is not None
+            ]
+            yield from self._pieces(scan, *goes_on)
         error = self.missing_last(promises, found, scan)
         if error is not None:
             yield error.path, error
 
-    def _pieces(self, scan: Scan) -> Iterator[tuple[Path, Frame | Damage]]:
+    def _pieces(
+        self, scan: Scan, goes_on: int | None = None
+    ) -> Iterator[tuple[Path, Frame | Damage]]:
+        """The frames of one segment, and the damage between them. `goes_on` is the LSN that the next begins with."""
         while True:
             for frame in scan.frames():
                 yield scan.path, frame
             error = scan.error()
-            if error is None:
+            whole = scan.found is Found.BLANK and scan.lsn == goes_on
+            if error is None or whole:
                 return
             yield scan.path, error
             if not self._resume_behind(scan):

@@ -15,6 +15,7 @@ import pytest
 from tests.rounds import new_seeds
 from tests.tools.conftest import Run
 
+from tidelog.aof import segment
 from tidelog.tools import exits
 
 SEGMENT = re.compile(r"\d{20}\.aof")
@@ -83,11 +84,24 @@ def test_a_thousand_damages(run: Run, written: tuple[Path, str], part: int) -> N
     assert damages(run, *written, random.Random(seed), 100) >= 30
 
 
+@pytest.mark.parametrize("written", [1 << 20], indirect=True)
+def test_the_segment_before_a_damaged_header_is_whole(run: Run, written: tuple[Path, str]) -> None:
+    """Its end is known by the name of the file with the header, too."""
+    root, kept = written
+    for tool in TOOLS:
+        path = random.choice(sorted(root.glob("aof/*.aof"))[2:-2])
+        with damaged(path, random.Random(7), segment.HEADER_BYTES):
+            done = run(*words_of(tool, root, kept))
+        reported = [line for line in done.err.splitlines() if "byte" in line]
+        assert {name for line in reported for name in SEGMENT.findall(line)} <= {path.name}, tool
+        assert reported or "--past-damage" not in tool
+
+
 @contextmanager
-def damaged(path: Path, rng: random.Random) -> Iterator[None]:
-    """Change a byte of a segment, and change it back."""
+def damaged(path: Path, rng: random.Random, within: int | None = None) -> Iterator[None]:
+    """Change a byte of a segment, or of its first `within`, and change it back."""
     with path.open("r+b", buffering=0) as file:
-        offset = rng.randrange(len(path.read_bytes().rstrip(b"\0")))
+        offset = rng.randrange(within or len(path.read_bytes().rstrip(b"\0")))
         byte = os.pread(file.fileno(), 1, offset)
         os.pwrite(file.fileno(), bytes([byte[0] ^ rng.randrange(1, 256)]), offset)
         try:
