@@ -99,6 +99,28 @@ def test_what_is_released_while_a_question_waits_is_told(
             query.plan()
 
 
+def test_a_writer_that_releases_segments_as_fast_as_they_are_found_ends_no_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
+        add(db, range(3))
+        query = Query(root, failOnDataLoss="false")
+        query.all()
+        begun, walk = iter(range(3, 3000, 300)), stream._walk
+
+        def walk_late(*args: Any) -> Any:
+            number = next(begun)
+            if number < 2400:
+                add(db, range(number, number + 300))
+                db.checkpoint()
+            return walk(*args)
+
+        monkeypatch.setattr(stream, "_walk", walk_late)
+        add(db, range(3))
+        assert query.plan()
+
+
 def test_a_query_that_takes_what_is_there_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -380,7 +380,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next(self, log: Log, offset: Offset, limit: ReadLimit) -> Offset | None:
         """The end of the next batch; None if nothing is new. Raises TidelogSparkError."""
-        for attempt in range(_ATTEMPTS):
+        attempts, before = 0, None
+        while True:
             begin, within, loss = self._begin(log, offset)
             if loss is not None:
                 self._mark(Offset(log.uuid, begin))
@@ -388,8 +389,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end, rest = self._walk(log, begin, within, limit)
                 break
             except Vanished:
-                # The records were released or taken back during the walk. The next `_begin` finds out which.
-                if attempt == _ATTEMPTS - 1:
+                # The records were released or taken back during the walk. The next `_begin` finds out which. A query
+                # that goes on behind them tries as often as the log begins at another place.
+                attempts = attempts + 1 if begin == before else 1
+                before = begin
+                if attempts == _ATTEMPTS:
                     raise
         if loss is None and (end, rest) == (begin, within):
             self._idle = offset, log.tail(begin)
