@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, 
 
 from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.acompound import AsyncCompound
+from tidelog.api.queue.aends import AsyncEnds
 from tidelog.api.queue.ahandle import AsyncHandle
-from tidelog.api.queue.base import QueueOf
+from tidelog.api.queue.averbs import AsyncVerbs
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.by_tasks import RunsTasks
 from tidelog.api.queue.running.plan import SHARED_PASSING
@@ -25,17 +26,17 @@ from tidelog.api.types import KeyT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.calls import SchedulesCalls, StoreCalls
 from tidelog.client.consumer import SharedConsumer
-from tidelog.client.dead import FIRST
 from tidelog.client.job import SharedJob
 from tidelog.client.missing import answers_missing
 from tidelog.client.queue import SharedQueue
-from tidelog.client.queue_calls import DeadCalls, JobCalls, QueueCalls
+from tidelog.client.queue_calls import JobCalls, QueueCalls
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
 from tidelog.jobs.job_options import PutOptions
-from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.typed import T as V
+from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.store.commit.tasks import this_task
 from tidelog.store.durations import Duration
 from tidelog.store.errors import TidelogError
@@ -208,7 +209,7 @@ class AsyncSharedSchedules(SchedulesCalls):
         self._schedules = schedules
 
 
-class AsyncSharedJob(JobCalls[V]):
+class AsyncSharedJob(JobCalls[V], AsyncEnds):
     """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
 
     def __init__(self, job: SharedJob[V]) -> None:
@@ -219,6 +220,9 @@ class AsyncSharedJob(JobCalls[V]):
         """How often the job was delivered, this delivery included: 1 at the first."""
         self.worker = job.worker
         """Name of the worker that it was delivered to."""
+
+    async def _end(self, verb: Ending) -> bool:
+        return await threaded(partial(self._job._end, verb))
 
     def __repr__(self) -> str:
         return repr(self._job)
@@ -241,7 +245,7 @@ class AsyncSharedJob(JobCalls[V]):
         return await threaded(partial(self._job._exit, error, ends_worker))
 
 
-class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V], AsyncClosing):
+class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], AsyncVerbs[V], AsyncClosing):
     """The queue of a shared store, for asyncio. `AsyncSharedStore.queue` or `tidelog.aqueue` makes it.
 
     It has the methods of `SharedQueue`, awaited. Any of them may raise the errors that `SharedQueue` lists.
@@ -263,10 +267,11 @@ class AsyncSharedQueue(QueueCalls[V], RunsTasks[AsyncSharedJob[V]], QueueOf[V], 
         """The shared store that holds the queue."""
         return self._store
 
-    @property
-    def dead(self) -> AsyncSharedDead:
-        """The dead jobs: those that were given up."""
-        return AsyncSharedDead(self._queue)
+    async def _ask(self, verb: Verb) -> Any:
+        return await threaded(partial(self._queue._ask, verb))
+
+    async def _time(self) -> float:
+        return await threaded(self._queue._time)
 
     async def put(
         self, value: V, *, timeout: Duration | None = None, **options: Unpack[PutOptions]
@@ -351,20 +356,3 @@ def _released(job: SharedJob) -> None:
         job.release()
     except TidelogError:
         pass  # it is delivered again when its lease ends
-
-
-class AsyncSharedDead(DeadCalls):
-    """The dead jobs of a shared queue, for asyncio. Iterate over them with `async for`, oldest first.
-
-    It has the methods of `SharedDead`, awaited.
-    """
-
-    def __init__(self, queue: SharedQueue) -> None:
-        self._dead = queue.dead
-
-    async def __aiter__(self) -> AsyncIterator[DeadJob]:
-        start: bytes | None = FIRST
-        while start is not None:
-            page, start = await threaded(partial(self._dead._following, start))
-            for job in page:
-                yield job

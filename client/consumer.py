@@ -16,13 +16,15 @@ from tidelog.client.base import Base, slice_s
 from tidelog.client.errors import ended_elsewhere, error_of
 from tidelog.client.job import SharedJob
 from tidelog.client.keeper import Held, Queued
-from tidelog.client.lane import Lane, Safe
-from tidelog.client.wire import Wire, ms_word
-from tidelog.client.words import count_word
+from tidelog.client.lane import Lane
+from tidelog.client.wire import Wire
 from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
+from tidelog.jobs.options import positive
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError, DecodeError, StoreClosed, TidelogError
@@ -57,7 +59,7 @@ class SharedConsumer(Closing, Generic[T]):
         time_limit: Any,
         reraise: bool,
     ) -> None:
-        count_word("batch", batch)
+        positive("batch", batch)
         if batch > BATCH_MAX:
             raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
         self._wait = patience("block", block)

@@ -7,24 +7,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self
 
+from tidelog.api.queue.ends import Ends
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
-from tidelog.client.lane import Safe
-from tidelog.client.wire import ms_word
 from tidelog.engine.api import EntryRow
 from tidelog.jobs import rows
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.done import ACK, DoneWith
+from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.callers import Holder
-from tidelog.store.durations import Duration, seconds
+from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError, OutcomeUnknown, TidelogError
-
-OPEN: Final = "open"
-ACKED: Final = "acked"
-GIVEN: Final = "given"
-LOST: Final = "lost"
 
 log = logging.getLogger("tidelog.queue")
 
@@ -37,7 +34,7 @@ class SharedPut(NamedTuple):
     needs: bytes | None = None  # the capability of a server that it needs
 
 
-class SharedJob(Generic[T]):
+class SharedJob(Ends, Generic[T]):
     """A job of a shared store. It has the properties and methods of `Job`.
 
         with job:                 # acknowledged at the end; an exception is recorded, and the job retried
@@ -127,6 +124,9 @@ class SharedJob(Generic[T]):
 
     # --- settling
 
+    def _end(self, verb: Ending) -> bool:
+        return self._settle(verb.name, verb.words(), verb.end, verb.needs)
+
     def _settle(
         self, verb: bytes, words: Sequence[bytes], end: str, needs: bytes | None = None
     ) -> bool:
@@ -154,64 +154,9 @@ class SharedJob(Generic[T]):
             EncodeError: The codec cannot encode the result, or it is too large (PayloadTooLarge); the job stays open.
             DataError: `ttl` is invalid.
         """
-        words: list[bytes] = []
-        if result is not NO_RESULT:
-            words += (b"RESULT", rows.encode_value(self._queue._options, result))
-            words += (b"RESULTTTL", ms_word(seconds("ttl", ttl)))
         # Without a number: its delivery fences it already, and a worker does this for each job.
-        return self._settle(b"DONE", words, ACKED)
-
-    def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """Record that this delivery failed. As `Job.nack`.
-
-        Args:
-            reason: Text or exception to record as evidence.
-            delay: Seconds or a timedelta before the retry; None = a pause that grows with each delivery.
-
-        Returns:
-            False if the lease was lost.
-
-        Raises:
-            DataError: `delay` is invalid.
-        """
-        pause = None if delay is None else seconds("delay", delay, zero=True)
-        words = _evidence(reason)
-        if pause is not None:
-            words += (b"DELAY", b"%d" % round(pause * 1000))
-        return self._settle(b"RETRY", words, GIVEN)
-
-    def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up at once: it becomes a dead job. As `Job.fail`.
-
-        Args:
-            reason: Text or exception to record as evidence.
-
-        Returns:
-            False if the lease was lost.
-        """
-        return self._settle(b"FAIL", _evidence(reason), GIVEN)
-
-    def release(self) -> bool:
-        """Give the job back as if it had not been delivered. It is due at once.
-
-        Returns:
-            False if the lease was lost.
-        """
-        return self._settle(b"RELEASE", (), GIVEN)
-
-    def extend(self, seconds: Duration) -> bool:
-        """Keep the job from other workers for a while, even if this process ends. As `Job.extend`.
-
-        Args:
-            seconds: Seconds or a timedelta from now.
-
-        Returns:
-            False if the lease was lost.
-
-        Raises:
-            DataError: `seconds` is invalid.
-        """
-        return self._settle(b"EXTEND", (ms_word(_length(seconds)),), OPEN)
+        options = self._queue._options
+        return self._end(ACK if result is NO_RESULT else DoneWith.of(options, result, ttl))
 
     def done_and(self, *puts: SharedPut) -> bool:
         """Mark the job as done and put other jobs, in one unit. As `Job.done_and`.
@@ -320,15 +265,3 @@ class SharedJob(Generic[T]):
                 *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
                 exc_info=rows.printable(error),
             )
-
-
-def _evidence(reason: str | BaseException) -> list[bytes]:
-    error, trace = rows.evidence(reason)
-    words = [rows.unshown(error)]
-    if trace:
-        words += (b"TRACE", rows.unshown(trace))
-    return words
-
-
-def _length(given: Duration) -> float:
-    return seconds("seconds", given)

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidelog.client.lane import Safe
 from tidelog.client.link import Link
 from tidelog.jobs.options import Options
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError, Unreachable
 

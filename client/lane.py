@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Final
 
 from tidelog.client.wire import Wire
 from tidelog.engine.api import TABLE
+from tidelog.jobs.verbs.verb import Safe
 
 # Commands of the server that change nothing.
 _READS: Final = frozenset((b"ping", b"time", b"info", b"role", b"config|get", b"tidelog|digest"))
 _COMMANDS: Final = TABLE.commands
-
-
-class Safe(enum.Enum):
-    """Whether a call may be repeated; see client/link.py."""
-
-    READ = enum.auto()
-    ONCE = enum.auto()
-    FENCED = enum.auto()
-    NEVER = enum.auto()
 
 
 class Lane:

@@ -31,12 +31,14 @@ from tidelog.aof.errors import ELSEWHERE
 from tidelog.aof.layout import SHARED
 from tidelog.client.address import Address
 from tidelog.client.errors import OPENING, ended_elsewhere, error_of, unknown
-from tidelog.client.lane import Lane, Safe, numbered
+from tidelog.client.lane import Lane, numbered
 from tidelog.client.starting import Starting, is_owner
-from tidelog.client.wire import Broken, Wire, checked, ms_word
+from tidelog.client.wire import Broken, Wire, checked
 from tidelog.disk.turn import Turn, take_turn
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.errors import (
     CannotOpen,
     NotReplicated,

@@ -86,9 +86,9 @@ def connect(
     """
     # here: a program that opens its own store for a queue does not load the client
     from tidelog.client.address import addresses_of, with_tls
-    from tidelog.client.lane import Safe
     from tidelog.client.link import Link
     from tidelog.client.store import SharedStore
+    from tidelog.jobs.verbs.verb import Safe
 
     limit = seconds("timeout", timeout)
     options = make_options(fsync=fsync)

@@ -15,11 +15,12 @@ from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT
 from tidelog.client.base import Base
 from tidelog.client.errors import error_of
-from tidelog.client.lane import Lane, Safe
+from tidelog.client.lane import Lane
 from tidelog.client.replies import as_engine
 from tidelog.client.wire import session_free
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.errors import DataError, TidelogError, WatchError
 
 T = TypeVar("T")

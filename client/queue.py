@@ -5,39 +5,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from tidelog.api.closing import Closing
-from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.handle import Handle
 from tidelog.api.queue.running.by_threads import RunsThreads
 from tidelog.api.queue.running.plan import SHARED_PASSING
+from tidelog.api.queue.verbs import Verbs
 from tidelog.client.base import Base, slice_s
 from tidelog.client.consumer import SharedConsumer
-from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S
-from tidelog.client.lane import Safe
-from tidelog.client.wire import ms_word
-from tidelog.client.words import count_word, job_word, option_words, time_words
-from tidelog.engine import ids
+from tidelog.client.words import option_words
 from tidelog.jobs import rows
 from tidelog.jobs.dedup import WINDOW
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
-from tidelog.jobs.options import Options, named
-from tidelog.jobs.rows import Failure, WaitingJob
-from tidelog.jobs.stats import Stats
+from tidelog.jobs.options import Options
 from tidelog.jobs.typed import T
-from tidelog.jobs.work.results import no_result, result_late
+from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.verbs.result import AskResult
+from tidelog.jobs.verbs.verb import DEDUP, Safe, Verb
 from tidelog.store.durations import Duration, patience
-from tidelog.store.errors import DataError, EncodeError, JobFailed, QueueFull
+from tidelog.store.errors import EncodeError, QueueFull
 from tidelog.store.lifetime import DRAIN_SECONDS
 
-DEDUP: Final = b"dedup"  # a capability of servers from version 0.2 on
 
-
-class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
+class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
     """A durable queue of a shared store. `SharedStore.queue` or `tidelog.queue(..., shared=True)` makes it.
 
     It has the methods of `Queue`. `len(queue)` is the number of jobs that are not done. An empty queue is still true.
@@ -70,11 +63,6 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         """The shared store that holds the queue."""
         return self._store
 
-    @property
-    def dead(self) -> SharedDead:
-        """The dead jobs: those that were given up."""
-        return SharedDead(self)
-
     def __reduce__(self) -> Any:
         raise TypeError(
             "a shared queue cannot be pickled; in the other process, connect to its path"
@@ -88,8 +76,15 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
         """HEARTBEAT and its milliseconds."""
         return [b"HEARTBEAT", self._beat_ms]
 
-    def _ask(self, verb: bytes, *args: bytes, safe: Safe = Safe.READ, block: float = 0.0) -> Any:
-        return self._link.call(self.words(verb, *args), safe, self._db, block=block)
+    def _ask(self, verb: Verb, *more: bytes, block: float = 0.0) -> Any:
+        own = [*verb.words(), *more]
+        words = [b"QUEUE", verb.name, self._key, *own, *(self._words if verb.of_group else ())]
+        link = self._link
+        return verb.result(link.call(words, verb.safe, self._db, block=block, needs=verb.needs))
+
+    def _time(self) -> float:
+        clock = self._link.call((b"TIME",), Safe.READ)
+        return int(clock[0]) + int(clock[1]) / 1e6
 
     # --- putting
 
@@ -228,10 +223,6 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             self._own_worker, self._named_by = None, os.getpid()
         return super()._worker(worker)
 
-    def subscribe(self) -> None:
-        """Create the group now if it is missing. As `Queue.subscribe`."""
-        self._ask(b"SUBSCRIBE")
-
     def _run_processes(
         self, handler: Callable[[SharedJob[T]], object], count: int, run: dict[str, Any]
     ) -> int:
@@ -256,150 +247,14 @@ class SharedQueue(RunsThreads[SharedJob[T]], QueueOf[T], Closing):
             DecodeError: The codec cannot decode the result.
             DataError: An argument is invalid.
         """
-        job, wait = job_word(job_id), patience("timeout", timeout)
+        request, wait = AskResult.of(job_id), patience("timeout", timeout)
         until = None if wait is None else time.monotonic() + wait
         while True:
             left = slice_s(until)
-            words = [] if wait == 0 else [b"BLOCK", ms_word(left)]
-            found = self._ask(b"RESULT", job, *words, block=left)
-            if found is None and (until is None or time.monotonic() < until):
-                continue
-            outcome, *rest = found or (b"LATE",)
-            if outcome == b"DONE":
-                return rows.decode_result(self._options.codec, rest[0])
-            if outcome == b"DEAD":
-                raise JobFailed(job_id, rows.shown(rest[1]), rest[0].decode())
-            raise no_result(job_id) if outcome == b"NONE" else result_late(job_id)
-
-    # --- looking
-
-    def stats(self) -> Stats:
-        """Figures about the queue now."""
-        flat = self._ask(b"STATS")
-        found = {key.decode(): value for key, value in zip(flat[::2], flat[1::2], strict=True)}
-        held = found["in_flight"]
-        found["in_flight"] = {
-            name.decode(): number for name, number in zip(held[::2], held[1::2], strict=True)
-        }
-        ranks = found["by_priority"]
-        found["by_priority"] = {
-            int(rank): number for rank, number in zip(ranks[::2], ranks[1::2], strict=True)
-        }
-        for name in ("name", "group"):
-            found[name] = found[name].decode()
-        for name in ("oldest_seconds", "put_per_second", "done_per_second"):
-            found[name] = None if found[name] is None else float(found[name])
-        return Stats(**found)
-
-    def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
-        """The next jobs that are due, retries first. They are not delivered.
-
-        Args:
-            count: At most this many.
-            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
-
-        Raises:
-            DataError: `count` is not a positive integer.
-        """
-        codec = self._options.codec
-        words = [b"COUNT", count_word("count", count)]
-        if scheduled:
-            words.append(b"SCHEDULED")
-        return [
-            rows.waiting_job(codec, ids.parse(job), tuple(row), *due)
-            for job, row, *due in self._ask(b"PEEK", *words)
-        ]
-
-    def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """Recorded failures, newest first.
-
-        Args:
-            job_id: Only those of this job.
-            count: At most this many.
-
-        Raises:
-            DataError: `count` is not a positive integer.
-        """
-        words = [b"COUNT", count_word("count", count)]
-        if job_id is not None:
-            words += (b"JOB", named("job_id", job_id))
-        return [
-            Failure(
-                *(job.decode(), rows.moment(ms), worker.decode(), deliveries),
-                *(rows.shown(error), rows.shown(trace)),
-            )
-            for job, ms, worker, deliveries, error, trace in self._ask(b"FAILURES", *words)
-        ]
-
-    def __len__(self) -> int:
-        """Number of jobs that are not done."""
-        return int(self._ask(b"LEN"))
-
-    def __bool__(self) -> bool:
-        return True  # an empty queue is a queue
-
-    # --- delayed jobs
-
-    def cancel(self, job_id: str) -> bool:
-        """Delete a delayed job. As `Queue.cancel`.
-
-        Args:
-            job_id: The ID that `put` returned.
-
-        Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
-
-        Raises:
-            DataError: `job_id` is no ID.
-        """
-        return bool(self._ask(b"CANCEL", job_word(job_id), safe=Safe.ONCE))
-
-    def forget(self, dedup_id: str) -> bool:
-        """Free a dedup ID, so that the next put with it adds a job. As `Queue.forget`.
-
-        Args:
-            dedup_id: The ID that was given to `put`.
-
-        Returns:
-            False if it was free.
-
-        Raises:
-            DataError: `dedup_id` is no ID.
-            Unsupported: The server is too old; nothing changed.
-        """
-        words = self.words(b"FORGET", named("dedup_id", dedup_id))
-        return bool(self._link.call(words, Safe.ONCE, self._db, needs=DEDUP))
-
-    def move(
-        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
-    ) -> bool:
-        """Make a delayed job due at another time. As `Queue.move`.
-
-        Args:
-            job_id: The ID that `put` returned.
-            delay: Seconds or a timedelta from now.
-            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
-
-        Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
-
-        Raises:
-            DataError: An argument is invalid.
-        """
-        words = time_words(delay, at)
-        if not words:
-            raise DataError("move needs the new time: delay or at")
-        return bool(self._ask(b"MOVE", job_word(job_id), *words, safe=Safe.ONCE))
-
-    # --- the rest
-
-    def purge(self) -> int:
-        """Delete every job that is not in flight. Returns how many."""
-        total, more = 0, 1
-        while more:
-            dropped, more = self._ask(b"PURGE")
-            total += dropped
-        return total
+            words = () if wait == 0 else (b"BLOCK", ms_word(left))
+            outcome = self._ask(request, *words, block=left)
+            if outcome is not None or until is not None and time.monotonic() >= until:
+                return self._result(job_id, outcome)
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Disconnect, as `SharedStore.close`, if `tidelog.queue` connected for this queue. Otherwise do nothing.

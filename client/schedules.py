@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.client.base import Base
-from tidelog.client.lane import Safe
 from tidelog.jobs import rows
 from tidelog.jobs.options import make_options, named, ranked
 from tidelog.jobs.scheduling import Schedule
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, ResponseError
 

@@ -20,14 +20,16 @@ from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT, TextT
 from tidelog.client.base import BLOCK_S, Base, slice_s
 from tidelog.client.keeper import Keeper
-from tidelog.client.lane import Lane, Safe, block_ms, safety
+from tidelog.client.lane import Lane, block_ms, safety
 from tidelog.client.link import Link
 from tidelog.client.missing import answers_missing
 from tidelog.client.pipeline import SharedPipeline
 from tidelog.client.replies import as_engine
-from tidelog.client.wire import ms_word, session_free
+from tidelog.client.wire import session_free
 from tidelog.engine.api import LANE
 from tidelog.engine.reply import Reply
+from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 

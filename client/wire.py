@@ -194,11 +194,6 @@ def check_sizes(commands: Sequence[Sequence[bytes]]) -> None:
             raise UnitTooLarge(str(aof.UnitTooLarge(size, BODY_BYTES_MAX)))
 
 
-def ms_word(seconds: float) -> bytes:
-    """Milliseconds; at least one, since 0 often means for ever."""
-    return b"%d" % max(1, round(seconds * 1000))
-
-
 def session_free(words: list[bytes]) -> list[bytes]:
     """The words of a command. Raises DataError for one that changes the connection: the next call would find another
     one, or this one with its replies out of order.

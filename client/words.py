@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from tidelog.client.wire import ms_word
-from tidelog.engine import ids
-from tidelog.jobs.dedup import WINDOW
-from tidelog.jobs.job_options import JobOptions
-from tidelog.jobs.options import Options, job_number, make_options, positive
-from tidelog.jobs.work.later import when
-from tidelog.store.durations import Duration
+from tidelog.jobs.options import Options, make_options
+from tidelog.jobs.verbs.own import ms_word
 
 DEFAULTS: Final = make_options("any")
-
-
-def count_word(name: str, value: Any) -> bytes:
-    """A number of jobs; `name` is that of the argument. Raises DataError if it is not positive."""
-    positive(name, value)
-    return b"%d" % value
-
-
-def time_words(delay: Duration | None, at: datetime | None) -> list[bytes]:
-    """The options of QUEUE MOVE. Raises DataError."""
-    return JobOptions(None, WINDOW, (), *when(delay, at)).words()
-
-
-def job_word(job_id: Any) -> bytes:
-    """The ID of a job. Raises DataError."""
-    return ids.text(job_number(job_id))
 
 
 def option_words(options: Options) -> list[bytes]:

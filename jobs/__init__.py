@@ -24,6 +24,7 @@ The modules, from the bottom:
     freeing           which job has a dedup ID, and which IDs are freed
     deaths            the log line of each job that becomes a dead job
     leases            the thread that renews the leases of living workers
-    engine            a queue of an open store. Putting, delayed, settling, redriving, looking and purging work with it
+    engine            a queue of an open store. Putting, settling and the verbs work with it
+    verbs             what a queue is asked by name, a file for each verb
     base              what the faces have in common; face and aio wait, for threads and for asyncio
 """

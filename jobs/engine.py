@@ -4,8 +4,7 @@ The faces and the QUEUE commands work through it, and add what waits: for the di
 classes that take an engine do its work, a module for each kind:
 
     putting     put jobs, at once or delayed          settling    end a delivery, or keep it
-    delayed     cancel and move delayed jobs          looking     figures, the next jobs, failures, results
-    purging     delete jobs that nobody holds         redriving   dead jobs
+    due         which jobs are due again              verbs       all else, a file for each
 """
 
 from __future__ import annotations

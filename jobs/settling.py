@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from random import random
-from typing import Any, Final, Generic
+from typing import Any, Generic
 
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
@@ -17,19 +16,16 @@ from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import depth_of
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
+from tidelog.jobs.verbs.release import Release
+from tidelog.jobs.verbs.retry import Retry
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.shared import Delivery
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.durability import Promise
-from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
-
-OPEN: Final = "open"
-ACKED: Final = "acked"
-GIVEN: Final = "given"  # nacked, failed or released
-LOST: Final = "lost"  # given to another worker, or settled by one
 
 log = logging.getLogger("tidelog.queue")
 Settled = tuple[bool, Promise | None]
@@ -188,45 +184,15 @@ class JobBase(Generic[T]):
             delivery.shared.made_room()
             if held.dead is not None:
                 tell(delivery.options, [held.dead])
+            if end is ACKED:
+                engine.acknowledged(delivery.shared, 1)
         return reply is not None, promise
 
-    def _ack_with(self, result: Any, ttl: Duration) -> Settled:
-        data = rows.encode_value(self._engine.options, result)
-        return self._acked_with(data, seconds("ttl", ttl))
-
-    def _acked_with(self, result: bytes, ttl: float) -> Settled:
-        ttl_ms = max(1, round(ttl * 1000))
-        done = self._plan(lambda held, ctx: settle.done_with(held, ctx, result, ttl_ms), ACKED)
+    def _settled(self, verb: Ending) -> Settled:
+        """End or keep the delivery as a verb says."""
+        done = self._plan(verb.plan, verb.end)
         if done[0]:
-            self._engine.acknowledged(self._delivery.shared, 1)
-        return done
-
-    def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
-        return self._nacked(*rows.evidence(reason), delay)
-
-    def _nacked(self, error: str, trace: str, delay: Duration | None) -> Settled:
-        pause = None if delay is None else seconds("delay", delay, zero=True)
-        chance = random()
-        return self._plan(
-            lambda held, ctx: settle.nack(held, ctx, error, trace, pause, chance), GIVEN
-        )
-
-    def _fail(self, reason: str | BaseException) -> Settled:
-        return self._failed(*rows.evidence(reason))
-
-    def _failed(self, error: str, trace: str) -> Settled:
-        return self._plan(lambda held, ctx: settle.fail(held, ctx, error, trace), GIVEN)
-
-    def _release(self) -> Settled:
-        return self._plan(settle.release, GIVEN)
-
-    def _extend(self, more: Duration) -> Settled:
-        length = seconds("seconds", more)
-        done = self._plan(lambda held, ctx: settle.extend(held, ctx, length), OPEN)
-        if done[0]:
-            delivery = self._delivery
-            if delivery.until is not None:
-                delivery.until = max(delivery.until, self._engine.core.monotonic() + length)
+            verb.kept(self._delivery)
         return done
 
     def _done_and(self, puts: Sequence[Put]) -> Settled:
@@ -255,8 +221,6 @@ class JobBase(Generic[T]):
             return [words for put in some for words in put.words(ctx, prepared)]
 
         done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
-        if done[0]:
-            self._engine.acknowledged(self._delivery.shared, 1)
         return done
 
     # --- the with block
@@ -267,13 +231,13 @@ class JobBase(Generic[T]):
         ends_worker    it was meant for the worker: the job has not failed
         """
         if ends_worker:
-            return self._release()
-        said, trace = rows.evidence(error)
-        done = self._nacked(said, trace, None)
+            return self._settled(Release())
+        failed = Retry.of(error, None)
+        done = self._settled(failed)
         if isinstance(error, Exception) and not self._place.reraise:
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
-                *(self._engine.options.name, self.id, self.deliveries, said),
+                *(self._engine.options.name, self.id, self.deliveries, failed.error),
                 exc_info=rows.printable(error),
             )
         return done

@@ -17,7 +17,6 @@ from tidelog.server.commands import (
     persistence,
     pubsub,
     replication,
-    schedules,
     scripts,
     slowlog,
     snapshot,
@@ -26,16 +25,7 @@ from tidelog.server.commands import (
     wait,
     yielding,
 )
-from tidelog.server.commands.queue import (
-    dead,
-    delayed,
-    looking,
-    putting,
-    results,
-    settling,
-    taking,
-)
-from tidelog.server.commands.queue.help import help_ as queue_help
+from tidelog.server.commands.queue.table import QUEUE
 from tidelog.server.session import Session
 from tidelog.server.table import Commands, Own
 
@@ -45,9 +35,6 @@ _OWN = "noscript loading stale"
 _SUBSCRIBER = "pubsub noscript loading stale"
 _SIGN_IN = "noscript loading stale fast no_auth allow_busy"
 _TRANSACTION = "noscript loading stale fast allow_busy"
-_PUTS = "write denyoom noscript no_multi"
-_WORKS = "write noscript no_multi"
-_LOOKS = "readonly noscript no_multi"
 _SCRIPT = "noscript stale skip_monitor no_mandatory_keys movablekeys"
 
 # fmt: off
@@ -180,34 +167,10 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("eval", -3, _SCRIPT, scripts.eval_, "scripting"),
     Own("evalsha", -3, _SCRIPT, scripts.eval_, "scripting"),
 
-    Own("queue|put", -4, _PUTS, putting.put, "stream", (2, 2, 1)),
-    Own("queue|putmany", -5, _PUTS, putting.putmany, "stream", (2, 2, 1)),
-    Own("queue|take", -4, "write blocking noscript no_multi", taking.take, "stream", (2, 2, 1)),
-    Own("queue|done", -6, _WORKS, settling.done, "stream", (2, 2, 1)),
-    Own("queue|doneand", -7, _PUTS, settling.doneand, "stream", (2, 2, 1)),
-    Own("queue|retry", -7, _WORKS, settling.retry, "stream", (2, 2, 1)),
-    Own("queue|fail", -7, _WORKS, settling.fail, "stream", (2, 2, 1)),
-    Own("queue|release", -6, _WORKS, settling.release, "stream", (2, 2, 1)),
-    Own("queue|extend", -7, _WORKS, settling.extend, "stream", (2, 2, 1)),
-    Own("queue|confirm", -6, _WORKS, settling.confirm, "stream", (2, 2, 1)),
-    Own("queue|unblock", -4, _WORKS, settling.unblock, "stream", (2, 2, 1)),
-    Own("queue|renew", -6, _WORKS, settling.renew, "stream", (2, 2, 1)),
-    Own("queue|drop", -6, _WORKS, settling.drop, "stream", (2, 2, 1)),
-    Own("queue|subscribe", -3, _WORKS, looking.subscribe, "stream", (2, 2, 1)),
-    Own("queue|result", -4, "readonly blocking noscript no_multi", results.result, "stream", (2, 2, 1)),
-    Own("queue|len", -3, _LOOKS, looking.length, "stream", (2, 2, 1)),
-    Own("queue|stats", -3, _LOOKS, looking.stats, "stream", (2, 2, 1)),
-    Own("queue|peek", -3, _LOOKS, looking.peek, "stream", (2, 2, 1)),
-    Own("queue|failures", -3, _LOOKS, looking.failures, "stream", (2, 2, 1)),
-    Own("queue|dead", -4, _WORKS, dead.dead, "stream", (2, 2, 1)),
-    Own("queue|purge", -3, _WORKS, looking.purge, "stream", (2, 2, 1)),
-    Own("queue|cancel", -4, _WORKS, delayed.cancel, "stream", (2, 2, 1)),
-    Own("queue|move", -6, _WORKS, delayed.move, "stream", (2, 2, 1)),
-    Own("queue|forget", -4, _WORKS, delayed.forget, "stream", (2, 2, 1)),
-    Own("queue|schedule", -4, _WORKS, schedules.schedule, "stream"),
-    Own("queue|schedules", 2, _LOOKS, schedules.schedules, "stream"),
-    Own("queue|list", 2, _LOOKS, looking.names, "stream"),
-    Own("queue|help", 2, _ANY_TIME, queue_help, "stream"),
+    *(
+        Own(verb.command(), verb.facts.arity, verb.facts.flags, handle, "stream", verb.facts.keys)
+        for verb, handle in QUEUE.items()
+    ),
 
     Own("slowlog|get", -2, "admin loading stale", slowlog.slowlog_get),
     Own("slowlog|len", 2, "admin loading stale", slowlog.slowlog_len),

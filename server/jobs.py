@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from tidelog.engine import ids
 from tidelog.engine.api import Context, EntryRow
-from tidelog.engine.errors import INVALID_ID, CommandError
+from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.jobs.codecs import Codec
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options, make_options
-from tidelog.jobs.redriving import DeadBase
 from tidelog.jobs.settling import JobBase, Place
 from tidelog.jobs.streams import holds
+from tidelog.jobs.verbs.ending import OPEN
+from tidelog.jobs.verbs.own import Own, job_id
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.look import was_lost
 from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
@@ -162,7 +162,7 @@ class Desk:
         self._held: dict[Place_, Lent] = {}
         self._queues: dict[tuple[int, bytes, tuple[bytes, ...]], Served] = {}
         # The words of commands that clients repeat, with the queue and the options that they name.
-        self.given: dict[tuple[object, ...], tuple[Served, dict[bytes, list[bytes]]]] = {}
+        self.given: dict[tuple[object, ...], tuple[Served, Own]] = {}
 
     def queue(self, core: Core, db: int, name: bytes, words: tuple[bytes, ...]) -> Served:
         """The queue of that name with these options, given as words. Raises CommandError."""
@@ -239,6 +239,11 @@ class Desk:
             return None
         return lent
 
+    def is_of(self, queue: Served, job: int, delivery: Delivery) -> bool:
+        """Whether a job is lent, and was in this delivery."""
+        lent = self._held.get((*queue.place, job))
+        return lent is not None and lent.delivery is delivery
+
     def settled(self, queue: Served, jobs: Iterable[int]) -> None:
         """These jobs were settled."""
         for job in jobs:
@@ -306,7 +311,6 @@ class Served:
         self.options = options
         self.desk = desk
         self.place = db, options.key, options.group_key
-        self.dead_jobs = DeadBase(self.engine)
 
     def delivery(self, session: Holding, worker: bytes, lane: Shared | None = None) -> Delivery:
         """An empty delivery for a worker, of jobs of one lane; None = lane 0."""
@@ -357,13 +361,10 @@ class Served:
 
     def end(self, job: JobBase) -> None:
         """A job was settled or lost, or this process does not lend it: forget it."""
-        if job.state == "open":
-            lent = self.desk.find(self, job._delivery.worker, job._number, job.deliveries)
-            if lent is None:
-                job._delivery.open.clear()
-        else:
+        if not self.desk.is_of(self, job._number, job._delivery):  # it may be lent to another worker
+            job._delivery.open.clear()
+        elif job.state != OPEN:
             self.desk.settled(self, (job._number,))
-            job._delivery.open.pop(job._number, None)
 
     def renew(
         self, session: Holding, worker: bytes, fences: Fences, beat: float | None
@@ -445,11 +446,3 @@ def fences_of(words: list[bytes]) -> Fences:
     if not words or len(words) % 2:
         raise CommandError(b"ERR each job needs its ID and its number of deliveries")
     return [(job_id(job), int64(count)) for job, count in zip(words[::2], words[1::2], strict=True)]
-
-
-def job_id(word: bytes) -> int:
-    """The ID of a job. Raises CommandError."""
-    found = ids.parse_or_none(word)
-    if found is None:
-        raise CommandError(INVALID_ID)
-    return found

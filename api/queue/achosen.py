@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any
 
-from tidelog.api.queue.choosing import Jobs, Texts, Where, at_most, chooser, value_bytes
-from tidelog.jobs.redriving import PAGE
+from tidelog.api.queue.choosing import Jobs, Texts, Where, at_most, chooser
 from tidelog.jobs.rows import DeadJob
-from tidelog.jobs.units import in_units
+from tidelog.jobs.verbs.dead import PAGE, ChangeDead, dead_number
 
 
 async def first_chosen(
@@ -35,15 +34,17 @@ async def named_pages(get: Callable[[str], Any], ids: Texts) -> AsyncIterator[Jo
 
 
 async def changed(
-    pages: AsyncIterable[Jobs], chosen: Where, change: Callable[[Jobs], Any] | None
+    ask: Callable[[ChangeDead], Any],
+    pages: AsyncIterable[Jobs],
+    chosen: Where,
+    change: type[ChangeDead] | None,
 ) -> int:
-    """Change the chosen jobs of these pages, unit by unit; None = only count them. Returns how many."""
+    """Change the chosen jobs of these pages; None = only count them. Returns how many."""
     total = 0
     async for page in pages:
-        wanted = [job for job in page if chosen(job)]
-        if change is None:
+        wanted = tuple(dead_number(job.id) for job in page if chosen(job))
+        if change is None or not wanted:
             total += len(wanted)
-            continue
-        for unit in in_units(wanted, value_bytes):
-            total += await change(unit)
+        else:
+            total += await ask(change(wanted))
     return total

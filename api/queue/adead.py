@@ -5,35 +5,57 @@ Look, redrive, purge. All groups of the queue share them; `DeadJob.group` is the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
 from tidelog.api.queue.achosen import changed, first_chosen, named_pages
-from tidelog.api.queue.atold import told
-from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.choosing import Ids, Jobs, Where, chooser, listed_ids
-from tidelog.jobs.redriving import PAGE, DeadBase
+from tidelog.jobs.options import Options
 from tidelog.jobs.rows import DeadJob
-from tidelog.store.commit.durability import Promise
+from tidelog.jobs.verbs.dead import (
+    PAGE,
+    ChangeDead,
+    CountDead,
+    ListDead,
+    PurgeDead,
+    Redrive,
+    dead_number,
+)
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.store.durations import Duration
 
 
-class AsyncDead(DeadBase):
+class AsyncAsked(Protocol):
+    """A queue, of an open store or of a shared one, as far as its dead jobs need it."""
+
+    _options: Options
+
+    async def _ask(self, verb: Verb) -> Any: ...
+
+    async def _time(self) -> float: ...
+
+
+class AsyncDead:
     """The dead jobs of a queue: `AsyncQueue.dead`. Iterate over them, oldest first.
 
-    All groups of the queue share them. Any method may raise the errors that `AsyncQueue` lists.
+    All groups of the queue share them. Any method may raise the errors that `AsyncQueue` lists, or `AsyncSharedQueue`.
     """
 
-    def __init__(self, queue: QueueBase) -> None:
-        super().__init__(queue._engine)
-        self._face = queue._face
+    def __init__(self, queue: AsyncAsked) -> None:
+        self._queue = queue
+
+    async def _page(self, start: int, count: int = PAGE) -> Jobs:
+        """One page of dead jobs, from the ID `start` on."""
+        codec = self._queue._options.codec
+        found = await self._queue._ask(ListDead(start, count))
+        return [DeadJob(job, row, codec) for job, row in found]
 
     async def __aiter__(self) -> AsyncIterator[DeadJob]:
-        start: int | None = 0
-        while start is not None:
-            page, start, promise = self._page(start)
-            await self._face._hold(promise)
+        start = 0
+        while page := await self._page(start):
             for job in page:
                 yield job
+            start = dead_number(page[-1].id) + 1
 
     async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first dead jobs, oldest first.
@@ -49,7 +71,7 @@ class AsyncDead(DeadBase):
 
     async def count(self) -> int:
         """Number of dead jobs."""
-        return int(await told(self._face, self._count()))
+        return int(await self._queue._ask(CountDead()))
 
     # threads: def __len__(self) -> int:
     # threads:     return self.count()
@@ -69,8 +91,9 @@ class AsyncDead(DeadBase):
         Raises:
             DataError: The ID is malformed.
         """
-        found: DeadJob | None = await told(self._face, self._one(id))
-        return found
+        number = dead_number(id)
+        found = await self._page(number, 1)
+        return found[0] if found and dead_number(found[0].id) == number else None
 
     async def redrive(
         self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
@@ -90,7 +113,7 @@ class AsyncDead(DeadBase):
         Raises:
             DataError: An argument is invalid.
         """
-        return await self._each(ids, where, None, None if dry_run else self._redrive)
+        return await self._each(ids, where, None, None if dry_run else Redrive)
 
     async def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
@@ -108,26 +131,25 @@ class AsyncDead(DeadBase):
         Raises:
             DataError: An argument is invalid.
         """
-        return await self._each(ids, where, older_than, self._drop)
+        return await self._each(ids, where, older_than, PurgeDead)
 
     async def _each(
         self,
         given: Ids,
         where: Where | None,
         older_than: Duration | None,
-        change: Callable[[Jobs], tuple[int, Promise]] | None,
+        change: type[ChangeDead] | None,
     ) -> int:
-        chosen = chooser(where, older_than, self._engine.store_ms() / 1000)
+        chosen = chooser(where, older_than, 0 if older_than is None else await self._queue._time())
         ids = listed_ids(given)
         pages = self._pages() if ids is None else named_pages(self.get, ids)
-        held = None if change is None else lambda unit: told(self._face, change(unit))
-        return await changed(pages, chosen, held)
+        return await changed(self._queue._ask, pages, chosen, change)
 
     async def _pages(self) -> AsyncIterator[Jobs]:
         """All that are dead now, page by page."""
-        start: int | None = 0
-        end = self._last()
-        while start is not None:
-            page, start, promise = self._page(start, PAGE, end)
-            await self._face._hold(promise)
+        left = await self.count()  # jobs that die meanwhile are not met
+        start = 0
+        while left > 0 and (page := await self._page(start, min(PAGE, left))):
+            left -= len(page)
+            start = dead_number(page[-1].id) + 1
             yield page

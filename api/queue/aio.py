@@ -11,27 +11,26 @@ from __future__ import annotations
 
 import asyncio  # asyncio
 from collections.abc import AsyncIterator, Iterable
-from datetime import datetime
 from threading import get_ident
 from typing import Any, Unpack
 
 from tidelog.api.aclosing import AsyncClosing
-from tidelog.api.queue.adead import AsyncDead
 from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.ajob import AsyncJob
-from tidelog.api.queue.atold import told
+from tidelog.api.queue.averbs import AsyncVerbs
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
 from tidelog.api.queue.running.by_tasks import RunsTasks
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.jobs import delayed, looking, purging, rows
+from tidelog.jobs import rows
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
 from tidelog.jobs.putting import Put, put_once, put_values
-from tidelog.jobs.rows import VALUE, Failure, WaitingJob
-from tidelog.jobs.stats import Stats
+from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
+from tidelog.jobs.verbs.result import AskResult, waited_ms
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 
@@ -44,7 +43,7 @@ from tidelog.store.lifetime import DRAIN_SECONDS
 
 # A change is made at once, in the loop's thread; only the disk, a job or room is awaited.  # asyncio
 # So a cancelled call has done either nothing or everything.  # asyncio
-class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
+class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncVerbs[T], AsyncClosing):
     """A durable queue of an open store. `AsyncStore.queue` or `tidelog.aqueue` makes it; many tasks may use it at once.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
@@ -53,11 +52,6 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
     """
 
     _opened_here = False
-
-    @property
-    def dead(self) -> AsyncDead:
-        """The dead jobs: those that were given up."""
-        return AsyncDead(self)
 
     # --- putting
 
@@ -165,6 +159,14 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
             await asyncio.sleep(0)  # asyncio: other tasks run between two batches
         return total
 
+    async def _ask(self, verb: Verb) -> Any:
+        found, promise = verb.decide(self._engine)
+        await self._face._hold(promise)
+        return found
+
+    async def _time(self) -> float:
+        return self._engine.store_ms() / 1000
+
     async def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
         """Sleep until there may be room. Raises QueueFull."""
         try:
@@ -227,52 +229,6 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
             return job
         return None
 
-    async def subscribe(self) -> None:
-        """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
-
-        The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
-        """
-        await self._face._hold(self._engine.subscribe())
-
-    # --- looking
-
-    async def stats(self) -> Stats:
-        """Figures about the queue now."""
-        return await told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
-
-    async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
-        """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
-
-        Args:
-            count: At most this many.
-            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
-
-        Raises:
-            DataError: `count` is not a positive integer.
-        """
-        return self._waiting_jobs(
-            await told(self._face, looking.peek(self._engine, count, scheduled))
-        )
-
-    async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """Recorded failures, newest first.
-
-        Args:
-            job_id: Only those of this job.
-            count: At most this many.
-
-        Raises:
-            DataError: `count` is not a positive integer.
-        """
-        return await told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
-
-    # threads: def __len__(self) -> int:
-    # threads:     """Number of jobs that are not done."""
-    # threads:     return int(told(self._face, looking.depth(self._engine)))
-
-    # threads: def __bool__(self) -> bool:
-    # threads:     return True  # an empty queue is a queue
-
     # --- results
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
@@ -295,7 +251,8 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
             DecodeError: The codec cannot decode the result.
             DataError: An argument is invalid.
         """
-        question = looking.outcome(self._engine, job_id, patience("timeout", timeout))
+        request, wait = AskResult.of(job_id), patience("timeout", timeout)
+        question = request.question(self._engine, waited_ms(wait))
         try:
             outcome, promise = self._core.run(self._db, question, TaskCaller)
             if outcome.__class__ is Waiter:
@@ -306,71 +263,6 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncClosing):
             raise
         await self._face._hold(promise)
         return self._result(job_id, outcome)
-
-    # --- delayed jobs
-
-    async def cancel(self, job_id: str) -> bool:
-        """Delete a delayed job.
-
-        Args:
-            job_id: The ID that `put` returned.
-
-        Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
-
-        Raises:
-            DataError: `job_id` is no ID.
-        """
-        return bool(await told(self._face, delayed.cancel(self._engine, job_id)))
-
-    async def forget(self, dedup_id: str) -> bool:
-        """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.
-
-        Args:
-            dedup_id: The ID that was given to `put`.
-
-        Returns:
-            False if it was free.
-
-        Raises:
-            DataError: `dedup_id` is no ID.
-        """
-        return bool(await told(self._face, delayed.forget_id(self._engine, dedup_id)))
-
-    async def move(
-        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
-    ) -> bool:
-        """Make a delayed job due at another time. It keeps its ID.
-
-        Args:
-            job_id: The ID that `put` returned.
-            delay: Seconds or a timedelta from now.
-            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
-
-        Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
-
-        Raises:
-            DataError: An argument is invalid.
-        """
-        return bool(await told(self._face, delayed.move(self._engine, job_id, delay, at)))
-
-    # --- the rest
-
-    async def purge(self) -> int:
-        """Delete every job that is not in flight, delayed jobs too.
-
-        Returns:
-            How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
-            are not counted.
-        """
-        total, more = 0, True
-        while more:
-            dropped, promise, more = purging.purge_some(self._engine)
-            await self._face._hold(promise)
-            total += dropped
-            await asyncio.sleep(0)  # asyncio: other tasks run
-        return total
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.api.queue.aends import AsyncEnds
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.jobs.putting import Put
-from tidelog.jobs.settling import ACKED, OPEN, JobBase, Settled
+from tidelog.jobs.settling import JobBase, Settled
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.done import DoneWith
+from tidelog.jobs.verbs.ending import ACKED, OPEN, Ending
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.tasks import this_task  # asyncio
 
@@ -18,7 +21,7 @@ from tidelog.store.errors import TidelogError
 
 
 # A change itself is made at once and only the disk is awaited, so a cancelled call has settled the job.  # asyncio
-class AsyncJob(JobBase[T]):
+class AsyncJob(JobBase[T], AsyncEnds):
     """A job for asyncio.
 
         async with job:                 # acknowledged at the end; an exception is recorded, and the job retried
@@ -48,55 +51,9 @@ class AsyncJob(JobBase[T]):
             EncodeError: The codec cannot encode the result, or it is too large (PayloadTooLarge); the job stays open.
             DataError: `ttl` is invalid.
         """
-        return await self._told(self._ack() if result is NO_RESULT else self._ack_with(result, ttl))
-
-    async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
-
-        Args:
-            reason: Text or exception to record as evidence.
-            delay: Seconds or a timedelta before the retry; None = a pause that grows with each delivery.
-
-        Returns:
-            False if the lease was lost.
-
-        Raises:
-            DataError: `delay` is invalid.
-        """
-        return await self._told(self._nack(reason, delay))
-
-    async def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up at once: it becomes a dead job.
-
-        Args:
-            reason: Text or exception to record as evidence.
-
-        Returns:
-            False if the lease was lost.
-        """
-        return await self._told(self._fail(reason))
-
-    async def release(self) -> bool:
-        """Give the job back as if it had not been delivered. It is due at once.
-
-        Returns:
-            False if the lease was lost.
-        """
-        return await self._told(self._release())
-
-    async def extend(self, seconds: Duration) -> bool:
-        """Keep the job from other workers for a while, even if this process ends. Also extends a time limit.
-
-        Args:
-            seconds: Seconds or a timedelta from now. An earlier extension that lasts longer stays.
-
-        Returns:
-            False if the lease was lost.
-
-        Raises:
-            DataError: `seconds` is invalid.
-        """
-        return await self._told(self._extend(seconds))
+        if result is NO_RESULT:
+            return await self._told(self._ack())
+        return await self._end(DoneWith.of(self._engine.options, result, ttl))
 
     async def done_and(self, *puts: Put) -> bool:
         """Mark the job as done and put other jobs, in one unit: both happen or neither.
@@ -114,6 +71,9 @@ class AsyncJob(JobBase[T]):
             QueueFull: A bounded queue has no room; the job stays open.
         """
         return await self._told(self._done_and(puts))
+
+    async def _end(self, verb: Ending) -> bool:
+        return await self._told(self._settled(verb))
 
     async def _told(self, settled: Settled) -> bool:
         done, promise = settled

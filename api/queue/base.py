@@ -16,7 +16,6 @@ from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_options import JobOptions, PutOptions, job_options
 from tidelog.jobs.options import Options, named
 from tidelog.jobs.putting import BATCH_JOBS, Put, put_aside
-from tidelog.jobs.rows import WaitingJob
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, UNIT_BYTES, in_units
 from tidelog.jobs.work.later import Due
@@ -92,6 +91,12 @@ class QueueOf(Generic[T]):
                 return encoded, error
         return encoded, None  # the codec failed only once
 
+    def _result(self, job_id: str, outcome: Reply) -> Any:
+        """The value that a worker left. Raises JobFailed, NoResult, ResultLate, DecodeError."""
+        if isinstance(outcome, Found):
+            return rows.decode_result(self._options.codec, outcome.value)
+        raise missing_result(job_id, outcome)
+
     def _worker(self, worker: Any) -> str:
         if worker is None:
             if self._own_worker is None:
@@ -166,17 +171,3 @@ class QueueBase(QueueOf[T]):
     def _value(self, row: EntryRow) -> Any:
         """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
         return rows.decode_row(self._options.codec, row)
-
-    # --- looking
-
-    def _waiting_jobs(self, found: list[Any]) -> list[WaitingJob]:
-        codec = self._options.codec
-        return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
-
-    # --- results
-
-    def _result(self, job_id: str, outcome: Reply) -> Any:
-        """The value that a worker left. Raises JobFailed, NoResult, ResultLate, DecodeError."""
-        if isinstance(outcome, Found):
-            return rows.decode_result(self._options.codec, outcome.value)
-        raise missing_result(job_id, outcome)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidelog.jobs.redriving import dead_number
 from tidelog.jobs.rows import DeadJob
+from tidelog.jobs.verbs.dead import dead_number
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 
@@ -29,11 +29,6 @@ def chooser(where: Where | None, older_than: Duration | None, now: float) -> Whe
         return where is None or bool(where(job))
 
     return chosen
-
-
-def value_bytes(job: DeadJob) -> int:
-    """The size of a dead job, for `in_units`."""
-    return len(job.raw)
 
 
 def at_most(count: int | None) -> None:

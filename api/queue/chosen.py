@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tidelog.api.queue.choosing import Jobs, Texts, Where, at_most, chooser, value_bytes
-from tidelog.jobs.redriving import PAGE
+from tidelog.api.queue.choosing import Jobs, Texts, Where, at_most, chooser
 from tidelog.jobs.rows import DeadJob
-from tidelog.jobs.units import in_units
+from tidelog.jobs.verbs.dead import PAGE, ChangeDead, dead_number
 
 
 def first_chosen(jobs: Iterable[DeadJob], count: int | None, where: Where | None) -> Jobs:
@@ -35,14 +34,18 @@ def named_pages(get: Callable[[str], Any], ids: Texts) -> Iterator[Jobs]:
         yield jobs[at : at + PAGE]
 
 
-def changed(pages: Iterable[Jobs], chosen: Where, change: Callable[[Jobs], Any] | None) -> int:
-    """Change the chosen jobs of these pages, unit by unit; None = only count them. Returns how many."""
+def changed(
+    ask: Callable[[ChangeDead], Any],
+    pages: Iterable[Jobs],
+    chosen: Where,
+    change: type[ChangeDead] | None,
+) -> int:
+    """Change the chosen jobs of these pages; None = only count them. Returns how many."""
     total = 0
     for page in pages:
-        wanted = [job for job in page if chosen(job)]
-        if change is None:
+        wanted = tuple(dead_number(job.id) for job in page if chosen(job))
+        if change is None or not wanted:
             total += len(wanted)
-            continue
-        for unit in in_units(wanted, value_bytes):
-            total += change(unit)
+        else:
+            total += ask(change(wanted))
     return total

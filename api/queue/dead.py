@@ -7,35 +7,57 @@ Generated from adead.py by tools/dev/make_sync.py: change that file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any, Protocol
 
-from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.choosing import Ids, Jobs, Where, chooser, listed_ids
 from tidelog.api.queue.chosen import changed, first_chosen, named_pages
-from tidelog.api.queue.told import told
-from tidelog.jobs.redriving import PAGE, DeadBase
+from tidelog.jobs.options import Options
 from tidelog.jobs.rows import DeadJob
-from tidelog.store.commit.durability import Promise
+from tidelog.jobs.verbs.dead import (
+    PAGE,
+    ChangeDead,
+    CountDead,
+    ListDead,
+    PurgeDead,
+    Redrive,
+    dead_number,
+)
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.store.durations import Duration
 
 
-class Dead(DeadBase):
+class Asked(Protocol):
+    """A queue, of an open store or of a shared one, as far as its dead jobs need it."""
+
+    _options: Options
+
+    def _ask(self, verb: Verb) -> Any: ...
+
+    def _time(self) -> float: ...
+
+
+class Dead:
     """The dead jobs of a queue: `Queue.dead`. Iterate over them, oldest first.
 
-    All groups of the queue share them. Any method may raise the errors that `Queue` lists.
+    All groups of the queue share them. Any method may raise the errors that `Queue` lists, or `SharedQueue`.
     """
 
-    def __init__(self, queue: QueueBase) -> None:
-        super().__init__(queue._engine)
-        self._face = queue._face
+    def __init__(self, queue: Asked) -> None:
+        self._queue = queue
+
+    def _page(self, start: int, count: int = PAGE) -> Jobs:
+        """One page of dead jobs, from the ID `start` on."""
+        codec = self._queue._options.codec
+        found = self._queue._ask(ListDead(start, count))
+        return [DeadJob(job, row, codec) for job, row in found]
 
     def __iter__(self) -> Iterator[DeadJob]:
-        start: int | None = 0
-        while start is not None:
-            page, start, promise = self._page(start)
-            self._face._hold(promise)
+        start = 0
+        while page := self._page(start):
             for job in page:
                 yield job
+            start = dead_number(page[-1].id) + 1
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first dead jobs, oldest first.
@@ -51,7 +73,7 @@ class Dead(DeadBase):
 
     def count(self) -> int:
         """Number of dead jobs."""
-        return int(told(self._face, self._count()))
+        return int(self._queue._ask(CountDead()))
 
     def __len__(self) -> int:
         return self.count()
@@ -71,8 +93,9 @@ class Dead(DeadBase):
         Raises:
             DataError: The ID is malformed.
         """
-        found: DeadJob | None = told(self._face, self._one(id))
-        return found
+        number = dead_number(id)
+        found = self._page(number, 1)
+        return found[0] if found and dead_number(found[0].id) == number else None
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
         """Put dead jobs back into the queue, as new jobs with `Job.origin`. `max_depth` does not apply.
@@ -90,7 +113,7 @@ class Dead(DeadBase):
         Raises:
             DataError: An argument is invalid.
         """
-        return self._each(ids, where, None, None if dry_run else self._redrive)
+        return self._each(ids, where, None, None if dry_run else Redrive)
 
     def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
@@ -108,26 +131,25 @@ class Dead(DeadBase):
         Raises:
             DataError: An argument is invalid.
         """
-        return self._each(ids, where, older_than, self._drop)
+        return self._each(ids, where, older_than, PurgeDead)
 
     def _each(
         self,
         given: Ids,
         where: Where | None,
         older_than: Duration | None,
-        change: Callable[[Jobs], tuple[int, Promise]] | None,
+        change: type[ChangeDead] | None,
     ) -> int:
-        chosen = chooser(where, older_than, self._engine.store_ms() / 1000)
+        chosen = chooser(where, older_than, 0 if older_than is None else self._queue._time())
         ids = listed_ids(given)
         pages = self._pages() if ids is None else named_pages(self.get, ids)
-        held = None if change is None else lambda unit: told(self._face, change(unit))
-        return changed(pages, chosen, held)
+        return changed(self._queue._ask, pages, chosen, change)
 
     def _pages(self) -> Iterator[Jobs]:
         """All that are dead now, page by page."""
-        start: int | None = 0
-        end = self._last()
-        while start is not None:
-            page, start, promise = self._page(start, PAGE, end)
-            self._face._hold(promise)
+        left = self.count()  # jobs that die meanwhile are not met
+        start = 0
+        while left > 0 and (page := self._page(start, min(PAGE, left))):
+            left -= len(page)
+            start = dead_number(page[-1].id) + 1
             yield page

@@ -12,27 +12,26 @@ Generated from aio.py by tools/dev/make_sync.py: change that file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from threading import get_ident
 from typing import Any, Unpack
 
 from tidelog.api.closing import Closing
 from tidelog.api.queue.base import QueueBase
 from tidelog.api.queue.consuming import ConsumerBase
-from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.handle import Handle
 from tidelog.api.queue.job import Job
 from tidelog.api.queue.running.by_threads import RunsThreads
-from tidelog.api.queue.told import told
+from tidelog.api.queue.verbs import Verbs
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.jobs import delayed, looking, purging, rows
+from tidelog.jobs import rows
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
 from tidelog.jobs.putting import Put, put_once, put_values
-from tidelog.jobs.rows import VALUE, Failure, WaitingJob
-from tidelog.jobs.stats import Stats
+from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
+from tidelog.jobs.verbs.result import AskResult, waited_ms
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.jobs.work.fetch import NEXT
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.callers import ThreadCaller
@@ -41,7 +40,7 @@ from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_com
 from tidelog.store.lifetime import DRAIN_SECONDS
 
 
-class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
+class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
     """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
 
     Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
@@ -50,11 +49,6 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
     """
 
     _opened_here = False
-
-    @property
-    def dead(self) -> Dead:
-        """The dead jobs: those that were given up."""
-        return Dead(self)
 
     # --- putting
 
@@ -161,6 +155,14 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
                 raise error
         return total
 
+    def _ask(self, verb: Verb) -> Any:
+        found, promise = verb.decide(self._engine)
+        self._face._hold(promise)
+        return found
+
+    def _time(self) -> float:
+        return self._engine.store_ms() / 1000
+
     def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
         """Sleep until there may be room. Raises QueueFull."""
         try:
@@ -221,50 +223,6 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
             return job
         return None
 
-    def subscribe(self) -> None:
-        """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
-
-        The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
-        """
-        self._face._hold(self._engine.subscribe())
-
-    # --- looking
-
-    def stats(self) -> Stats:
-        """Figures about the queue now."""
-        return told(self._face, looking.stats(self._engine))  # type: ignore[no-any-return]
-
-    def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
-        """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
-
-        Args:
-            count: At most this many.
-            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
-
-        Raises:
-            DataError: `count` is not a positive integer.
-        """
-        return self._waiting_jobs(told(self._face, looking.peek(self._engine, count, scheduled)))
-
-    def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """Recorded failures, newest first.
-
-        Args:
-            job_id: Only those of this job.
-            count: At most this many.
-
-        Raises:
-            DataError: `count` is not a positive integer.
-        """
-        return told(self._face, looking.failures(self._engine, job_id, count))  # type: ignore[no-any-return]
-
-    def __len__(self) -> int:
-        """Number of jobs that are not done."""
-        return int(told(self._face, looking.depth(self._engine)))
-
-    def __bool__(self) -> bool:
-        return True  # an empty queue is a queue
-
     # --- results
 
     def result(self, job_id: str, timeout: Duration | None = None) -> Any:
@@ -287,7 +245,8 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
             DecodeError: The codec cannot decode the result.
             DataError: An argument is invalid.
         """
-        question = looking.outcome(self._engine, job_id, patience("timeout", timeout))
+        request, wait = AskResult.of(job_id), patience("timeout", timeout)
+        question = request.question(self._engine, waited_ms(wait))
         try:
             outcome, promise = self._core.run(self._db, question, ThreadCaller)
             if outcome.__class__ is Waiter:
@@ -298,70 +257,6 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Closing):
             raise
         self._face._hold(promise)
         return self._result(job_id, outcome)
-
-    # --- delayed jobs
-
-    def cancel(self, job_id: str) -> bool:
-        """Delete a delayed job.
-
-        Args:
-            job_id: The ID that `put` returned.
-
-        Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
-
-        Raises:
-            DataError: `job_id` is no ID.
-        """
-        return bool(told(self._face, delayed.cancel(self._engine, job_id)))
-
-    def forget(self, dedup_id: str) -> bool:
-        """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.
-
-        Args:
-            dedup_id: The ID that was given to `put`.
-
-        Returns:
-            False if it was free.
-
-        Raises:
-            DataError: `dedup_id` is no ID.
-        """
-        return bool(told(self._face, delayed.forget_id(self._engine, dedup_id)))
-
-    def move(
-        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
-    ) -> bool:
-        """Make a delayed job due at another time. It keeps its ID.
-
-        Args:
-            job_id: The ID that `put` returned.
-            delay: Seconds or a timedelta from now.
-            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
-
-        Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
-
-        Raises:
-            DataError: An argument is invalid.
-        """
-        return bool(told(self._face, delayed.move(self._engine, job_id, delay, at)))
-
-    # --- the rest
-
-    def purge(self) -> int:
-        """Delete every job that is not in flight, delayed jobs too.
-
-        Returns:
-            How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
-            are not counted.
-        """
-        total, more = 0, True
-        while more:
-            dropped, promise, more = purging.purge_some(self._engine)
-            self._face._hold(promise)
-            total += dropped
-        return total
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tidelog.engine.api import Command
 from tidelog.engine.integers import read_int64
+from tidelog.jobs.verbs import VERBS
 from tidelog.server.table import SCRIPTS
 
 READ = 1  # the command returns the key's value, or something computed from it
@@ -21,13 +22,14 @@ _READ_OPTIONS = {
     b"NOACK": 1,
 }
 
+_QUEUE = {verb.command().encode(): verb.facts.use.split() for verb in VERBS}
 _ONLY_ASK = frozenset(
     b"exists touch type strlen xlen watch memory|usage object|encoding object|freq object|idletime "
-    b"object|refcount queue|len".split()
-)
+    b"object|refcount".split()
+) | {name for name, use in _QUEUE.items() if use == ["RO"]}
 _READ_AND_WRITE = frozenset(
-    b"decr decrby eval evalsha getdel getex getset incr incrby move queue|take queue|dead".split()
-)
+    b"decr decrby eval evalsha getdel getex getset incr incrby move".split()
+) | {name for name, use in _QUEUE.items() if use[:2] == ["RW", "access"]}
 # First key, last key.
 _TWO_KEYS = {
     b"copy": (READ, WRITE),

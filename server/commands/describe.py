@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tidelog.engine.api import Command
 from tidelog.engine.integers import read_int64
 from tidelog.engine.reply import Map, Reply, Status
+from tidelog.jobs.verbs import VERBS
 from tidelog.server.acl.commands import categories
 from tidelog.server.table import SCRIPTS, Commands, S
 from tidelog.server.wire.replies import SetReply
@@ -66,24 +67,25 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
 # two keys in different ways.
 _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
-    "object|encoding object|freq object|idletime object|refcount queue|len",
+    "object|encoding object|freq object|idletime object|refcount",
     "RO access": "dump get mget ttl pttl expiretime pexpiretime xpending xrange xrevrange xread xreadgroup "
-    "xinfo|stream xinfo|groups xinfo|consumers queue|result queue|stats queue|peek queue|failures",
-    "RW insert": "append xgroup|create xgroup|createconsumer queue|put queue|putmany queue|subscribe",
+    "xinfo|stream xinfo|groups xinfo|consumers",
+    "RW insert": "append xgroup|create xgroup|createconsumer",
     "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
-    "xidmprecord xnack queue|confirm queue|unblock queue|renew queue|extend queue|retry queue|release queue|drop "
-    "queue|move queue|forget",
-    "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy "
-    "queue|done queue|doneand queue|fail queue|purge queue|cancel",
-    "RW access update": "eval evalsha incr decr incrby decrby getset getex move queue|take",
-    "RW access delete": "getdel queue|dead",
+    "xidmprecord xnack",
+    "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy",
+    "RW access update": "eval evalsha incr decr incrby decrby getset getex move",
+    "RW access delete": "getdel",
     "RW access update variable_flags": "set",
     "OW update": "restore setex psetex mset",
     "OW insert": "setnx msetnx",
     "RM delete": "del unlink",
     "not_key": "ssubscribe sunsubscribe spublish",
 }
-_USE: Final = {name: use for use, names in _USES.items() for name in names.split()}
+_USE: Final = {
+    **{name: use for use, names in _USES.items() for name in names.split()},
+    **{verb.command(): verb.facts.use for verb in VERBS},
+}
 _TWO_USES: Final = {
     "copy": ("RO access", "OW update"),
     "rename": ("RW access delete", "OW update"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from tidelog.engine.reply import Map
+from tidelog.jobs.verbs import VERBS
 from tidelog.server.commands.describe import subcommands
 from tidelog.server.table import Commands, S
 
@@ -32,7 +33,7 @@ def describe(name: bytes, commands: Commands[S]) -> Map | None:
 
 @cache
 def _table() -> dict[bytes, tuple[bytes, bytes, bytes]]:
-    """Parse _TEXT: name -> (group, version, summary)."""
+    """Parse _TEXT, and ask the verbs of a queue: name -> (group, version, summary)."""
     found: dict[bytes, tuple[bytes, bytes, bytes]] = {}
     group = b""
     for line in _TEXT.encode().splitlines():
@@ -41,40 +42,15 @@ def _table() -> dict[bytes, tuple[bytes, bytes, bytes]]:
         elif line:
             name, since, summary = line.split(None, 2)
             found[name] = group, since, summary
+    for verb in VERBS:
+        since, summary = verb.facts.since.encode(), verb.facts.summary.encode()
+        found[verb.command().encode()] = b"stream", since, summary
     return found
 
 
 _TEXT = """
 # stream
 queue 0.1.0 A durable queue of jobs, with leases and retries
-queue|cancel 0.1.0 Delete a delayed job
-queue|confirm 0.2.0 Tell that a handler begins with the jobs of a TAKE
-queue|dead 0.1.0 Show dead jobs, put them back, or delete them
-queue|done 0.1.0 Mark jobs as done
-queue|doneand 0.1.0 Mark a job as done and put others, as one unit
-queue|drop 0.1.0 Tell that a living worker dropped jobs
-queue|extend 0.1.0 Keep a job even if the connection ends
-queue|fail 0.1.0 Make a job a dead job
-queue|failures 0.1.0 Show recorded failures
-queue|forget 0.2.0 Free a dedup ID
-queue|help 0.1.0 Show the subcommands
-queue|len 0.1.0 Count the jobs that are not done
-queue|list 0.1.0 List the queues
-queue|move 0.1.0 Make a delayed job due at another time
-queue|peek 0.1.0 Show the next jobs without delivering them
-queue|purge 0.1.0 Delete jobs that are not in flight
-queue|put 0.1.0 Put a job
-queue|putmany 0.1.0 Put several jobs as one unit
-queue|release 0.1.0 Give a job back as if it had not been delivered
-queue|renew 0.1.0 Tell that a worker lives
-queue|result 0.1.0 Get what the worker of a job gave as its result; may block
-queue|retry 0.1.0 Tell that a delivery failed
-queue|schedule 0.1.0 Add, pause, resume or remove a schedule, which puts jobs again and again
-queue|schedules 0.1.0 Show the schedules
-queue|stats 0.1.0 Figures about a queue
-queue|subscribe 0.1.0 Create the group of a queue
-queue|take 0.1.0 Get jobs as a worker; may block
-queue|unblock 0.2.0 End a TAKE of another connection that waits
 xack 5.0.0 Acknowledge messages of a group
 xackdel 8.2.0 Acknowledge messages of a group and delete them where nothing else refers to them
 xadd 5.0.0 Append an entry to a stream

@@ -16,13 +16,11 @@ from tests.client.conftest import Bench
 import tidelog
 from tidelog.api.missing import _Absent
 from tidelog.api.pipeline import AsyncPipeline, Pipeline
-from tidelog.api.queue.adead import AsyncDead
 from tidelog.api.queue.aio import AsyncConsumer
 from tidelog.api.queue.aschedules import AsyncSchedules
-from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.face import Consumer
 from tidelog.api.queue.schedules import Schedules
-from tidelog.client import aio, consumer, dead, pipeline, schedules
+from tidelog.client import aio, consumer, pipeline, schedules
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.missing import LACKING, PAGE
 
@@ -38,8 +36,6 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncConsumer, aio.AsyncSharedConsumer),
     (tidelog.Job, tidelog.SharedJob),
     (tidelog.AsyncJob, tidelog.AsyncSharedJob),
-    (Dead, dead.SharedDead),
-    (AsyncDead, aio.AsyncSharedDead),
     (Schedules, schedules.SharedSchedules),
     (AsyncSchedules, aio.AsyncSharedSchedules),
 ]

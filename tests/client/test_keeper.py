@@ -12,9 +12,10 @@ from tests.until import until
 
 import tidelog
 from tidelog.client.keeper import Keeper
-from tidelog.client.lane import Lane, Safe
+from tidelog.client.lane import Lane
 from tidelog.client.link import Link
 from tidelog.client.wire import Broken
+from tidelog.jobs.verbs.verb import Safe
 
 OPTIONS: dict[str, Any] = {"retry_after": 8.0}
 

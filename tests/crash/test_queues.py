@@ -21,7 +21,7 @@ from tidelog.crash.served import Files, Memory, Stage
 from tidelog.crash.shrink import shrink, tried_again
 from tidelog.crash.trace import unpack
 from tidelog.crash.workloads import POLICIES
-from tidelog.jobs.redriving import DeadBase
+from tidelog.jobs.verbs.dead import PurgeDead, Redrive
 from tidelog.jobs.work.fetch import Fetch
 from tidelog.jobs.work.keyed import Keyed
 from tidelog.jobs.work.keys import Keys
@@ -336,14 +336,14 @@ def test_a_planted_fault_is_found_and_made_smaller(
 @pytest.mark.parametrize(
     ("plant", "said"),
     [
-        (lambda: setattr(DeadBase, "_redrive", DeadBase._drop), "mails is"),
+        (lambda: setattr(Redrive, "_planner", PurgeDead._planner), "mails is"),
         (lambda: setattr(Jobs, "known", lambda self, dedup: None), "got the ID"),
     ],
 )
 def test_a_queue_that_is_wrong_without_any_crash_is_an_error_of_the_bench(
     plant: Callable[[], None], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DeadBase, "_redrive", DeadBase._redrive)  # put back at the end
+    monkeypatch.setattr(Redrive, "_planner", Redrive._planner)  # put back at the end
     monkeypatch.setattr(Jobs, "known", Jobs.known)
     plant()
     steps: list[Step] = [

@@ -20,7 +20,9 @@ import tidelog
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.schedules import Schedules
 from tidelog.jobs.options import make_options
-from tidelog.server.commands.queue import given, putting, settling, taking
+from tidelog.jobs.verbs.done import Done
+from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.verbs.take import Take
 from tidelog.server.handlers import COMMANDS
 from tidelog.server.jobs import OPTIONS
 
@@ -120,7 +122,7 @@ def test_every_word_of_queue_has_a_script(verb: str) -> None:
 
 def test_every_option_of_the_words_is_sent() -> None:
     sent = set(" ".join(words.SCRIPTS.values()).split())
-    options = {*OPTIONS, *given.WHEN, *putting._PUT, *taking._TAKE, *settling._DONE}
+    options = {*OPTIONS, *PutJob.options, *Take.options, *Done.options}
     assert {option.decode() for option in options} - sent == set()
 
 

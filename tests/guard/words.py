@@ -175,7 +175,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE TAKE mails ben COUNT 9
         QUEUE STATS mails
     """,
-    "extend-2": """
+    "extend-3": """
         QUEUE PUTMANY mails 3 a b c
         QUEUE TAKE mails anna COUNT 2 LIMIT 1000 RETRYAFTER 1000
         QUEUE EXTEND mails anna @a 1 60000

@@ -11,7 +11,7 @@ FACES: Final = "tests/client/faces/test_dedup.py"
 MUTANTS: Final = (
     Mutant(
         "dedup/a-cancel-frees-nothing",
-        "jobs/delayed.py",
+        "jobs/verbs/cancel.py",
         "    ctx.effects += let_go(ctx, options, stream, (number,)) + free_window(ctx, options, (number,))\n",
         "",
         (f"{FACES}::test_the_id_of_a_cancelled_job_is_free",),

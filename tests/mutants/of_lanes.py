@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lanes/redriven-into-lane-0",
-        "jobs/redriving.py",
+        "jobs/verbs/dead.py",
         "            options = JobOptions(priority=rows.priority_of(row))\n",
         "            options = JobOptions(priority=0)\n",
         (f"{PRIORITY_TESTS}::test_a_redriven_job_returns_to_its_lane",),

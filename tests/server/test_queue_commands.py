@@ -208,6 +208,18 @@ def test_a_time_limit_is_not_renewed(bench: Bench) -> None:
     assert bench.take("v")[0][:2] == [id, 2]
 
 
+@pytest.mark.parametrize("verb", ["DONE", "RELEASE"])
+def test_what_another_worker_says_of_a_job_changes_nothing(bench: Bench, verb: str) -> None:
+    """Not even its limit of time: after that the job comes back, however often it is renewed."""
+    id = bench.call("PUT", b"v")
+    bench.take("w", "LIMIT", 3000, "HEARTBEAT", 2000)
+    assert bench.call(verb, "v", id, 1) == 0
+    for _ in range(8):
+        bench.clock.advance(1.5)
+        bench.call("RENEW", "w", id, 1)
+    assert bench.take("v")[0][:2] == [id, 2]
+
+
 def test_a_dropped_job_waits_for_the_end_of_its_lease(bench: Bench) -> None:
     id = bench.call("PUT", b"v")
     bench.take()

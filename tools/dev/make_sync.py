@@ -32,8 +32,10 @@ FILES: Final = {
     "api/queue/achosen.py": "api/queue/chosen.py",
     "api/queue/ahandle.py": "api/queue/handle.py",
     "api/queue/atold.py": "api/queue/told.py",
+    "api/queue/aends.py": "api/queue/ends.py",
     "api/queue/ajob.py": "api/queue/job.py",
     "api/queue/adead.py": "api/queue/dead.py",
+    "api/queue/averbs.py": "api/queue/verbs.py",
     "api/queue/aschedules.py": "api/queue/schedules.py",
     "api/queue/aio.py": "api/queue/face.py",
 }
@@ -41,7 +43,8 @@ NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
-        for name in "close closing clearing compound next queue chosen handle job dead schedules told".split()
+        for name in "close closing clearing compound next queue chosen ends handle job dead schedules told "
+        "verbs".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",

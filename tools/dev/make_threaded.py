@@ -30,7 +30,6 @@ FACES: Final = {
     "queue_calls.py": (
         ("SharedQueue", "queue", "_queue"),
         ("SharedJob", "job", "_job"),
-        ("SharedDead", "dead", "_dead"),
     ),
 }
 AT_ONCE: Final = ("new",)
@@ -40,7 +39,7 @@ LEFT_OUT: Final = (
     # its assignment cannot be awaited
     "fsync",
 )
-_NAMED: Final = re.compile(r"\b(Shared(?:Store|Schedules|Queue|Job|Dead))\b")
+_NAMED: Final = re.compile(r"\b(Shared(?:Store|Schedules|Queue|Job))\b")
 
 
 class Made(NamedTuple):

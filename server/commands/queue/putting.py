@@ -23,19 +23,17 @@ from tidelog.jobs.putting import (
 )
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.units import checked_payload, in_units
+from tidelog.jobs.verbs.own import WHEN
+from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.verbs.put_many import PutMany
 from tidelog.jobs.work.fetch import NO_GROUP
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.commands.queue.given import (
-    MANY,
-    ONE,
-    TWO,
-    WHEN,
     Given,
     check_writable,
     checked,
     given_again,
     given_of,
-    headers_of,
 )
 from tidelog.server.commands.queue.waiting import Nudge
 from tidelog.server.commands.wait import parse_timeout
@@ -46,9 +44,7 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Promise
 
-JOB: Final = {**WHEN, b"DEDUP": ONE, b"MODE": ONE, b"HEADERS": MANY}  # the options of one job
 _XADD: Final = b"XADD"
-_PUT: Final = {**JOB, b"BLOCK": ONE, b"ONCE": TWO}
 # A put with one of these needs a decision of its own.
 _SLOW: Final = frozenset((*WHEN, b"DEDUP", b"MODE"))
 
@@ -57,13 +53,13 @@ def put(session: Session, args: list[bytes]) -> Reply:
     """QUEUE PUT name value [DEDUP id [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS count name text ...]
     [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9] [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
     """
-    given = given_again(session, b"PUT", args[2], args[4:], _PUT)
+    given = given_again(session, b"PUT", args[2], args[4:], PutJob.options)
     queue, core = given.queue, session.core
     once = given.once(session)
     check_writable(session)
     if queue.options.max_depth is None and _SLOW.isdisjoint(given.own):
         value = checked_payload(queue.options.name, args[3])
-        row = (VALUE, value, *headers_of(given.own.get(b"HEADERS", ())))
+        row = (VALUE, value, *given.own.headers())
         if once is None:
             effect, log, lsn = core.add(session.db, args[2], row, False)
             session.rest_on((log, lsn, True))
@@ -125,10 +121,9 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
     count = int64(args[3])
     if not 1 <= count <= len(args) - 4:
         raise CommandError(b"ERR the number of values must be at least 1 and not above those given")
-    own = {**WHEN, b"BLOCK": ONE, b"ONCE": TWO}
-    given = given_of(session, args[2], args[4 + count :], own)
+    given = given_of(session, args[2], args[4 + count :], PutMany.options)
     queue, core, once = given.queue, session.core, given.once(session)
-    job = given.job()
+    job = given.own.job()
     due = given.due(job)
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     checked_payload(queue.options.name, values[0])  # another one as large is in no part with it
@@ -170,7 +165,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
 
 def put_of(given: Given, value: bytes) -> Put:
     checked_payload(given.queue.options.name, value)
-    job = given.job()
+    job = given.own.job()
     return Put(given.queue.engine, job.row(value), job, given.due(job))
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidelog.engine import ids
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.engine.reply import NULL_ARRAY, Reply
-from tidelog.jobs import rows
-from tidelog.jobs.work.results import NONE, Died, Found, Outcome
-from tidelog.server.commands.queue.given import ONE, Given, given_of
+from tidelog.engine.reply import Reply
+from tidelog.jobs.verbs.result import AskResult
+from tidelog.server.commands.queue.given import Given, given_of
 from tidelog.server.commands.queue.waiting import Nudge, Parked
 from tidelog.server.commands.wait import parse_timeout
-from tidelog.server.jobs import job_id
 from tidelog.server.session import Session
 from tidelog.store.commit.durability import Promise
 
@@ -24,19 +21,19 @@ def result(session: Session, args: list[bytes]) -> Reply:
     Replies [DONE, value]; [DEAD, ID of the dead job, reason]; [NONE] if the job has ended and left no result; or null
     if it has not ended in time. BLOCK 0 waits for ever.
     """
-    given = given_of(session, args[2], args[4:], {b"BLOCK": ONE})
-    return _Asking(session, given, job_id(args[3])).begin()
+    given = given_of(session, args[2], args[4:], AskResult.options)
+    return _Asking(session, given, AskResult.parse(args[3:4], given.own)).begin()
 
 
 class _Asking(Parked):
     """A client that waits for a result."""
 
-    def __init__(self, session: Session, given: Given, job: int) -> None:
+    def __init__(self, session: Session, given: Given, request: AskResult) -> None:
         super().__init__(session)
         queue, block = given.queue, given.own.get(b"BLOCK")
         timeout_ms = None if block is None else parse_timeout(session, block[0])
-        results = queue.engine.shared.results
-        self._question = Outcome(session.core, results, queue.options, job, timeout_ms)
+        self._request = request
+        self._question = request.question(queue.engine, timeout_ms)
 
     def begin(self) -> Reply:
         """The reply, or this call if it has to wait."""
@@ -51,9 +48,4 @@ class _Asking(Parked):
         self._session.rest_on(promise)
         if isinstance(reply, CommandError):
             raise reply
-        if isinstance(reply, Found):
-            return [b"DONE", reply.value]
-        if isinstance(reply, Died):
-            reason = rows.fields_of(reply.row).get(b"reason", b"")
-            return [b"DEAD", ids.text(reply.entry), reason]
-        return [b"NONE"] if reply == NONE else NULL_ARRAY
+        return self._request.reply(reply)

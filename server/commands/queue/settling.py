@@ -6,24 +6,25 @@ QUEUE UNBLOCK ends its wait for a job.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
 
 from tidelog.engine import ids
 from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
-from tidelog.jobs import rows
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import JobBase, Settled
 from tidelog.jobs.streams import among_held
 from tidelog.jobs.units import checked_payload
+from tidelog.jobs.verbs.done import ONE_RESULT, Done, DoneWith
+from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.extend import Extend
+from tidelog.jobs.verbs.own import JOB, job_id
+from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.work.ends import log_finished
-from tidelog.jobs.work.results import RESULT_SECONDS
 from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.server.commands.queue.given import (
-    ONE,
-    TWO,
     Given,
     check_writable,
     checked,
@@ -31,14 +32,12 @@ from tidelog.server.commands.queue.given import (
     given_of,
     worker_of,
 )
-from tidelog.server.commands.queue.putting import JOB, put_of
-from tidelog.server.jobs import Fences, fences_of, job_id
+from tidelog.server.commands.queue.putting import put_of
+from tidelog.server.jobs import Fences, fences_of
 from tidelog.server.once import NEW
 from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
-from tidelog.store.durations import SECONDS_MAX
-
-_DONE: Final = {b"ONCE": TWO, b"RESULT": ONE, b"RESULTTTL": ONE}
+from tidelog.server.table import Handler
 
 
 def done(session: Session, args: list[bytes]) -> Reply:
@@ -48,14 +47,17 @@ def done(session: Session, args: list[bytes]) -> Reply:
     Replies how many of the jobs the worker still held. They are done. RESULT is for one job.
     """
     fences, rest = _fences(args)
-    given = given_again(session, b"DONE", args[2], rest, _DONE)
+    given = given_again(session, b"DONE", args[2], rest, Done.options)
     if b"RESULT" in given.own or b"RESULTTTL" in given.own:
-        return _done_with(session, given, args, fences)
+        if len(fences) > 1:
+            raise CommandError(ONE_RESULT)
+        request = DoneWith.parse([], given.own)
+        checked_payload(given.queue.options.name, request.data)
+        return _settle(session, given, args, lambda job: job._settled(request))
     queue, core, once, worker = given.queue, session.core, given.once(session), args[3]
     shared = queue.engine.shared
     check_writable(session)
-    for fence in fences:
-        queue.named(session, worker, *fence)
+    mine = [job for job, count in fences if queue.named(session, worker, job, count) is not None]
     held: list[int] = []
 
     def work(ctx: Context) -> Reply:
@@ -79,22 +81,10 @@ def done(session: Session, args: list[bytes]) -> Reply:
     except BaseException:
         shared.stale()
         raise
-    session.server.desk.settled(queue, [job for job, _ in fences])
+    session.server.desk.settled(queue, mine)
     shared.made_room()
     queue.engine.sweep(SWEEP_JOBS)
     return reply
-
-
-def _done_with(session: Session, given: Given, args: list[bytes], fences: Fences) -> Reply:
-    """One job is done, and has a result. Its delivery fences a repeated command, so ONCE is not needed."""
-    result, ttl = given.own.get(b"RESULT"), given.milliseconds(b"RESULTTTL")
-    if result is None or len(fences) > 1 or b"ONCE" in given.own:
-        raise CommandError(b"ERR RESULT is for one job, without ONCE, and RESULTTTL needs RESULT")
-    length = RESULT_SECONDS if ttl is None else ttl
-    if length > SECONDS_MAX:
-        raise CommandError(b"ERR RESULTTTL is out of range")
-    data = checked_payload(given.queue.options.name, result[0])
-    return _settle(session, given, args, lambda job: job._acked_with(data, length))
 
 
 def _fences(args: list[bytes]) -> tuple[Fences, list[bytes]]:
@@ -144,48 +134,25 @@ def doneand(session: Session, args: list[bytes]) -> Reply:
     return _settle(session, given, args, lambda job: job._done_and(puts))
 
 
-def retry(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE RETRY name worker id deliveries error [DELAY ms] [TRACE text] [option ...]
+def handler(verb: type[Ending]) -> Handler[Session]:
+    """The handler of a verb about one delivery: QUEUE <verb> name worker id deliveries ... [option ...]
 
-    The delivery failed: try again after a pause, or make it a dead job after the last delivery. Replies 0 if the worker
-    does not hold the job.
+    Replies 0 if the worker does not hold the job.
     """
-    given = given_of(session, args[2], args[7:], {b"DELAY": ONE, b"TRACE": ONE})
-    delay = given.number(b"DELAY")
-    error, trace = _evidence(args[6], given)
-    pause = None if delay is None else delay / 1000
-    return _settle(session, given, args, lambda job: job._nacked(error, trace, pause))
+    return partial(_end, verb)
 
 
-def fail(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE FAIL name worker id deliveries error [TRACE text] [option ...]: it becomes a dead job at once."""
-    given = given_of(session, args[2], args[7:], {b"TRACE": ONE})
-    error, trace = _evidence(args[6], given)
-    return _settle(session, given, args, lambda job: job._failed(error, trace))
-
-
-def _evidence(error: bytes, given: Given) -> tuple[str, str]:
-    trace = given.own.get(b"TRACE", [b""])[0]
-    return rows.evidence_of(rows.shown(error), rows.shown(trace))
-
-
-def release(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE RELEASE name worker id deliveries [option ...]: give it back as if it had not been delivered."""
-    given = given_of(session, args[2], args[6:], {})
-    return _settle(session, given, args, JobBase._release)
-
-
-def extend(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE EXTEND name worker id deliveries ms [option ...]: keep the job, even if the connection ends."""
-    given = given_of(session, args[2], args[7:], {})
-    length = int64(args[6]) / 1000
-    desk, core = session.server.desk, session.core
+def _end(verb: type[Ending], session: Session, args: list[bytes]) -> Reply:
+    places = 6 + verb.places
+    given = given_of(session, args[2], args[places:], verb.options)
+    request = verb.parse(args[6:places], given.own)
 
     def end(job: JobBase) -> Settled:
-        settled = job._extend(length)
-        lent = desk.find(given.queue, args[3], job._number, job.deliveries)
-        if settled[0] and lent is not None:
-            lent.extend(core.monotonic(), length)
+        settled = job._settled(request)
+        if settled[0] and isinstance(request, Extend):
+            lent = session.server.desk.find(given.queue, args[3], job._number, job.deliveries)
+            if lent is not None:
+                lent.extend(session.core.monotonic(), request.length)
         return settled
 
     return _settle(session, given, args, end)
@@ -198,9 +165,9 @@ def renew(session: Session, args: list[bytes]) -> Reply:
     connection.
     """
     fences, rest = _fences(args)
-    given = given_of(session, args[2], rest, {b"HEARTBEAT": ONE})
+    given = given_of(session, args[2], rest, Renew.options)
     check_writable(session)
-    beat = given.milliseconds(b"HEARTBEAT")
+    beat = given.own.milliseconds(b"HEARTBEAT")
     return list(map(ids.text, given.queue.renew(session, worker_of(args[3]), fences, beat)))
 
 

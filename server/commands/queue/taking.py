@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from tidelog.api.queue.consuming import BATCH_MAX
 from tidelog.engine import ids
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.jobs.verbs.take import Take
 from tidelog.jobs.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.server.blocked import NOT_YET
 from tidelog.server.commands.queue.given import (
-    FLAG,
-    ONE,
     Given,
     check_writable,
     given_again,
@@ -28,12 +26,6 @@ from tidelog.server.jobs import Lent
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Jobs
 from tidelog.store.commit.durability import Promise
-
-_TAKE: Final = {
-    **dict.fromkeys((b"COUNT", b"BLOCK", b"HEARTBEAT", b"LIMIT"), ONE),
-    b"HISTORY": FLAG,
-    b"CONFIRM": ONE,
-}
 
 
 def take(session: Session, args: list[bytes]) -> Reply:
@@ -49,7 +41,7 @@ def take(session: Session, args: list[bytes]) -> Reply:
                 go back uncounted if the connection ends or takes others. QUEUE UNBLOCK ends a call that waits with this
                 token
     """
-    given = given_again(session, b"TAKE", args[2], args[4:], _TAKE)
+    given = given_again(session, b"TAKE", args[2], args[4:], Take.options)
     check_writable(session)
     if session.jobs is not None:
         session.jobs.retract()
@@ -62,8 +54,8 @@ class _Taking(Parked):
     def __init__(self, session: Session, given: Given, worker: bytes) -> None:
         super().__init__(session)
         self._queue, self._worker = given.queue, worker
-        self._heartbeat = given.milliseconds(b"HEARTBEAT")
-        self._limit = given.milliseconds(b"LIMIT")
+        self._heartbeat = given.own.milliseconds(b"HEARTBEAT")
+        self._limit = given.own.milliseconds(b"LIMIT")
         block = given.own.get(b"BLOCK")
         confirm = given.own.get(b"CONFIRM")
         self._token = None if confirm is None else (*given.queue.place[:2], confirm[0])
@@ -72,7 +64,12 @@ class _Taking(Parked):
         if b"HISTORY" in given.own:
             begun[worker] = {}
         self._request = Fetch(
-            *(given.queue.engine.shared, given.queue.options, worker, given.count(1, BATCH_MAX)),
+            *(
+                given.queue.engine.shared,
+                given.queue.options,
+                worker,
+                given.own.count(1, BATCH_MAX),
+            ),
             None if block is None else parse_timeout(session, block[0]),
             begun.get(worker),
             self._limit,

@@ -16,12 +16,10 @@ from tidelog.api.queue.face import Queue
 from tidelog.api.queue.job import Job
 from tidelog.api.queue.schedules import Schedules
 from tidelog.client.aio import (
-    AsyncSharedDead,
     AsyncSharedJob,
     AsyncSharedQueue,
     AsyncSharedSchedules,
 )
-from tidelog.client.dead import SharedDead
 from tidelog.client.job import SharedJob
 from tidelog.client.queue import SharedQueue
 from tidelog.client.schedules import SharedSchedules
@@ -31,7 +29,7 @@ TESTS = Path(__file__).parents[1]
 FACES: dict[str, tuple[type, ...]] = {
     "queue": (Queue, AsyncQueue, SharedQueue, AsyncSharedQueue),
     "job": (Job, AsyncJob, SharedJob, AsyncSharedJob),
-    "dead": (Dead, AsyncDead, SharedDead, AsyncSharedDead),
+    "dead": (Dead, AsyncDead),
     "schedules": (Schedules, AsyncSchedules, SharedSchedules, AsyncSharedSchedules),
 }
 # `step X`: a step of the random history, which calls the method on each face. `end X`: a way to end a job in it.

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import click
 
 from tidelog.api.queue.dead import Dead
-from tidelog.client.dead import SharedDead
 from tidelog.jobs.rows import DeadJob
 from tidelog.tools.queue.store import NoSuch, now_ns
 from tidelog.tools.queue.value import one_line
@@ -83,10 +82,7 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_filter
 
 
-AnyDead = Dead | SharedDead
-
-
-def dead_jobs(dead: AnyDead, ids: Iterable[str], wanted: Filter) -> Iterator[DeadJob]:
+def dead_jobs(dead: Dead, ids: Iterable[str], wanted: Filter) -> Iterator[DeadJob]:
     """The dead jobs of these IDs (none: all) that the filter takes, oldest first.
 
     Raises NoSuch where an ID is no dead job's. The ID that it had as a job will not do: another dead job may have it.
@@ -95,7 +91,7 @@ def dead_jobs(dead: AnyDead, ids: Iterable[str], wanted: Filter) -> Iterator[Dea
     return filter(wanted.takes, by_ids(dead, names) if names else iter(dead))
 
 
-def by_ids(dead: AnyDead, names: list[str]) -> list[DeadJob]:
+def by_ids(dead: Dead, names: list[str]) -> list[DeadJob]:
     found = {name: dead.get(name) if _ID.fullmatch(name) else None for name in names}
     lost = {name for name, job in found.items() if job is None}
     if lost:
@@ -114,7 +110,7 @@ def listed(texts: list[str]) -> str:
     return ", ".join(map(one_line, texts[:_LISTED])) + (", ..." if len(texts) > _LISTED else "")
 
 
-def matching(dead: AnyDead, name: str) -> list[DeadJob]:
+def matching(dead: Dead, name: str) -> list[DeadJob]:
     """The dead jobs that have this ID, or had it as jobs. Raises NoSuch."""
     found = [job for job in dead if name in (job.id, job.original_id)]
     return found or by_ids(dead, [name])

@@ -1,62 +1,86 @@
-"""Delete the jobs of a queue that no worker holds, unit by unit."""
+"""QUEUE PURGE: delete the jobs of a queue that no worker holds, unit by unit."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from tidelog.engine import ids
 from tidelog.engine.api import Context, Effect, Entries, EntryRow, Group, Stream, reading
 from tidelog.engine.ids import MAX
+from tidelog.engine.reply import Reply
 from tidelog.jobs.dedup import HOLDER, PRODUCER, let_go, needed_elsewhere, table_at
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import create_group, lanes_in
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import lost_of, waiting
+from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
 from tidelog.jobs.work.freeing import free_window
 from tidelog.jobs.work.later import GROUP, find_later
 from tidelog.jobs.work.results import first_id
 from tidelog.store.commit.batch import Decided, run_unit
+from tidelog.store.commit.core import Answer
 
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 
 
-def purge_some(engine: QueueEngine) -> tuple[int, Any, bool]:
-    """One unit of a purge: (jobs deleted, promise, whether more are left)."""
-    options = engine.options
-    dropped, more = 0, False
+class Purge(Verb):
+    """One unit of a purge: (jobs deleted, whether more are left). A client may repeat it."""
 
-    def plan(ctx: Context) -> list[list[bytes]] | None:
-        nonlocal dropped, more
-        lost = lost_of(ctx, options)
-        if lost:  # their jobs cannot be counted
-            more = True
-            return [[b"DEL", *lost]]
-        ctx.stream(options.key)
-        later = find_later(ctx, options)
-        if later is not None and len(later[1].pending):
-            words, dropped = _purge_later(ctx, options, *later)
-            more = True
-            engine.shared.results.all_ended(engine.core)
-            return words
-        lanes = lanes_in(ctx.state, engine.db, options)
-        for lane in lanes:
-            if lane.group is None:
-                return [create_group(lane.options.key, lane.options.group_key)]
-            words, dropped = _purge_lane(engine, ctx, lane.options, lane.stream, lane.group)
-            if dropped:
-                more = dropped == PURGE_JOBS or lane is not lanes[-1]
+    __slots__ = ()
+
+    name = b"PURGE"
+    facts = Facts(
+        *(-3, WORKS, "RW delete", "0.1.0", "Delete jobs that are not in flight"),
+        (
+            "PURGE <name>",
+            "Delete jobs that are not in flight; the reply tells whether there are more.",
+        ),
+    )
+
+    def decide(self, engine: QueueEngine) -> Answer:
+        """See `Verb`."""
+        options = engine.options
+        dropped, more = 0, False
+
+        def plan(ctx: Context) -> list[list[bytes]] | None:
+            nonlocal dropped, more
+            lost = lost_of(ctx, options)
+            if lost:  # their jobs cannot be counted
+                more = True
+                return [[b"DEL", *lost]]
+            ctx.stream(options.key)
+            later = find_later(ctx, options)
+            if later is not None and len(later[1].pending):
+                words, dropped = _purge_later(ctx, options, *later)
+                more = True
+                engine.shared.results.all_ended(engine.core)
                 return words
-        return None
+            lanes = lanes_in(ctx.state, engine.db, options)
+            for lane in lanes:
+                if lane.group is None:
+                    return [create_group(lane.options.key, lane.options.group_key)]
+                words, dropped = _purge_lane(engine, ctx, lane.options, lane.stream, lane.group)
+                if dropped:
+                    more = dropped == PURGE_JOBS or lane is not lanes[-1]
+                    return words
+            return None
 
-    reply, promise = engine.ask(engine.shared.unit, partial(run_unit, engine.core, engine.db, plan))
-    if reply is not None and not dropped:
-        # the unit only created the group or deleted unreadable streams; jobs may remain
-        more = True
-    if dropped:
-        engine.shared.made_room()
-    return dropped, promise, more
+        reply, promise = engine.ask(
+            engine.shared.unit, partial(run_unit, engine.core, engine.db, plan)
+        )
+        if reply is not None and not dropped:
+            # the unit only created the group or deleted unreadable streams; jobs may remain
+            more = True
+        if dropped:
+            engine.shared.made_room()
+        return (dropped, more), promise
+
+    def reply(self, result: tuple[int, bool]) -> Reply:
+        """See `Verb`."""
+        dropped, more = result
+        return [dropped, int(more)]
 
 
 def _purge_later(

@@ -1,0 +1,154 @@
+"""Verbs: a caller asks a queue by name, for asyncio. A shared store's queue has the calls of an open store's."""
+
+from __future__ import annotations
+
+import asyncio  # asyncio
+from datetime import datetime
+from typing import Any
+
+from tidelog.api.queue.adead import AsyncDead
+from tidelog.api.queue.base import QueueOf
+from tidelog.jobs import rows
+from tidelog.jobs.rows import Failure, WaitingJob
+from tidelog.jobs.stats import Stats
+from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.cancel import Cancel
+from tidelog.jobs.verbs.failures import Failures
+from tidelog.jobs.verbs.forget import Forget
+
+# threads: from tidelog.jobs.verbs.length import Length
+from tidelog.jobs.verbs.move import Move
+from tidelog.jobs.verbs.peek import Peek
+from tidelog.jobs.verbs.purge import Purge
+from tidelog.jobs.verbs.stats import AskStats
+from tidelog.jobs.verbs.subscribe import Subscribe
+from tidelog.jobs.verbs.verb import Verb
+from tidelog.store.durations import Duration
+
+
+class AsyncVerbs(QueueOf[T]):
+    """The verbs of a queue that are asked and answered at once. A class that inherits it adds `_ask` and `_time`."""
+
+    async def _ask(self, verb: Verb) -> Any:
+        """The result of a verb, once its effect has reached the store's durability level."""
+        raise NotImplementedError
+
+    async def _time(self) -> float:
+        """The store's time, unix seconds."""
+        raise NotImplementedError
+
+    @property
+    def dead(self) -> AsyncDead:
+        """The dead jobs: those that were given up."""
+        return AsyncDead(self)
+
+    async def subscribe(self) -> None:
+        """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
+
+        The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
+        """
+        await self._ask(Subscribe())
+
+    # --- looking
+
+    async def stats(self) -> Stats:
+        """Figures about the queue now."""
+        found: Stats = await self._ask(AskStats())
+        return found
+
+    async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
+        """The next jobs that are due, those with the highest priority first, then retries. They are not delivered.
+
+        Args:
+            count: At most this many.
+            scheduled: Show the delayed jobs that are not due yet instead, in the order of their times.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
+        codec = self._options.codec
+        found = await self._ask(Peek(count, scheduled))
+        return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
+
+    async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
+        """Recorded failures, newest first.
+
+        Args:
+            job_id: Only those of this job.
+            count: At most this many.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
+        found: list[Failure] = await self._ask(Failures(job_id, count))
+        return found
+
+    # threads: def __len__(self) -> int:
+    # threads:     """Number of jobs that are not done."""
+    # threads:     return int(self._ask(Length()))
+
+    # threads: def __bool__(self) -> bool:
+    # threads:     return True  # an empty queue is a queue
+
+    # --- changing
+
+    async def cancel(self, job_id: str) -> bool:
+        """Delete a delayed job.
+
+        Args:
+            job_id: The ID that `put` returned.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: `job_id` is no ID.
+        """
+        return bool(await self._ask(Cancel.of(job_id)))
+
+    async def forget(self, dedup_id: str) -> bool:
+        """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.
+
+        Args:
+            dedup_id: The ID that was given to `put`.
+
+        Returns:
+            False if it was free.
+
+        Raises:
+            DataError: `dedup_id` is no ID.
+            Unsupported: The server of a shared store is too old; nothing changed.
+        """
+        return bool(await self._ask(Forget.of(dedup_id)))
+
+    async def move(
+        self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
+    ) -> bool:
+        """Make a delayed job due at another time. It keeps its ID.
+
+        Args:
+            job_id: The ID that `put` returned.
+            delay: Seconds or a timedelta from now.
+            at: A datetime with a time zone. Give either this or `delay`. A time in the past means now.
+
+        Returns:
+            False if it is no delayed job any more: it became due, or was cancelled.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
+        return bool(await self._ask(Move.of(job_id, delay, at)))
+
+    async def purge(self) -> int:
+        """Delete every job that is not in flight, delayed jobs too.
+
+        Returns:
+            How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
+            are not counted.
+        """
+        total, more = 0, True
+        while more:
+            dropped, more = await self._ask(Purge())
+            total += dropped
+            await asyncio.sleep(0)  # asyncio: other tasks run
+        return total

@@ -1,0 +1,65 @@
+"""QUEUE CANCEL: delete a delayed job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from tidelog.engine import ids
+from tidelog.engine.api import Context, log_acked
+from tidelog.engine.idlist import pack
+from tidelog.jobs.dedup import let_go
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.options import job_number
+from tidelog.jobs.verbs.own import Own, job_id
+from tidelog.jobs.verbs.verb import WORKS, Change, Facts
+from tidelog.jobs.work.freeing import free_window
+from tidelog.jobs.work.later import GROUP, find_later
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Change):
+    """Delete a delayed job: 1; 0 if it is no delayed job."""
+
+    name = b"CANCEL"
+    facts = Facts(
+        *(-4, WORKS, "RW delete", "0.1.0", "Delete a delayed job"),
+        ("CANCEL <name> <id>", "Delete a delayed job."),
+    )
+    places = 1
+
+    job: int
+
+    @classmethod
+    def of(cls, job: str) -> Self:
+        """The request of a caller who names a job. Raises DataError."""
+        return cls(job_number(job))
+
+    def words(self) -> list[bytes]:
+        """See `Verb`."""
+        return [ids.text(self.job)]
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`."""
+        return cls(job_id(words[0]))
+
+    def decision(self, engine: QueueEngine) -> Callable[[Context], int]:
+        """See `Change`."""
+        return partial(_log_cancel, engine, number=self.job)
+
+
+def _log_cancel(engine: QueueEngine, ctx: Context, number: int) -> int:
+    """[lock] Log that a delayed job is deleted. Returns 1, or 0 if it is none."""
+    options = engine.options
+    found = find_later(ctx, options)
+    if found is None or not found[1].pending.contains(number):
+        return 0
+    stream = found[0]
+    here = [number] if stream.contains(number) else []
+    engine.shared.ended([ids.text(number)])
+    ctx.effects += let_go(ctx, options, stream, (number,)) + free_window(ctx, options, (number,))
+    log_acked(ctx, options.later_key, stream, GROUP, pack([number]), here)
+    return len(here)

@@ -1,0 +1,22 @@
+"""QUEUE CONFIRM: a handler begins with jobs."""
+
+from __future__ import annotations
+
+from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
+
+
+class Confirm(Verb):
+    """A handler begins with the jobs of a TAKE: whether the worker holds the job."""
+
+    __slots__ = ()
+
+    name = b"CONFIRM"
+    facts = Facts(
+        *(-6, WORKS, "RW update", "0.2.0"),
+        "Tell that a handler begins with the jobs of a TAKE",
+        (
+            "CONFIRM <name> <worker> <id> <deliveries>",
+            "A handler begins with the jobs of a TAKE that had CONFIRM; until then they go back if the "
+            "connection ends.",
+        ),
+    )

@@ -1,0 +1,90 @@
+"""QUEUE DONE: jobs are done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
+
+from tidelog.engine.api import Context
+from tidelog.engine.errors import CommandError
+from tidelog.jobs import rows
+from tidelog.jobs.options import Options
+from tidelog.jobs.verbs.ending import ACKED, Ending
+from tidelog.jobs.verbs.own import ONE, TWO, Own, ms_word
+from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
+from tidelog.jobs.work import settle
+from tidelog.jobs.work.results import RESULT_SECONDS
+from tidelog.jobs.work.settle import Held
+from tidelog.store.durations import SECONDS_MAX, Duration, seconds
+
+ONE_RESULT: Final = b"ERR RESULT is for one job, without ONCE, and RESULTTTL needs RESULT"
+
+
+class Done(Verb):
+    """Jobs are done: how many the worker still held."""
+
+    __slots__ = ()
+
+    name = b"DONE"
+    facts = Facts(
+        *(-6, WORKS, "RW delete", "0.1.0"),
+        "Mark jobs as done",
+        (
+            "DONE <name> <worker> <id> <deliveries> [<id> <deliveries> ...] [RESULT <value> [RESULTTTL <ms>]]",
+            "The jobs are done. A result is for one job.",
+        ),
+    )
+    options = {b"ONCE": TWO, b"RESULT": ONE, b"RESULTTTL": ONE}
+
+
+@dataclass(frozen=True, slots=True)
+class DoneWith(Ending):
+    """One job is done. It leaves a result, encoded, for `ttl` seconds.
+
+    Its delivery fences a repeated call, so it needs no number.
+    """
+
+    name = Done.name
+    facts: ClassVar[Facts] = Done.facts
+    options = Done.options
+    end = ACKED
+
+    data: bytes
+    ttl: float
+
+    @classmethod
+    def of(cls, options: Options, result: Any, ttl: Duration) -> Self:
+        """The request of a worker. Raises EncodeError, DataError."""
+        return cls(rows.encode_value(options, result), seconds("ttl", ttl))
+
+    def words(self) -> list[bytes]:
+        """See `Verb`."""
+        return [b"RESULT", self.data, b"RESULTTTL", ms_word(self.ttl)]
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`."""
+        result, ttl = own.get(b"RESULT"), own.milliseconds(b"RESULTTTL")
+        if result is None or b"ONCE" in own:
+            raise CommandError(ONE_RESULT)
+        length = RESULT_SECONDS if ttl is None else ttl
+        if length > SECONDS_MAX:
+            raise CommandError(b"ERR RESULTTTL is out of range")
+        return cls(result[0], length)
+
+    def plan(self, held: Held, ctx: Context) -> list[list[bytes]] | None:
+        """See `Ending`."""
+        return settle.done_with(held, ctx, self.data, max(1, round(self.ttl * 1000)))
+
+
+class Ack(Ending):
+    """One job is done, and leaves no result: as a client says it, which has no faster way."""
+
+    __slots__ = ()
+
+    name = Done.name
+    facts: ClassVar[Facts] = Done.facts
+    end = ACKED
+
+
+ACK: Final = Ack()

@@ -1,0 +1,130 @@
+"""A verb of a queue: one request, its decision, and its words and reply on the wire, both ways.
+
+A verb is a frozen dataclass of what its caller asks for. Each is used in three places:
+
+    embedded       decide(engine)                                         the result
+    QUEUE          parse(words, own) -> decide or decision -> reply       a reply of the server
+    shared         words() -> the server -> result(reply)                 the result again
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+from tidelog.engine.api import Context
+from tidelog.engine.reply import Reply
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.verbs.own import Own
+from tidelog.store.commit.core import Answer
+
+LOOKS: Final = "readonly noscript no_multi"
+WORKS: Final = "write noscript no_multi"
+PUTS: Final = "write denyoom noscript no_multi"
+ANY_TIME: Final = "loading stale"
+DEDUP: Final = b"dedup"  # a capability of servers from version 0.2 on
+
+
+class Safe(enum.Enum):
+    """Whether a client may repeat a call when its connection broke; see client/link.py.
+
+    READ      always: a second time does no harm
+    ONCE      with the option ONCE, which makes it happen once
+    FENCED    the delivery that it names fences it. Only a reply of 0 may be that of the second time
+    NEVER     not at all
+    """
+
+    READ = enum.auto()
+    ONCE = enum.auto()
+    FENCED = enum.auto()
+    NEVER = enum.auto()
+
+
+class Facts(NamedTuple):
+    """A verb in the tables of commands.
+
+    arity, flags    as in COMMAND; the name of the command, QUEUE, counts
+    use             how it uses the queue's key: flags of a key specification of Redis 7.0
+    since           the first version that knows it
+    summary         what it does, in COMMAND DOCS
+    usage           its lines in QUEUE HELP: its words, and under them, indented there, what it does
+    """
+
+    arity: int
+    flags: str
+    use: str
+    since: str
+    summary: str
+    usage: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[int, int, int]:
+        """First key, last key, step."""
+        return (2, 2, 1) if self.use else (0, 0, 0)
+
+
+class Verb:
+    """A request to a queue.
+
+    name       of the subcommand of QUEUE
+    facts      for the tables
+    of_group   whether it takes the options of the queue, as all do that are about one group
+    places     how many words it has behind the name of the queue, before the options; all if it takes none
+    options    its options, each with the number of words behind it
+    safe       whether a client may repeat it
+    needs      the capability without which a server does not know it; None: version 0.1 knows it
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[bytes]
+    facts: ClassVar[Facts]
+    of_group: ClassVar[bool] = True
+    places: ClassVar[int] = 0
+    options: ClassVar[Mapping[bytes, int]] = {}
+    safe: ClassVar[Safe] = Safe.READ
+    needs: ClassVar[bytes | None] = None
+
+    @classmethod
+    def command(cls) -> str:
+        """Its full name as a command, in lower case."""
+        return f"queue|{cls.name.decode().lower()}"
+
+    def words(self) -> list[bytes]:
+        """Its words behind the name of the queue, without the options of the queue."""
+        return []
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """The request from the words in its places and its options. Raises CommandError."""
+        return cls()
+
+    def decide(self, engine: QueueEngine) -> Answer:
+        """(Result, promise). Raises the errors of the store."""
+        raise NotImplementedError
+
+    def reply(self, result: Any) -> Reply:
+        """The result as a reply of the server. A float becomes a double."""
+        reply: Reply = result
+        return reply
+
+    def result(self, reply: Any) -> Any:
+        """The result from a reply of the server."""
+        return reply
+
+
+class Change(Verb):
+    """A request that logs its own effects in one unit. A client repeats it with ONCE. Its result is a number."""
+
+    __slots__ = ()
+
+    safe = Safe.ONCE
+
+    def decision(self, engine: QueueEngine) -> Callable[[Context], int]:
+        """The function that changes the queue, to be called under the store's lock. Raises DataError."""
+        raise NotImplementedError
+
+    def decide(self, engine: QueueEngine) -> Answer:
+        """See `Verb`."""
+        return engine.decided(self.decision(engine))

@@ -1,0 +1,39 @@
+"""The handlers of QUEUE: each verb of jobs/verbs with what serves it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.jobs.verbs import ASKED, VERBS
+from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.verb import Verb
+from tidelog.server.commands import schedules
+from tidelog.server.commands.queue import asking, help, names, putting, results, settling, taking
+from tidelog.server.session import Session
+from tidelog.server.table import Handler
+
+_OWN: Final[dict[bytes, Handler[Session]]] = {
+    b"PUT": putting.put,
+    b"PUTMANY": putting.putmany,
+    b"SCHEDULE": schedules.schedule,
+    b"SCHEDULES": schedules.schedules,
+    b"TAKE": taking.take,
+    b"DONE": settling.done,
+    b"RESULT": results.result,
+    b"DONEAND": settling.doneand,
+    b"CONFIRM": settling.confirm,
+    b"UNBLOCK": settling.unblock,
+    b"RENEW": settling.renew,
+    b"DROP": settling.drop,
+    b"LIST": names.names,
+    b"HELP": help.help_,
+}
+
+
+def _handler(verb: type[Verb]) -> Handler[Session]:
+    if issubclass(verb, Ending):
+        return settling.handler(verb)
+    return asking.handler(verb) if verb in ASKED else _OWN[verb.name]
+
+
+QUEUE: Final = {verb: _handler(verb) for verb in VERBS}
