@@ -33,6 +33,8 @@ from tidelog.client.queue_calls import JobCalls, QueueCalls
 from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import SharedStore
 from tidelog.client.threaded import threaded
+from tidelog.engine.api import EntryRow
+from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.job_options import PutOptions
 from tidelog.jobs.typed import T as V
 from tidelog.jobs.verbs.ending import Ending
@@ -209,7 +211,7 @@ class AsyncSharedSchedules(SchedulesCalls):
         self._schedules = schedules
 
 
-class AsyncSharedJob(JobCalls[V], AsyncEnds):
+class AsyncSharedJob(JobCalls[V], AsyncEnds, JobFacts):
     """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
 
     def __init__(self, job: SharedJob[V]) -> None:
@@ -223,6 +225,14 @@ class AsyncSharedJob(JobCalls[V], AsyncEnds):
 
     async def _end(self, verb: Ending) -> bool:
         return await threaded(partial(self._job._end, verb))
+
+    @property
+    def _number(self) -> int:
+        return self._job._number
+
+    @property
+    def _row(self) -> EntryRow:
+        return self._job._row
 
     def __repr__(self) -> str:
         return repr(self._job)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self
@@ -12,8 +11,10 @@ from typing import Any, Generic, NamedTuple, Self
 from tidelog.api.queue.ends import Ends
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
+from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.jobs import rows
+from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import ACK, DoneWith
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
@@ -34,7 +35,7 @@ class SharedPut(NamedTuple):
     needs: bytes | None = None  # the capability of a server that it needs
 
 
-class SharedJob(Ends, Generic[T]):
+class SharedJob(Ends, JobFacts, Generic[T]):
     """A job of a shared store. It has the properties and methods of `Job`.
 
         with job:                 # acknowledged at the end; an exception is recorded, and the job retried
@@ -54,7 +55,7 @@ class SharedJob(Ends, Generic[T]):
         gathers: bool = False,
         reraise: bool = False,
     ) -> None:
-        self._id, self.deliveries, self._row = entry
+        self._id, self.deliveries, self._fields = entry
         self.value = value
         """The value that was put, decoded by the queue's codec."""
         self.worker = worker
@@ -66,46 +67,17 @@ class SharedJob(Ends, Generic[T]):
         self._state = OPEN
 
     @property
-    def id(self) -> str:
-        """The job's ID, `ms-seq`."""
-        return self._id.decode()
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that were put with it."""
-        return rows.headers_of(self._row) if len(self._row) > 2 else {}
-
-    @property
-    def origin(self) -> str | None:
-        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
-        found = rows.origin_of(self._row)
-        return None if found is None else rows.shown(found)
-
-    @property
-    def dedup_id(self) -> str | None:
-        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
-        found = rows.fields_of(self._row).get(rows.DEDUP)
-        return None if found is None else rows.shown(found)
-
-    @property
-    def priority(self) -> int:
-        """The priority that it was put with, from 0 to 9."""
-        return rows.priority_of(self._row) if len(self._row) > 2 else 0
-
-    @property
-    def key(self) -> str | None:
-        """The key that it was put with."""
-        return rows.shown_key(self._row)
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """When it was put, in UTC."""
-        return rows.moment(int(self._id.partition(b"-")[0]))
-
-    @property
     def state(self) -> str:
         """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
         return self._state
+
+    @property
+    def _row(self) -> EntryRow:
+        return self._fields
+
+    @property
+    def _number(self) -> int:
+        return ids.parse(self._id)
 
     def __repr__(self) -> str:
         return f"<job {self.id} of {self._queue.name!r}, delivery {self.deliveries}, {self._state}>"

@@ -6,7 +6,6 @@ Generated from queue.py, job.py by tools/dev/make_threaded.py: change those file
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Unpack
 
@@ -74,41 +73,6 @@ class JobCalls(Generic[T]):
     """The calls of a `SharedJob` that wait in a thread."""
 
     _job: SharedJob[T]
-
-    @property
-    def id(self) -> str:
-        """The job's ID, `ms-seq`."""
-        return self._job.id
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that were put with it."""
-        return self._job.headers
-
-    @property
-    def origin(self) -> str | None:
-        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
-        return self._job.origin
-
-    @property
-    def dedup_id(self) -> str | None:
-        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
-        return self._job.dedup_id
-
-    @property
-    def priority(self) -> int:
-        """The priority that it was put with, from 0 to 9."""
-        return self._job.priority
-
-    @property
-    def key(self) -> str | None:
-        """The key that it was put with."""
-        return self._job.key
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """When it was put, in UTC."""
-        return self._job.enqueued_at
 
     @property
     def state(self) -> str:

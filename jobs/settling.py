@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, Generic
 
@@ -13,6 +12,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.dedup import REPLACE, needed_elsewhere
 from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.lanes import depth_of
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.typed import T
@@ -49,7 +49,7 @@ class Place:
         self.past = Delivery(engine.shared, engine.options, worker.encode(), False)
 
 
-class JobBase(Generic[T]):
+class JobBase(JobFacts, Generic[T]):
     """A delivered job, as its worker ends or keeps it. The faces wait for the promises, and add the `with` block."""
 
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
@@ -78,43 +78,6 @@ class JobBase(Generic[T]):
     def deliveries(self) -> int:
         """How often the job was delivered, this delivery included: 1 at the first."""
         return self._entry[2]
-
-    @property
-    def id(self) -> str:
-        """The job's ID, `ms-seq`."""
-        return rows.text(self._number)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that were put with it."""
-        return rows.headers_of(self._row) if len(self._row) > 2 else {}
-
-    @property
-    def origin(self) -> str | None:
-        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
-        found = rows.origin_of(self._row)
-        return None if found is None else rows.shown(found)
-
-    @property
-    def dedup_id(self) -> str | None:
-        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
-        found = rows.fields_of(self._row).get(rows.DEDUP)
-        return None if found is None else rows.shown(found)
-
-    @property
-    def priority(self) -> int:
-        """The priority that it was put with, from 0 to 9."""
-        return rows.priority_of(self._row) if len(self._row) > 2 else 0
-
-    @property
-    def key(self) -> str | None:
-        """The key that it was put with; None if it has none."""
-        return rows.shown_key(self._row) if len(self._row) > 2 else None
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """When it was put, in UTC."""
-        return rows.moment(self._number >> 64)
 
     @property
     def worker(self) -> str:

@@ -361,7 +361,9 @@ class Served:
 
     def end(self, job: JobBase) -> None:
         """A job was settled or lost, or this process does not lend it: forget it."""
-        if not self.desk.is_of(self, job._number, job._delivery):  # it may be lent to another worker
+        if not self.desk.is_of(
+            self, job._number, job._delivery
+        ):  # it may be lent to another worker
             job._delivery.open.clear()
         elif job.state != OPEN:
             self.desk.settled(self, (job._number,))

@@ -1,0 +1,61 @@
+"""The facts that a job in a worker's hands tells of itself: the same on all faces."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidelog.jobs import rows
+
+if TYPE_CHECKING:
+    from tidelog.engine.api import EntryRow
+
+
+class JobFacts:
+    """A job as its row tells. A class that inherits it has `_number`, its ID, and `_row`, its fields."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def _number(self) -> int: ...
+        @property
+        def _row(self) -> EntryRow: ...
+
+    @property
+    def id(self) -> str:
+        """The job's ID, `ms-seq`."""
+        return rows.text(self._number)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that were put with it."""
+        return rows.headers_of(self._row) if len(self._row) > 2 else {}
+
+    @property
+    def origin(self) -> str | None:
+        """The ID that `put` returned, if a delayed or a redriven job has another one since; None for any other."""
+        found = rows.origin_of(self._row)
+        return None if found is None else rows.shown(found)
+
+    @property
+    def dedup_id(self) -> str | None:
+        """The dedup ID that it was put with, if the mode was `until-done` or `replace`; None for any other."""
+        found = rows.fields_of(self._row).get(rows.DEDUP)
+        return None if found is None else rows.shown(found)
+
+    @property
+    def priority(self) -> int:
+        """The priority that it was put with, from 0 to 9."""
+        return rows.priority_of(self._row) if len(self._row) > 2 else 0
+
+    @property
+    def key(self) -> str | None:
+        """The key that it was put with; None if it has none."""
+        return rows.shown_key(self._row) if len(self._row) > 2 else None
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
+        return rows.moment(self._number >> 64)
