@@ -22,8 +22,8 @@ from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.options import positive
+from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
-from tidelog.jobs.verbs.own import ms_word
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import patience, seconds

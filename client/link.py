@@ -37,7 +37,7 @@ from tidelog.client.wire import Broken, Wire, checked
 from tidelog.disk.turn import Turn, take_turn
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
-from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.own import ms_word
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.errors import (
     CannotOpen,

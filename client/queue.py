@@ -21,8 +21,8 @@ from tidelog.jobs import rows
 from tidelog.jobs.dedup import WINDOW
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
 from tidelog.jobs.options import Options
+from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
-from tidelog.jobs.verbs.own import ms_word
 from tidelog.jobs.verbs.result import AskResult
 from tidelog.jobs.verbs.verb import DEDUP, Safe, Verb
 from tidelog.store.durations import Duration, patience

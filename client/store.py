@@ -28,7 +28,7 @@ from tidelog.client.replies import as_engine
 from tidelog.client.wire import session_free
 from tidelog.engine.api import LANE
 from tidelog.engine.reply import Reply
-from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.own import ms_word
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError

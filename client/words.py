@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.jobs.options import Options, make_options
-from tidelog.jobs.verbs.own import ms_word
+from tidelog.jobs.own import ms_word
 
 DEFAULTS: Final = make_options("any")
 

@@ -2,6 +2,7 @@
 
 PutOptions     as a caller gives them: keyword arguments, for faces and checkers
 JobOptions     checked: for the decision (jobs/putting.py), and for the words of QUEUE PUT, both ways
+WHEN, JOB      the words of QUEUE PUTMANY and PUT for them, each with the number of words behind it
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from tidelog.jobs.dedup import WINDOW, mode_of
-from tidelog.jobs.options import named, ranked
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.jobs.dedup import MODES, WINDOW, mode_of
+from tidelog.jobs.options import PRIORITY_MAX, named, ranked
+from tidelog.jobs.own import MANY, ONE, Own
 from tidelog.jobs.rows import HEADER, KEY, PRIORITY, VALUE
 from tidelog.jobs.work.later import Due, due_in, when
 from tidelog.store.durations import Duration, seconds
@@ -95,6 +98,23 @@ class JobOptions:
         """When the job is due; None = at once. Raises DataError for a time too far away."""
         return due_in(self.delay_ms, self.at_ms, wall_ms)
 
+    @classmethod
+    def parse(cls, own: Own) -> JobOptions:
+        """The options of a job from words. Raises CommandError."""
+        delay, at, dedup = own.number(b"DELAY"), own.number(b"AT"), own.get(b"DEDUP")
+        if delay is not None and at is not None:
+            raise CommandError(SYNTAX)
+        return cls(
+            None if dedup is None else dedup[0],
+            _mode_in(own),
+            headers_in(own),
+            when(None if delay is None else delay / 1000, None)[0],
+            at,
+            lifetime(own.milliseconds(b"TTL")),
+            _priority_in(own),
+            _key_in(own),
+        )
+
     def words(self) -> list[bytes]:
         """The options as words of QUEUE PUT and PUTMANY."""
         words: list[bytes] = []
@@ -120,6 +140,12 @@ class JobOptions:
 
 
 NO_OPTIONS: Final = JobOptions()
+WHEN: Final = {b"DELAY": ONE, b"AT": ONE, b"TTL": ONE, b"PRIORITY": ONE, b"KEY": ONE}
+JOB: Final = {**WHEN, b"DEDUP": ONE, b"MODE": ONE, b"HEADERS": MANY}
+WHEN_USAGE: Final = "[DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>]"
+ONE_USAGE: Final = (
+    "[DEDUP <id> [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS <count> <name> <text> ...]"
+)
 _MANY: Final = frozenset(PutManyOptions.__annotations__)
 _ONE: Final = _MANY | frozenset(PutOptions.__annotations__)
 
@@ -176,3 +202,35 @@ def header_fields(headers: Any) -> tuple[bytes, ...]:
 def lifetime(ttl: Duration | None) -> int | None:
     """The argument `ttl` in ms, at least 1. Raises DataError."""
     return None if ttl is None else max(1, round(seconds("ttl", ttl) * 1000))
+
+
+def headers_in(own: Own) -> tuple[bytes, ...]:
+    """HEADERS as fields of a row."""
+    words = own.get(b"HEADERS", ())
+    return tuple(word if at % 2 else HEADER + word for at, word in enumerate(words))
+
+
+def _priority_in(own: Own) -> int:
+    found = own.number(b"PRIORITY", 0)
+    if found is None or not 0 <= found <= PRIORITY_MAX:
+        raise CommandError(b"ERR PRIORITY must be between 0 and %d" % PRIORITY_MAX)
+    return found
+
+
+def _mode_in(own: Own) -> str:
+    found = own.get(b"MODE")
+    mode = WINDOW if found is None else found[0].decode(errors="replace").lower()
+    if mode not in MODES or found is not None and b"DEDUP" not in own:
+        raise CommandError(b"ERR MODE is WINDOW, UNTIL-DONE or REPLACE, and needs DEDUP")
+    return mode
+
+
+def _key_in(own: Own) -> bytes | None:
+    found = own.get(b"KEY")
+    try:
+        key = None if found is None else found[0].decode()
+    except UnicodeDecodeError:
+        key = ""
+    if key == "":
+        raise CommandError(b"ERR KEY must be UTF-8, and not empty")
+    return None if found is None else found[0]

@@ -24,10 +24,10 @@ from tidelog.jobs.codecs import Codec
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options, make_options
+from tidelog.jobs.own import Own, job_id
 from tidelog.jobs.settling import JobBase, Place
 from tidelog.jobs.streams import holds
 from tidelog.jobs.verbs.ending import OPEN
-from tidelog.jobs.verbs.own import Own, job_id
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.look import was_lost
 from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared

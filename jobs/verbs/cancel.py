@@ -13,7 +13,7 @@ from tidelog.engine.idlist import pack
 from tidelog.jobs.dedup import let_go
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import job_number
-from tidelog.jobs.verbs.own import Own, job_id
+from tidelog.jobs.own import Own, job_id
 from tidelog.jobs.verbs.verb import WORKS, Change, Facts
 from tidelog.jobs.work.freeing import free_window
 from tidelog.jobs.work.later import GROUP, find_later

@@ -16,10 +16,10 @@ from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.options import job_number
+from tidelog.jobs.own import Own, checked_count, job_id
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.streams import wrong_type
 from tidelog.jobs.units import in_units
-from tidelog.jobs.verbs.own import Own, checked_count, job_id
 from tidelog.jobs.verbs.verb import WORKS, Facts, Safe, Verb
 from tidelog.jobs.work.freeing import first_of_dead, free_window
 from tidelog.store.commit.batch import Decided

@@ -9,8 +9,8 @@ from tidelog.engine.api import Context
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.options import Options
+from tidelog.jobs.own import ONE, TWO, Own, ms_word
 from tidelog.jobs.verbs.ending import ACKED, Ending
-from tidelog.jobs.verbs.own import ONE, TWO, Own, ms_word
 from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.results import RESULT_SECONDS

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from tidelog.engine.api import Context
 from tidelog.jobs import rows
-from tidelog.jobs.verbs.own import Own
+from tidelog.jobs.own import Own
 from tidelog.jobs.verbs.verb import Safe, Verb
 from tidelog.jobs.work.settle import Held
 from tidelog.jobs.work.shared import Delivery

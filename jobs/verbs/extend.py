@@ -7,8 +7,8 @@ from typing import Self
 
 from tidelog.engine.api import Context
 from tidelog.engine.integers import int64
+from tidelog.jobs.own import Own, ms_word
 from tidelog.jobs.verbs.ending import OPEN, Ending
-from tidelog.jobs.verbs.own import Own, ms_word
 from tidelog.jobs.verbs.verb import WORKS, Facts
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.settle import Held

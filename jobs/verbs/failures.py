@@ -12,8 +12,8 @@ from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import named, positive
+from tidelog.jobs.own import ONE, Own, job_id
 from tidelog.jobs.rows import Failure
-from tidelog.jobs.verbs.own import ONE, Own, job_id
 from tidelog.jobs.verbs.verb import LOOKS, Facts, Verb
 from tidelog.store.commit.core import Answer
 

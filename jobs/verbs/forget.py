@@ -10,7 +10,7 @@ from typing import Self
 from tidelog.engine.api import Context
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import named
-from tidelog.jobs.verbs.own import Own
+from tidelog.jobs.own import Own
 from tidelog.jobs.verbs.verb import DEDUP, WORKS, Change, Facts
 from tidelog.jobs.work.freeing import forget
 

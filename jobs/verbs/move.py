@@ -14,7 +14,7 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.options import job_number
-from tidelog.jobs.verbs.own import ONE, Own, job_id
+from tidelog.jobs.own import ONE, Own, job_id
 from tidelog.jobs.verbs.verb import WORKS, Change, Facts
 from tidelog.jobs.work.later import AT, CONSUMER, GROUP, Due, find_later, time_of, when
 from tidelog.store.durations import Duration
@@ -57,7 +57,7 @@ class Move(Change):
         """See `Verb`."""
         if b"DELAY" not in own and b"AT" not in own:
             raise CommandError(SYNTAX)
-        return cls(job_id(words[0]), own.job())
+        return cls(job_id(words[0]), JobOptions.parse(own))
 
     def decision(self, engine: QueueEngine) -> Callable[[Context], int]:
         """See `Change`."""

@@ -14,7 +14,7 @@ from tidelog.jobs.due import due_in
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import HIGHEST_FIRST, Lane, lanes_in
 from tidelog.jobs.options import positive
-from tidelog.jobs.verbs.own import FLAG, ONE, Own
+from tidelog.jobs.own import FLAG, ONE, Own
 from tidelog.jobs.verbs.verb import LOOKS, Facts, Verb
 from tidelog.jobs.work.later import later_of
 from tidelog.store.commit.core import Answer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.own import JOB, ONE, TWO
+from tidelog.jobs.job_options import JOB, ONE_USAGE, WHEN_USAGE
+from tidelog.jobs.own import ONE, TWO
 from tidelog.jobs.verbs.verb import PUTS, Facts, Verb
 
 
@@ -16,8 +17,8 @@ class PutJob(Verb):
         *(-4, PUTS, "RW insert", "0.1.0"),
         "Put a job",
         (
-            "PUT <name> <value> [DEDUP <id> [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS <count> <name> <text> ...]",
-            "[DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>] [BLOCK <ms>]",
+            f"PUT <name> <value> {ONE_USAGE}",
+            f"{WHEN_USAGE} [BLOCK <ms>]",
             "Put a job; the reply is its ID, or that of the job that has the dedup ID.",
         ),
     )

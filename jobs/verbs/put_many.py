@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.own import ONE, TWO, WHEN
+from tidelog.jobs.job_options import WHEN, WHEN_USAGE
+from tidelog.jobs.own import ONE, TWO
 from tidelog.jobs.verbs.verb import PUTS, Facts, Verb
 
 
@@ -16,8 +17,8 @@ class PutMany(Verb):
         *(-5, PUTS, "RW insert", "0.1.0"),
         "Put several jobs as one unit",
         (
-            "PUTMANY <name> <count> <value> [<value> ...] [DELAY <ms> | AT <unix-ms>] [TTL <ms>]",
-            "[PRIORITY <0 to 9>] [KEY <text>] [BLOCK <ms>]",
+            "PUTMANY <name> <count> <value> [<value> ...]",
+            f"{WHEN_USAGE} [BLOCK <ms>]",
             "Put several jobs as one unit; the reply is their number.",
         ),
     )

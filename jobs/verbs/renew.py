@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.own import ONE
+from tidelog.jobs.own import ONE
 from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
 
 

@@ -10,7 +10,7 @@ from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import job_number
-from tidelog.jobs.verbs.own import ONE, Own, job_id
+from tidelog.jobs.own import ONE, Own, job_id
 from tidelog.jobs.verbs.verb import Facts, Verb
 from tidelog.jobs.work.results import NONE, Died, Found, Outcome
 

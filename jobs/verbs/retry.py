@@ -8,8 +8,8 @@ from typing import Self
 
 from tidelog.engine.api import Context
 from tidelog.jobs import rows
+from tidelog.jobs.own import ONE, Own
 from tidelog.jobs.verbs.ending import Ending, evidence_in, evidence_words
-from tidelog.jobs.verbs.own import ONE, Own
 from tidelog.jobs.verbs.verb import WORKS, Facts
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.settle import Held

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.own import FLAG, ONE
+from tidelog.jobs.own import FLAG, ONE
 from tidelog.jobs.verbs.verb import Facts, Verb
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 from tidelog.engine.api import Context
 from tidelog.engine.reply import Reply
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.verbs.own import Own
+from tidelog.jobs.own import Own
 from tidelog.store.commit.core import Answer
 
 LOOKS: Final = "readonly noscript no_multi"

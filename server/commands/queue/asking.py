@@ -6,7 +6,7 @@ from functools import partial
 
 from tidelog.engine.api import Context
 from tidelog.engine.reply import Map, Reply
-from tidelog.jobs.verbs.own import TWO
+from tidelog.jobs.own import TWO
 from tidelog.jobs.verbs.verb import Change, Verb
 from tidelog.server.commands.queue.given import Given, check_writable, checked, given_of, told
 from tidelog.server.once import NEW

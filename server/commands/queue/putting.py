@@ -12,6 +12,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.jobs.engine import ROOM_SECONDS
+from tidelog.jobs.job_options import JOB, JobOptions, headers_in
 from tidelog.jobs.putting import (
     BATCH_JOBS,
     Prepared,
@@ -23,7 +24,6 @@ from tidelog.jobs.putting import (
 )
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.units import checked_payload, in_units
-from tidelog.jobs.verbs.own import WHEN
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.put_many import PutMany
 from tidelog.jobs.work.fetch import NO_GROUP
@@ -46,7 +46,7 @@ from tidelog.store.commit.durability import Promise
 
 _XADD: Final = b"XADD"
 # A put with one of these needs a decision of its own.
-_SLOW: Final = frozenset((*WHEN, b"DEDUP", b"MODE"))
+_SLOW: Final = frozenset(JOB) - {b"HEADERS"}
 
 
 def put(session: Session, args: list[bytes]) -> Reply:
@@ -59,7 +59,7 @@ def put(session: Session, args: list[bytes]) -> Reply:
     check_writable(session)
     if queue.options.max_depth is None and _SLOW.isdisjoint(given.own):
         value = checked_payload(queue.options.name, args[3])
-        row = (VALUE, value, *given.own.headers())
+        row = (VALUE, value, *headers_in(given.own))
         if once is None:
             effect, log, lsn = core.add(session.db, args[2], row, False)
             session.rest_on((log, lsn, True))
@@ -123,7 +123,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(b"ERR the number of values must be at least 1 and not above those given")
     given = given_of(session, args[2], args[4 + count :], PutMany.options)
     queue, core, once = given.queue, session.core, given.once(session)
-    job = given.own.job()
+    job = JobOptions.parse(given.own)
     due = given.due(job)
     values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
     checked_payload(queue.options.name, values[0])  # another one as large is in no part with it
@@ -165,7 +165,7 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
 
 def put_of(given: Given, value: bytes) -> Put:
     checked_payload(given.queue.options.name, value)
-    job = given.own.job()
+    job = JobOptions.parse(given.own)
     return Put(given.queue.engine, job.row(value), job, given.due(job))
 
 

@@ -13,6 +13,8 @@ from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
+from tidelog.jobs.job_options import JOB
+from tidelog.jobs.own import job_id
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import JobBase, Settled
 from tidelog.jobs.streams import among_held
@@ -20,7 +22,6 @@ from tidelog.jobs.units import checked_payload
 from tidelog.jobs.verbs.done import ONE_RESULT, Done, DoneWith
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.extend import Extend
-from tidelog.jobs.verbs.own import JOB, job_id
 from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.work.ends import log_finished
 from tidelog.jobs.work.retention import SWEEP_JOBS
