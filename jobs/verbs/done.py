@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 from tidelog.engine.api import Context
 from tidelog.engine.errors import CommandError
@@ -45,7 +45,6 @@ class DoneWith(Ending):
     """
 
     name = Done.name
-    facts: ClassVar[Facts] = Done.facts
     options = Done.options
     end = ACKED
 
@@ -83,7 +82,6 @@ class Ack(Ending):
     __slots__ = ()
 
     name = Done.name
-    facts: ClassVar[Facts] = Done.facts
     end = ACKED
 
 

@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import pytest
 from tests.guard import words
@@ -19,6 +19,7 @@ from tests.guard.workloads import FACES, TEST, WORKLOADS
 import tidelog
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.schedules import Schedules
+from tidelog.jobs.job_options import PutManyOptions, PutOptions
 from tidelog.jobs.options import make_options
 from tidelog.jobs.verbs.done import Done
 from tidelog.jobs.verbs.put import PutJob
@@ -45,10 +46,19 @@ BY_PLACE: Final = {
 }
 
 
+# The names that `**options` of a method stands for, by the type that says them.
+KEYWORDS: Final = {
+    "Unpack[PutOptions]": get_type_hints(PutOptions),
+    "Unpack[PutManyOptions]": get_type_hints(PutManyOptions),
+}
+
+
 def optional(call: Callable[..., Any]) -> Iterator[str]:
     """The arguments that a caller may leave out; every call has the others."""
     for name, parameter in inspect.signature(call).parameters.items():
-        if parameter.default is not parameter.empty:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            yield from KEYWORDS[parameter.annotation]
+        elif parameter.default is not parameter.empty:
             yield name
 
 

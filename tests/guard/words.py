@@ -462,7 +462,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE FORGET none z
         QUEUE FORGET mails
     """,
-    "help-3": """
+    "help-4": """
         QUEUE HELP
         QUEUE NONE
         reopen

@@ -5,8 +5,10 @@ from __future__ import annotations
 from tidelog.engine.reply import Reply, Status
 from tidelog.jobs.verbs import VERBS
 from tidelog.jobs.verbs.help_ import Help
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.server.session import Session
 
+_FIRST = "QUEUE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
 _ALL = (
     "Every subcommand but LIST, DEAD, SCHEDULE and SCHEDULES takes the queue's options at its end: GROUP,",
     "RETRYAFTER (ms), MAXDELIVERIES, MAXDEPTH, MAXFAILURES, CONCURRENCY, CONCURRENCYPERKEY, RATE (<jobs>/s, m, h or",
@@ -16,10 +18,12 @@ _ALL = (
 
 def help_(session: Session, args: list[bytes]) -> Reply:
     """QUEUE HELP"""
-    lines = ["QUEUE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    for verb in VERBS:
-        if verb is Help:
-            lines += _ALL
-        name = verb.name.decode()
-        lines += (line if line.startswith(name) else f"    {line}" for line in verb.facts.usage)
+    others = [verb for verb in VERBS if verb is not Help]
+    lines = [_FIRST, *(line for verb in others for line in _usage(verb)), *_ALL, *_usage(Help)]
     return [Status(line.encode()) for line in lines]
+
+
+def _usage(verb: type[Verb]) -> list[str]:
+    """The lines of a verb: its words, and under them, indented, what it does."""
+    name = verb.name.decode()
+    return [line if line.startswith(name) else f"    {line}" for line in verb.facts.usage]

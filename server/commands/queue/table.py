@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.jobs.verbs import ASKED, VERBS
+from tidelog.jobs.verbs import VERBS
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.verb import Verb
 from tidelog.server.commands import schedules
@@ -33,7 +33,7 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
 def _handler(verb: type[Verb]) -> Handler[Session]:
     if issubclass(verb, Ending):
         return settling.handler(verb)
-    return asking.handler(verb) if verb in ASKED else _OWN[verb.name]
+    return _OWN.get(verb.name) or asking.handler(verb)
 
 
 QUEUE: Final = {verb: _handler(verb) for verb in VERBS}
