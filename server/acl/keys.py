@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidelog.engine.api import Command
 from tidelog.engine.integers import read_int64
-from tidelog.jobs.verbs import VERBS
+from tidelog.jobs.verbs.found import VERBS
 from tidelog.server.table import SCRIPTS
 
 READ = 1  # the command returns the key's value, or something computed from it

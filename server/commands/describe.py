@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tidelog.engine.api import Command
 from tidelog.engine.integers import read_int64
 from tidelog.engine.reply import Map, Reply, Status
-from tidelog.jobs.verbs import VERBS
+from tidelog.jobs.verbs.found import VERBS
 from tidelog.server.acl.commands import categories
 from tidelog.server.table import SCRIPTS, Commands, S
 from tidelog.server.wire.replies import SetReply

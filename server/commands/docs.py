@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from tidelog.engine.reply import Map
-from tidelog.jobs.verbs import VERBS
+from tidelog.jobs.verbs.found import VERBS
 from tidelog.server.commands.describe import subcommands
 from tidelog.server.table import Commands, S
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.engine.reply import Reply, Status
-from tidelog.jobs.verbs import VERBS
+from tidelog.jobs.verbs.found import VERBS
 from tidelog.jobs.verbs.help_ import Help
 from tidelog.jobs.verbs.verb import Verb
 from tidelog.server.session import Session

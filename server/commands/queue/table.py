@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.jobs.verbs import VERBS
 from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.found import VERBS
 from tidelog.jobs.verbs.verb import Verb
 from tidelog.server.commands import schedules
 from tidelog.server.commands.queue import asking, help, names, putting, results, settling, taking
