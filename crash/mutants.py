@@ -243,12 +243,13 @@ PLANTED: Final = (
     ),
     Planted(
         "queue/done-and-in-two-units",
-        "jobs/settling.py",
-        "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)\n",
-        "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, lambda ctx: []), ACKED)\n"
-        "        if done[0]:\n"
-        "            _, later = run_unit(self._engine.core, self._engine.db, adds)\n"
-        "            done = True, later\n",
+        "jobs/verbs/done_and.py",
+        "        return settle.done_and(held, ctx, partial(self._adds, held))\n",
+        "        from tidelog.store.commit.batch import land_commands\n"
+        "        words = settle.done_and(held, ctx, lambda ctx: [])\n"
+        "        if words:\n"
+        "            land_commands(self.engine.core, ctx, words)\n"
+        "        return words and self._adds(held, ctx)\n",
         "queues",
         POLICIES,
         "A job is done and its followers are put in one unit.",

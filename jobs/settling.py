@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic
 
-from tidelog.engine.api import Context, EntryRow
+from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
-from tidelog.jobs.dedup import REPLACE, needed_elsewhere
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_facts import JobFacts
-from tidelog.jobs.lanes import depth_of
-from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
 from tidelog.jobs.verbs.release import Release
@@ -25,7 +21,7 @@ from tidelog.jobs.work.shared import Delivery
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.durability import Promise
-from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
+from tidelog.store.errors import TidelogError, from_command
 
 log = logging.getLogger("tidelog.queue")
 Settled = tuple[bool, Promise | None]
@@ -47,6 +43,26 @@ class Place:
         self.engine, self.worker, self.reraise, self.face = engine, worker, reraise, face
         self.spare: Delivery | None = None
         self.past = Delivery(engine.shared, engine.options, worker.encode(), False)
+
+
+def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending) -> Settled:
+    """End or keep the delivery of a job as a verb says, in one unit: whether the worker held it, and the promise."""
+    number, row, count = entry
+    held = settle.Held(delivery, number, count, row)
+    unit = partial(run_unit, engine.core, engine.db, partial(verb.plan, held))
+    reply, promise = engine.ask(delivery.shared.unit, unit)
+    if reply is None:
+        delivery.settled(number)
+    elif verb.end is OPEN:
+        verb.kept(delivery)
+    else:
+        delivery.settled(number)
+        delivery.shared.made_room()
+        if held.dead is not None:
+            tell(delivery.options, [held.dead])
+        if verb.end is ACKED:
+            engine.acknowledged(delivery.shared, 1)
+    return reply is not None, promise
 
 
 class JobBase(JobFacts, Generic[T]):
@@ -107,7 +123,7 @@ class JobBase(JobFacts, Generic[T]):
         engine = place.engine
         core, shared = engine.core, engine.shared
         number, row, count = self._entry
-        try:  # as `_plan`, two calls less
+        try:  # as `settled`, two calls less
             decide = partial(settle.ack, delivery, number, row, count)
             done, promise = core.decided(engine.db, decide)
         except CommandError as error:
@@ -130,61 +146,16 @@ class JobBase(JobFacts, Generic[T]):
             engine.acknowledged(delivery.shared, 1)
         return done, promise
 
-    def _plan(self, plan: Callable[[settle.Held, Context], Any], end: str) -> Settled:
-        """Run one unit of commands that ends this delivery as `end`. OPEN: the delivery goes on."""
-        if self._state is not OPEN:
-            return False, None
-        engine, delivery = self._engine, self._delivery
-        held = settle.Held(delivery, self._number, self.deliveries, self._row)
-        unit = partial(run_unit, engine.core, engine.db, partial(plan, held))
-        reply, promise = engine.ask(delivery.shared.unit, unit)
-        if reply is None:
-            self._state = LOST
-            delivery.settled(self._number)
-        elif end is not OPEN:
-            self._state = end
-            delivery.settled(self._number)
-            delivery.shared.made_room()
-            if held.dead is not None:
-                tell(delivery.options, [held.dead])
-            if end is ACKED:
-                engine.acknowledged(delivery.shared, 1)
-        return reply is not None, promise
-
     def _settled(self, verb: Ending) -> Settled:
         """End or keep the delivery as a verb says."""
-        done = self._plan(verb.plan, verb.end)
-        if done[0]:
-            verb.kept(self._delivery)
-        return done
-
-    def _done_and(self, puts: Sequence[Put]) -> Settled:
-        for put in puts:
-            if not isinstance(put, Put):
-                raise DataError(
-                    f"done_and takes puts made by queue.new(...), not {type(put).__name__!r}"
-                )
-            if put.engine.core is not self._engine.core:
-                raise DataError(
-                    f"done_and works within one store; queue {put.engine.options.name!r} is in another store"
-                )
-        own = self._engine.db
-        if any(put.engine.db != own for put in puts):
-            raise DataError("done_and puts only into queues of the job's own database")
-
-        def adds(ctx: Context) -> settle.Words:
-            lane = self._delivery.options
-            stream = ctx.stream(lane.key)
-            ending: tuple[bytes, int] | None = lane.root, self._number
-            if stream is None or needed_elsewhere(stream, lane.group_key, self._number):
-                ending = None
-            some = _last_ones(puts)
-            _check_room(ctx, some, self._engine, ending)
-            prepared = Prepared(ending)
-            return [words for put in some for words in put.words(ctx, prepared)]
-
-        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
-        return done
+        if self._state is not OPEN:
+            return False, None
+        held, promise = settled(self._engine, self._delivery, self._entry, verb)
+        if not held:
+            self._state = LOST
+        elif verb.end is not OPEN:
+            self._state = verb.end
+        return held, promise
 
     # --- the with block
 
@@ -230,50 +201,3 @@ class JobBase(JobFacts, Generic[T]):
             "queue %s: job %s was done too late: its lease had been lost to another worker",
             *(self._engine.options.name, self.id),
         )
-
-
-def _last_ones(puts: Sequence[Put]) -> Sequence[Put]:
-    """The puts without those that a later one replaces."""
-    if all(put.options.mode != REPLACE for put in puts):
-        return puts
-    places = [(put.engine.options.key, put.dedup_id) for put in puts]
-    replacing = [place if put.options.mode == REPLACE else None for put, place in zip(puts, places)]
-    return [put for at, put in enumerate(puts) if places[at] not in replacing[at + 1 :]]
-
-
-def _check_room(
-    ctx: Context, puts: Sequence[Put], own: QueueEngine, ending: tuple[bytes, int] | None
-) -> None:
-    """Raise QueueFull if a bounded queue has no room for `puts`. The job itself makes room in its own queue."""
-    wanted: dict[bytes, list[Put]] = {}
-    told: set[tuple[bytes, bytes]] = set()
-    for put in puts:
-        key, dedup_id = put.engine.options.key, put.dedup_id
-        if (
-            put.due is not None
-            or put.known(ctx, ending) is not None
-            or put.makes_room(ctx, ending)
-            or (dedup_id is not None and (key, dedup_id) in told)
-        ):
-            continue
-        if dedup_id is not None:
-            told.add((key, dedup_id))
-        wanted.setdefault(key, []).append(put)
-    for key, many in wanted.items():
-        engine = min((put.engine for put in many), key=_bound)
-        most = engine.options.max_depth
-        if most is None:
-            continue
-        there = depth_of(ctx.state, engine.db, engine.options, engine.used(ctx))
-        if key == own.options.key and engine.options.group == own.options.group:
-            there -= 1
-        if there + len(many) > most:
-            raise QueueFull(
-                f"queue {engine.options.name!r} has no room for {len(many)} more jobs (max_depth {most}); "
-                "you still hold the job"
-            )
-
-
-def _bound(engine: QueueEngine) -> float:
-    most = engine.options.max_depth
-    return float("inf") if most is None else most

@@ -25,9 +25,7 @@ from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options, make_options
 from tidelog.jobs.own import Own, job_id
-from tidelog.jobs.settling import JobBase, Place
 from tidelog.jobs.streams import holds
-from tidelog.jobs.verbs.ending import OPEN
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.look import was_lost
 from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
@@ -239,11 +237,6 @@ class Desk:
             return None
         return lent
 
-    def is_of(self, queue: Served, job: int, delivery: Delivery) -> bool:
-        """Whether a job is lent, and was in this delivery."""
-        lent = self._held.get((*queue.place, job))
-        return lent is not None and lent.delivery is delivery
-
     def settled(self, queue: Served, jobs: Iterable[int]) -> None:
         """These jobs were settled."""
         for job in jobs:
@@ -319,17 +312,14 @@ class Served:
         options = self.options.lane(lane.priority)
         return Delivery(lane, options, worker, False, session.process)
 
-    def job(self, session: Holding, worker: bytes, job: int, count: int) -> JobBase:
-        """A job that a worker says it holds. Settling it does nothing if the worker does not hold it."""
-        lent = self.named(session, worker, job, count)
+    def held(
+        self, session: Holding, worker: bytes, job: int, count: int, lent: Lent | None
+    ) -> tuple[Delivery, Entry]:
+        """A job that a worker says it holds, in its delivery, or in one of its own if this process does not lend it."""
         lane, row = self._found(job)
-        if lent is None:
-            delivery = self.delivery(session, worker, lane)
-            delivery.open[job] = count
-        else:
-            delivery = lent.delivery
-        entry: Entry = (job, row, count)
-        return JobBase(Place(self.engine, worker.decode(), False), delivery, entry, None)
+        if lent is not None:
+            return lent.delivery, (job, row, count)
+        return self.delivery(session, worker, lane), (job, row, count)
 
     def named(self, session: Holding, worker: bytes, job: int, count: int) -> Lent | None:
         """A worker has named a job, which confirms its TAKE. Returns what `Desk.find` does."""
@@ -358,15 +348,6 @@ class Served:
             lanes.setdefault(lane_of(fence[0]), []).append(fence)
         for priority, some in lanes.items():
             yield self.engine.shared.lane(priority), self.options.lane(priority), some
-
-    def end(self, job: JobBase) -> None:
-        """A job was settled or lost, or this process does not lend it: forget it."""
-        if not self.desk.is_of(
-            self, job._number, job._delivery
-        ):  # it may be lent to another worker
-            job._delivery.open.clear()
-        elif job.state != OPEN:
-            self.desk.settled(self, (job._number,))
 
     def renew(
         self, session: Holding, worker: bytes, fences: Fences, beat: float | None

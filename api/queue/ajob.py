@@ -11,6 +11,7 @@ from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import JobBase, Settled
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import DoneWith
+from tidelog.jobs.verbs.done_and import DoneAnd
 from tidelog.jobs.verbs.ending import ACKED, OPEN, Ending
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.tasks import this_task  # asyncio
@@ -70,7 +71,7 @@ class AsyncJob(JobBase[T], AsyncEnds):
             DataError: An argument is no such job.
             QueueFull: A bounded queue has no room; the job stays open.
         """
-        return await self._told(self._done_and(puts))
+        return await self._end(DoneAnd.of(self._engine, puts))
 
     async def _end(self, verb: Ending) -> bool:
         return await self._told(self._settled(verb))

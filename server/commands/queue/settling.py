@@ -5,7 +5,6 @@ QUEUE UNBLOCK ends its wait for a job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from tidelog.engine import ids
@@ -16,11 +15,12 @@ from tidelog.engine.reply import Reply
 from tidelog.jobs.job_options import JOB
 from tidelog.jobs.own import job_id
 from tidelog.jobs.putting import Put
-from tidelog.jobs.settling import JobBase, Settled
+from tidelog.jobs.settling import settled
 from tidelog.jobs.streams import among_held
 from tidelog.jobs.units import checked_payload
 from tidelog.jobs.verbs.done import ONE_RESULT, Done, DoneWith
-from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.done_and import DoneAnd
+from tidelog.jobs.verbs.ending import OPEN, Ending
 from tidelog.jobs.verbs.extend import Extend
 from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.work.ends import log_finished
@@ -54,7 +54,7 @@ def done(session: Session, args: list[bytes]) -> Reply:
             raise CommandError(ONE_RESULT)
         request = DoneWith.parse([], given.own)
         checked_payload(given.queue.options.name, request.data)
-        return _settle(session, given, args, lambda job: job._settled(request))
+        return _settle(session, given, args, request)
     queue, core, once, worker = given.queue, session.core, given.once(session), args[3]
     shared = queue.engine.shared
     check_writable(session)
@@ -96,17 +96,20 @@ def _fences(args: list[bytes]) -> tuple[Fences, list[bytes]]:
     return fences_of(args[4:at]), args[at:]
 
 
-def _settle(
-    session: Session, given: Given, args: list[bytes], end: Callable[[JobBase], Settled]
-) -> int:
-    """End the delivery of the job that `args` names. Returns whether the worker still held it."""
-    queue = given.queue
-    job = queue.job(session, worker_of(args[3]), job_id(args[4]), int64(args[5]))
-    settled, promise = end(job)
-    queue.end(job)
+def _settle(session: Session, given: Given, args: list[bytes], request: Ending) -> int:
+    """End or keep the delivery of the job that `args` names. Returns whether the worker still held it."""
+    queue, worker = given.queue, worker_of(args[3])
+    job, count = job_id(args[4]), int64(args[5])
+    lent = queue.named(session, worker, job, count)
+    held, promise = settled(queue.engine, *queue.held(session, worker, job, count, lent), request)
+    if lent is not None:
+        if not held or request.end is not OPEN:
+            session.server.desk.settled(queue, (job,))
+        elif isinstance(request, Extend):
+            lent.extend(session.core.monotonic(), request.length)
     if promise is not None:
         session.rest_on(promise)
-    return int(settled)
+    return int(held)
 
 
 def doneand(session: Session, args: list[bytes]) -> Reply:
@@ -132,7 +135,7 @@ def doneand(session: Session, args: list[bytes]) -> Reply:
             raise refusal
         puts.append(put_of(put, words[1]))
     given = given_of(session, args[2], args[at:], {})
-    return _settle(session, given, args, lambda job: job._done_and(puts))
+    return _settle(session, given, args, DoneAnd.of(given.queue.engine, puts))
 
 
 def handler(verb: type[Ending]) -> Handler[Session]:
@@ -146,17 +149,7 @@ def handler(verb: type[Ending]) -> Handler[Session]:
 def _end(verb: type[Ending], session: Session, args: list[bytes]) -> Reply:
     places = 6 + verb.places
     given = given_of(session, args[2], args[places:], verb.options)
-    request = verb.parse(args[6:places], given.own)
-
-    def end(job: JobBase) -> Settled:
-        settled = job._settled(request)
-        if settled[0] and isinstance(request, Extend):
-            lent = session.server.desk.find(given.queue, args[3], job._number, job.deliveries)
-            if lent is not None:
-                lent.extend(session.core.monotonic(), request.length)
-        return settled
-
-    return _settle(session, given, args, end)
+    return _settle(session, given, args, verb.parse(args[6:places], given.own))
 
 
 def renew(session: Session, args: list[bytes]) -> Reply:

@@ -31,9 +31,9 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
 
 
 def _handler(verb: type[Verb]) -> Handler[Session]:
-    if issubclass(verb, Ending):
-        return settling.handler(verb)
-    return _OWN.get(verb.name) or asking.handler(verb)
+    if verb.name in _OWN:
+        return _OWN[verb.name]
+    return settling.handler(verb) if issubclass(verb, Ending) else asking.handler(verb)
 
 
 QUEUE: Final = {verb: _handler(verb) for verb in VERBS}
