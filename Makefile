@@ -55,7 +55,7 @@ mutants: $(READY)  ## plant faults one by one, and see that the tests that promi
 fuzz: $(READY)  ## change segments, records, checkpoints and files of Redis at random: half a minute; FUZZ="--coverage" shows the lines reached
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
-crash: $(READY) disks  ## the crash bench with fixed seeds: a tenth of it by turns, about two minutes; fails if it finds anything, or tries less than before
+crash: $(READY) disks  ## the crash bench with fixed seeds: a thirtieth of it by turns, at most two minutes; fails if it finds anything, or tries less than before
 	@$(BIN)/python -m tests.crash --jobs $(JOBS) $(CRASH)
 
 crash-long: $(READY) disks  ## all shares of the crash bench with new seeds, which it prints, and all mutants: about half an hour; before a release

@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import exempted, walks
-from tests.gate import left, report, slow
+from tests.gate import left, report, sampled, slow
 from xdist.scheduler import LoadScopeScheduling
 
 from tidelog.snapshot import walk
@@ -69,8 +69,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     return (yield)
 
 
+# First: `-m` chooses by the marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tests whose turn it is not."""
+    """Mark the combinations of parameters that are slow, and leave out the slow tests whose turn it is not."""
+    sampled.mark(items)
     seconds = config.getoption("--slow-seconds")
     if seconds is not None:
         choice = slow.of_this_turn(seconds)

@@ -13,8 +13,8 @@ from tests.crash.counts import (
     ALONE,
     CUTS,
     FILE,
-    HALVES,
     SEED,
+    TURNS,
     counted,
     counts_of,
     drops,
@@ -38,9 +38,9 @@ from tidelog.tools.crash.session import Session, keep_finding
 from tidelog.tools.crash.shutdowns import cut_power, file_system
 
 DESCRIPTION: Final = (
-    "Run half of the layers of a share of the crash bench with fixed seeds: the number of commits decides which. Fail "
-    "if it finds anything or tries too little. With --share, run all layers; with --long, run all shares with new "
-    "seeds, and compare no counts."
+    "Run half of the layers of a share of the crash bench under one policy, with fixed seeds: the number of commits "
+    "decides which. Fail if it finds anything or tries too little. With --share, run all layers under all policies; "
+    "with --long, run all shares with new seeds, and compare no counts."
 )
 FINDINGS: Final = Path("crash-findings")
 LIMIT_S: Final = 3600.0
@@ -66,14 +66,23 @@ def main() -> int:
         type=lambda words: tuple(words.split(",")),
         help="only these, separated by commas; with --accept, the counts of the others stay",
     )
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        help="only this one; with --accept, the counts of the others stay",
+    )
     args = parser.parse_args()
     if args.long and args.accept:
         parser.error("--accept is for the fixed seeds")
     if args.seed and not args.long:
         parser.error("--seed is for --long")
     turn = this_turn()
-    by_turns = not (args.share or args.long or args.layers)
-    layers = args.layers or (HALVES[turn // SHARES % 2] if by_turns else ALONE)
+    layers: tuple[str, ...] = ALONE
+    policies: tuple[str, ...] = POLICIES
+    if not (args.share or args.long or args.layers or args.policy):
+        layers, policies = TURNS[turn // SHARES % len(TURNS)]
+    layers = args.layers or layers
+    policies = (args.policy,) if args.policy else policies
     if strange := set(layers) - set(ALONE):
         parser.error(f"--layers: {min(strange)!r} is not one of {', '.join(ALONE)}")
     be_quiet()
@@ -85,7 +94,9 @@ def main() -> int:
     if args.long:
         print(f"seed {seed}; again with: make crash CRASH='--long --seed {seed}'", flush=True)
     try:
-        return max(_try(share, args.jobs, args.accept, seed, layers) for share in shares)
+        return max(
+            _try(share, args.jobs, args.accept, seed, layers, policies) for share in shares
+        )
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
@@ -94,7 +105,10 @@ def main() -> int:
 def _cut(
     seed: str, reports: dict[str, Report], place: Path, total: Report, layers: tuple[str, ...]
 ) -> None:
-    """Cut the power of real file systems and of a recorded disk. Notes in `total` why a layer could not run."""
+    """Cut the power of real file systems and of a recorded disk, under the policies that have a report.
+
+    Notes in `total` why a layer could not run.
+    """
     for layer in [each for each in REAL if each in layers]:
         room = place / layer
         room.mkdir()
@@ -107,29 +121,37 @@ def _cut(
 
 def _shut_down(seed: str, reports: dict[str, Report], place: Path, layer: str) -> None:
     with file_system(place, layer) as made:
-        for policy in POLICIES:
+        for policy in reports:
             reports[policy].add(cut_power(made, policy, seed, CUTS))
 
 
 def _cut_blocks(seed: str, reports: dict[str, Report], place: Path, layer: str) -> None:
-    for policy in POLICIES:
+    for policy in reports:
         reports[policy].add(cut_blocks(layer, policy, seed, place, CUTS))
 
 
-def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]) -> int:
-    """Run these layers of one share. Returns the exit code."""
+def _try(
+    share: int,
+    jobs: int,
+    accept: bool,
+    seed: str,
+    layers: tuple[str, ...],
+    policies: tuple[str, ...],
+) -> int:
+    """Run these layers of one share under these policies. Returns the exit code."""
     these = "" if layers == ALONE else f" ({', '.join(layers)})"
-    print(f"share {share} of {SHARES}{these}, {jobs} processes", flush=True)
+    under = "" if policies == POLICIES else f", fsync {', '.join(policies)}"
+    print(f"share {share} of {SHARES}{these}{under}, {jobs} processes", flush=True)
     session = Session(f"{seed}/{share}", FINDINGS, False, STRICT)
     reports: dict[str, Report] = {}
     total = Report()
     with scratch(print) as place:
-        for policy in POLICIES:
+        for policy in policies:
             work = (task for task in plan(share, policy, seed) if task.layer in layers)
             reports[policy] = run(work, place, jobs, LIMIT_S)
         _cut(f"{seed}/{share}", reports, place, total, layers)
         not_run = total.not_run
-        for policy in POLICIES:
+        for policy in policies:
             total.add(reports[policy])
         kept = [keep_finding(each, FINDINGS, place) for each in total.findings]
     tried = counted(layers)
@@ -149,7 +171,7 @@ def _try(share: int, jobs: int, accept: bool, seed: str, layers: tuple[str, ...]
         return 0
     if seed != SEED:
         return 0  # other seeds have other counts
-    dropped = drops(counts, of_layers(load()[share], tried), (*not_run, *total.less))
+    dropped = drops(counts, of_layers(load()[share], tried, policies), (*not_run, *total.less))
     for line in dropped:
         print(line, file=sys.stderr)
     if dropped:

@@ -30,6 +30,7 @@ from tidelog.crash.rot import ROT
 from tidelog.crash.run import CHECKPOINTS, DOUBLE, LAYERS, STORE, Task
 from tidelog.crash.servers import SERVERS
 from tidelog.crash.small import CHUNKS, SMALL
+from tidelog.crash.workloads import POLICIES
 from tidelog.tools.crash.blocks import RECORDED
 from tidelog.tools.crash.shutdowns import KINDS
 
@@ -68,9 +69,10 @@ DOUBLED: Final = frozenset((STORE, CHECKPOINTS))  # the layers whose recoveries 
 # The layers that can be run by themselves.
 ALONE: Final = tuple(layer for layer in ALL if layer != DOUBLE)
 assert CHUNKS % SHARES == 0
-# A run by turns has one half of the layers: each takes about as long as the other.
+# A run by turns has one half of the layers, which take about as long as the others, under one policy.
 HALF: Final = (LOG, *sorted(DOUBLED))
 HALVES: Final = (HALF, tuple(layer for layer in ALONE if layer not in HALF))
+TURNS: Final = tuple((half, (policy,)) for policy in POLICIES for half in HALVES)
 
 Counts = dict[str, dict[str, dict[str, int]]]  # of one share: policy -> layer -> name -> number
 
@@ -107,11 +109,14 @@ def counts_of(reports: dict[str, Report], layers: tuple[str, ...] = ALL) -> Coun
     }
 
 
-def of_layers(counts: Counts, layers: tuple[str, ...]) -> Counts:
-    """The counts of some layers."""
+def of_layers(
+    counts: Counts, layers: tuple[str, ...], policies: tuple[str, ...] = POLICIES
+) -> Counts:
+    """The counts of some layers under some policies."""
     return {
         policy: {layer: numbers for layer, numbers in of_policy.items() if layer in layers}
         for policy, of_policy in counts.items()
+        if policy in policies
     }
 
 
@@ -135,12 +140,10 @@ def load() -> dict[int, Counts]:
 
 
 def save(share: int, counts: Counts) -> None:
-    """Accept the counts of a run. Those of layers that it did not have stay."""
+    """Accept the counts of a run. Those of layers and policies that it did not have stay."""
     all_ = load() if FILE.exists() else {}
     before = all_.get(share, {})
-    found = {
-        policy: {**before.get(policy, {}), **of_policy} for policy, of_policy in counts.items()
-    }
+    found = {policy: {**before.get(policy, {}), **counts.get(policy, {})} for policy in POLICIES}
     all_[share] = {
         policy: {layer: layers[layer] for layer in ALL if layer in layers}
         for policy, layers in found.items()

@@ -16,6 +16,7 @@ from tests.crash.counts import (
     FILE,
     HALVES,
     PLAN,
+    TURNS,
     counted,
     counts_of,
     drops,
@@ -81,6 +82,7 @@ def test_a_share_has_every_layer(share: int) -> None:
 def test_the_halves_have_all_layers_once_and_recoveries_with_all_that_they_come_from() -> None:
     assert Counter(layer for half in HALVES for layer in half) == Counter(ALONE)
     assert {DOUBLE} == {layer for half in HALVES for layer in counted(half)} - {*ALONE}
+    assert Counter(TURNS) == Counter((half, (policy,)) for half in HALVES for policy in POLICIES)
 
 
 def test_no_two_shares_have_a_workload_in_common() -> None:
@@ -154,6 +156,24 @@ def test_the_counts_of_some_layers_are_accepted_and_the_others_stay(
     assert of_layers(before[1], (LOG,)) == {
         policy: {LOG: before[1][policy][LOG]} for policy in POLICIES
     }
+    assert of_layers(before[1], (LOG,), ("no",)) == {"no": {LOG: before[1]["no"][LOG]}}
+
+
+def test_the_counts_of_one_policy_are_accepted_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "counts.json"
+    file.write_text(FILE.read_text())
+    monkeypatch.setattr("tests.crash.counts.FILE", file)
+    before = load()
+    report = Report()
+    report.of(ROT).tried = 7
+    save(2, counts_of({"everysec": report}, (ROT,)))
+    after = load()
+    assert [*after[2]] == [*POLICIES]
+    assert after[2]["everysec"][ROT]["tried"] == 7
+    after[2]["everysec"][ROT] = before[2]["everysec"][ROT]
+    assert after == before
 
 
 def test_double_crashes_count_only_with_all_that_they_come_from() -> None:
