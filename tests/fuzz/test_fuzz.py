@@ -30,10 +30,11 @@ def test_some(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @kinds
-def test_many(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", range(0, 40_000, 10_000))
+def test_many(kind: str, first: int, tmp_path: Path) -> None:
     with bounded():
-        outcomes = fuzz(kind, 2, range(40_000), tmp_path / "db")
-    assert outcomes[TAKEN] > 1000 and outcomes[REFUSED] > 4000, outcomes
+        outcomes = fuzz(kind, 2, range(first, first + 10_000), tmp_path / "db")
+    assert outcomes[TAKEN] > 200 and outcomes[REFUSED] > 800, outcomes
 
 
 @pytest.mark.soak

@@ -11,7 +11,8 @@ few in ALWAYS run every time.
 
 A test belongs to the turn in which it begins on the ring. So what one turn leaves out comes with a later one, and each
 has its turn. A test that the table does not know always runs. Tests lie on the ring in the order of a checksum, so that
-each turn has some of every room: those that need Spark run in one process, one after the other.
+each turn has some of every room. Those of tests/spark have a ring of their own: most run in one process, one after the
+other, which may not take longer than the others together.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from tests.turns import git, this_turn
 TABLE: Final = Path(__file__).with_name("durations.json")
 # The part of a run's seconds that tests of changed rooms may take while others wait for their turn.
 CHANGED_PART: Final = 0.6
+# The part of a run's seconds that the tests of Spark may take: one of three processes has nearly all of them.
+SPARK: Final = "tests/spark/"
+SPARK_PART: Final = 0.3
 # Tests that run in every turn: what they compare with is of today, and a turn later nobody knows what changed it.
 ALWAYS: Final = {"tests/guard/test_guard.py::test_it_is_as_it_was"}
 # Folders of tests that try other rooms than the one of their name.
@@ -66,12 +70,20 @@ def choose(
     always = {name: took for name, took in durations.items() if name in ALWAYS}
     seconds -= sum(always.values())
     durations = {name: took for name, took in durations.items() if name not in always}
+    spark = {name: took for name, took in durations.items() if name.startswith(SPARK)}
+    rest = {name: took for name, took in durations.items() if name not in spark}
+    for_spark = min(seconds * SPARK_PART, sum(spark.values()))
+    taken = {*_some(spark, rooms, turn, for_spark), *_some(rest, rooms, turn, seconds - for_spark)}
+    return Choice(frozenset({*taken, *always}), frozenset(durations.keys() - taken))
+
+
+def _some(durations: Mapping[str, float], rooms: set[str], turn: int, seconds: float) -> set[str]:
+    """Those of the changed rooms, and others whose turn it is."""
     first = {name: took for name, took in durations.items() if rooms_of(name) & rooms}
     others = {name: took for name, took in durations.items() if name not in first}
     for_others = max(seconds * (1 - CHANGED_PART), seconds - sum(first.values()))
     for_others = min(for_others, sum(others.values()))
-    taken = {*stretch(others, turn, for_others), *stretch(first, turn, seconds - for_others)}
-    return Choice(frozenset({*taken, *always}), frozenset(durations.keys() - taken))
+    return {*stretch(others, turn, for_others), *stretch(first, turn, seconds - for_others)}
 
 
 def stretch(durations: Mapping[str, float], turn: int, seconds: float) -> list[str]:

@@ -55,6 +55,18 @@ def test_changed_rooms_have_the_larger_part_and_all_of_it_if_there_is_nothing_el
     assert choose(small, ["a"], 7, 50.0).taken >= in_a
 
 
+def test_one_process_gets_no_more_than_its_part() -> None:
+    durations = {f"tests/{room}/test_{n}.py::test": 1.0 for room in ("spark", "a") for n in range(100)}
+    for changed in ([], ["spark"], ["a"], ["spark", "a"]):
+        missing = set(durations)
+        for turn in range(12):
+            taken = choose(durations, changed, turn, 40.0).taken
+            assert sum(name.startswith(slow.SPARK) for name in taken) == 12
+            assert len(taken) == 40
+            missing -= taken
+        assert not missing
+
+
 def test_the_guard_runs_in_every_turn() -> None:
     durations = slow.load()
     assert durations.keys() >= slow.ALWAYS

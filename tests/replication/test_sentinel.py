@@ -151,8 +151,9 @@ def one_round(watching: Sentinels, writers: Writers, nodes: dict[int, Node]) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_twenty_rounds_of_killed_leaders(tmp_path: Path) -> None:
-    """Three sentinels, a leader and two followers. Entries that WAIT 1 confirmed are never lost."""
+@pytest.mark.parametrize("half", range(2))
+def test_twenty_rounds_of_killed_leaders(tmp_path: Path, half: int) -> None:
+    """Ten of them each time. Three sentinels, a leader and two followers. Entries that WAIT 1 confirmed are never lost."""
     nodes = [Node(tmp_path / name, "enable-debug-command=yes") for name in "abc"]
     with ended(*nodes), ExitStack() as stack:
         leader, *followers = nodes
@@ -164,7 +165,7 @@ def test_twenty_rounds_of_killed_leaders(tmp_path: Path) -> None:
         by_port = {node.port: node for node in nodes}
         writers = Writers(watching, 2)
         stack.callback(writers.stop)
-        for _ in range(20):
+        for _ in range(10):
             one_round(watching, writers, by_port)
         writers.stop()
         leader = by_port[watching.leader()]
@@ -177,7 +178,7 @@ def test_twenty_rounds_of_killed_leaders(tmp_path: Path) -> None:
                 found = {int(fields[b"n"]) for _, fields in client.xrange(f"load:{number}")}
                 lost = sorted(told - found)[:10]
                 # If the machine stands still for so long that a live leader is replaced, there are two for a while.
-                assert len(told) > 100 and (not lost or watching.failovers() > 20), lost
+                assert len(told) > 50 and (not lost or watching.failovers() > 10), lost
 
 
 def test_what_it_sends_changes_role_and_file(pair: Pair, tmp_path: Path) -> None:

@@ -147,10 +147,10 @@ def test_without_a_jvm(tmp_path: Path, kills: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(1))
+@pytest.mark.parametrize("seed", range(2))
 def test_with_spark(tmp_path: Path, seed: int) -> None:
     print("seed", seed)
     rng = random.Random(seed)
-    kinds = ["driver"] * 4 + ["workers"] * 6 + ["stop"] * 4 + ["writer"] * 6
+    kinds = ["driver"] * 2 + ["workers"] * 3 + ["stop"] * 2 + ["writer"] * 3
     rng.shuffle(kinds)
     run(tmp_path, spark_driver, kinds, rng)

@@ -31,7 +31,14 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_and_run_again(tmp_path: Path, snapshots: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [(("driver", 3), ("worker", 8)), (("driver", 15), ("worker", 25), ("driver", 40))],
+    ids=["early", "late"],
+)
+def test_killed_and_run_again(
+    tmp_path: Path, snapshots: tuple[Path, Path], kills: tuple[tuple[str, int], ...]
+) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT.format(path=sys.path, conf=TEST_CONF))
     to = tmp_path / "to"
@@ -49,7 +56,7 @@ def test_killed_and_run_again(tmp_path: Path, snapshots: tuple[Path, Path]) -> N
     calm = start(tmp_path / "calm")
     out, err = calm.communicate()
     assert out == "done\n", err
-    for kill, tasks in (("driver", 3), ("worker", 8), ("driver", 15), ("worker", 25), ("driver", 40)):  # fmt: skip
+    for kill, tasks in kills:
         child = start(to)
         until(child, to, tasks)
         if kill == "driver":
