@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.aof.world import ROOT, Life, Past, random_step, read_back
+from tests.rounds import rest_slow
 
 from tidelog.aof import durable
 from tidelog.aof.errors import AofError, LogPoisoned, NoSpace
@@ -88,7 +89,7 @@ def run(seed: int, at: int, code: int) -> str | None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_slow(range(6), 2))
 def test_an_error_at_every_call(seed: int, code: int) -> None:
     failed: set[str] = set()
     at = 0

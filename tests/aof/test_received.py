@@ -9,6 +9,7 @@ import msgpack
 import pytest
 from tests.aof.shipping import Leader, frames_in
 from tests.aof.world import unit
+from tests.rounds import rest_slow
 
 from tidelog.aof import frame
 from tidelog.aof.errors import AofError, BadFrame, NewerFrame
@@ -85,7 +86,7 @@ def test_batches_chain_and_respect_the_limit() -> None:
     assert (frames.lsn, frames.crc, frames.buffered) == (lsn, crc, 0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rest_slow(range(8), 2))
 def test_the_cuts_do_not_matter(seed: int) -> None:
     rng = random.Random(seed)
     data = history(seed, 12)

@@ -1,4 +1,4 @@
-"""Every subject measures its rows. Two cheap ones always, Spark in `make test-soak`, the others in `make test-slow`."""
+"""Every subject measures its rows. A cheap one always, Spark in `make test-soak`, the others in `make test-slow`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from bench.run import QUEUES, Run
 from bench.servers import Load
 from bench.subjects import queue, replication, server, shared, spark, startup
 
-CHEAP = ("xadd", "startup")
+QUICK = ("xadd",)
+CHEAP = (*QUICK, "startup")
 DEAR = ("spark",)
 SUBJECTS = [
     name
-    if name in CHEAP
+    if name in QUICK
     else pytest.param(name, marks=pytest.mark.soak if name in DEAR else pytest.mark.slow)
     for name in subjects.SUBJECTS
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.owners import ended_owner, is_running, kill, owner_of
+from tests.rounds import rest_slow
 
 import tidelog
 from tidelog.aof.layout import SHARED
@@ -108,7 +109,7 @@ def needs_root() -> None:
     assert os.geteuid() == 0, "run the tests as root, as in a container"
 
 
-@pytest.mark.parametrize("inside_first", [True, False])
+@pytest.mark.parametrize("inside_first", rest_slow([True, False], 1))
 def test_containers_that_do_not_see_each_others_processes(
     tmp_path: Path, inside_first: bool
 ) -> None:

@@ -44,7 +44,7 @@ def check(queue: Any, poisons: list[str], honest: list[str], done: Path, most: i
     ("backend", "face", "poisons", "batch"),
     [
         ("embedded", "tasks", 1, 1),
-        ("shared", "threads", 1, 5),
+        pytest.param("shared", "threads", 1, 5, marks=pytest.mark.slow),
         pytest.param("embedded", "threads", 2, 1, marks=pytest.mark.slow),
         pytest.param("embedded", "threads", 1, 5, marks=pytest.mark.slow),
         pytest.param("shared", "threads", 2, 1, marks=pytest.mark.slow),

@@ -17,6 +17,7 @@ import pytest
 from pydantic import BaseModel
 from tests.client.conftest import Bench
 from tests.client.owners import ended_owner, is_running
+from tests.rounds import rest_slow
 from tests.until import PATIENCE_S, until
 
 import tidelog
@@ -104,7 +105,7 @@ def test_they_do_all_jobs_and_end_when_idle(place: Path, mails: tidelog.SharedQu
     assert program.lines("left") == [["left", "0"]] and len(mails) == 0
 
 
-@pytest.mark.parametrize("handler", ("send", "asend"))
+@pytest.mark.parametrize("handler", rest_slow(("send", "asend"), 1))
 def test_a_killed_process_is_replaced_and_a_signal_ends_all(
     place: Path, mails: tidelog.SharedQueue[str], handler: str
 ) -> None:

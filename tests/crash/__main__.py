@@ -94,9 +94,7 @@ def main() -> int:
     if args.long:
         print(f"seed {seed}; again with: make crash CRASH='--long --seed {seed}'", flush=True)
     try:
-        return max(
-            _try(share, args.jobs, args.accept, seed, layers, policies) for share in shares
-        )
+        return max(_try(share, args.jobs, args.accept, seed, layers, policies) for share in shares)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash.exemptions import NO_MOUNTS, SMALL_DISK, demanded, exempt, must_run, verdict
+from tests.rounds import rest_slow
 
 from tidelog.crash.calls import CALLS
 from tidelog.tools.crash.blocks import BLOCKS, XFS_BLOCKS
@@ -93,7 +94,7 @@ def test_a_test_is_skipped_only_where_it_may_be(
         exempt(layer, "no loop device", place, environ)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize("workers", rest_slow([(), ("-n", "1")], 1))
 def test_an_exemption_is_printed(workers: tuple[str, ...], tmp_path: Path) -> None:
     """As the tests that mount something end where nothing can be mounted, under the settings of all tests."""
     test = tmp_path / "test_mounts.py"

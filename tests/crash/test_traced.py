@@ -29,13 +29,13 @@ def test_a_store_keeps_its_promises_whichever_call_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libraries, "COMPILERS", ("no-such-compiler",))
-    monkeypatch.setattr(running, "TRACED", 4)
+    monkeypatch.setattr(running, "TRACED", 2)
     report = do(Task(CALLS, "always", "s", 1, False), tmp_path)
     assert [finding.words for finding in report.findings] == []
     assert report.not_run == {}
     counts = report.of(CALLS)
     assert counts.there > 80
-    assert counts.tried == counts.distinct == 4
+    assert counts.tried == counts.distinct == 2
     assert notes(report) == [f"calls: {LESS}"]
     assert list(tmp_path.iterdir()) == []
 

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.driver import Engine
 from tests.fuzz.twist import changed
 from tests.oracle.played import played
+from tests.rounds import rest_slow
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.execute import decide
@@ -66,7 +67,7 @@ def test_a_missing_key_has_no_payload() -> None:
     assert made().raw("DUMP", "s") is None
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_slow(range(6), 2))
 def test_any_value_comes_back(seed: int) -> None:
     """In its place, with its expiry: the state is the same, unless the newest format loses something, too."""
     source, now = played(random.Random(seed), 60)

@@ -12,12 +12,12 @@ Tests of the files in strict.txt keep all combinations: there a pair of values m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 import pytest
 from tests.gate.strict import is_strict
 
-Value = tuple[str, int]  # the name of a parameter, and the number of one of its values
+Value = tuple[int, str]  # the number of a parameter, and one of its values
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
@@ -25,7 +25,11 @@ def mark(items: Iterable[pytest.Item]) -> None:
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         marked = any(item.get_closest_marker(name) for name in ("slow", "soak"))
-        if hasattr(item, "callspec") and not marked and not is_strict(item.nodeid.partition("::")[0]):
+        if (
+            hasattr(item, "callspec")
+            and not marked
+            and not is_strict(item.nodeid.partition("::")[0])
+        ):
             cases[item.nodeid.partition("[")[0]].append(item)
     for of_test in cases.values():
         kept = chosen([values_of(item) for item in of_test])
@@ -35,8 +39,9 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def values_of(item: pytest.Item) -> frozenset[Value]:
-    indices: Mapping[str, int] = item.callspec.indices  # type: ignore[attr-defined]
-    return frozenset(indices.items())
+    """The parts of the name of a case: one for each `parametrize` and each fixture with parameters."""
+    parts: Sequence[str] = item.callspec._idlist  # type: ignore[attr-defined]
+    return frozenset(enumerate(parts))
 
 
 def chosen(cases: list[frozenset[Value]]) -> set[int]:

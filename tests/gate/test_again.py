@@ -8,6 +8,7 @@ import pytest
 from tests.gate.planted import WHOLE, Suite
 from tests.gate.unsteady import MOST, listed
 
+SLOW = pytest.mark.slow
 A, B = "tests/tools/test_some.py::test_a", "tests/tools/test_some.py::test_b"
 
 
@@ -182,12 +183,12 @@ def test_a(n): assert tries("a") > 21
 @pytest.mark.parametrize(
     "body, words, reason",
     [
-        ("raise KeyboardInterrupt", (), "pytest ended with status 2 (interrupted)"),
+        pytest.param("raise KeyboardInterrupt", (), "pytest ended with status 2 (interrupted)", marks=SLOW),
         ("pytest.exit('enough', 0)", (), f"2 tests did not finish: {A}, {B}"),
-        ("assert tries('a') == 2", ("-x",), f"1 tests did not finish: {B}"),
-        ("pass\nraise ValueError", (), "tests/tools/test_some.py could not be collected"),
+        pytest.param("assert tries('a') == 2", ("-x",), f"1 tests did not finish: {B}", marks=SLOW),
+        pytest.param("pass\nraise ValueError", (), "tests/tools/test_some.py could not be collected", marks=SLOW),
         ("pass\nraise ValueError", ("-n", "1"), "tests/tools/test_some.py could not be collected"),
-        ("pass", ("-k", "none"), "pytest ended with status 5 (no tests collected)"),
+        pytest.param("pass", ("-k", "none"), "pytest ended with status 5 (no tests collected)", marks=SLOW),
     ],
     ids=["interrupted", "exit", "first", "collection", "collection-xdist", "none"],
 )  # fmt: skip

@@ -13,10 +13,7 @@ from tests.gate.sampled import Value, chosen
 
 def cases(*counts: int) -> list[frozenset[Value]]:
     """All combinations of parameters that have so many values each."""
-    return [
-        frozenset((f"p{which}", value) for which, value in enumerate(values))
-        for values in product(*map(range, counts))
-    ]
+    return [frozenset(enumerate(map(str, values))) for values in product(*map(range, counts))]
 
 
 @pytest.mark.parametrize(
@@ -29,17 +26,12 @@ def test_each_value_occurs_in_as_few_cases_as_can_be(counts: tuple[int, ...], mo
     assert {value for number in kept for value in of_test[number]} == {*frozenset().union(*of_test)}
 
 
-def test_parameters_that_are_given_together_stay_together() -> None:
-    together = [frozenset({("a", n), ("b", n)}) for n in range(5)]
-    assert chosen(together) == {0, 1, 2, 3, 4}
-
-
 class Item:
     """A case of a test, as pytest collects it."""
 
-    def __init__(self, nodeid: str, indices: dict[str, int], *marks: str) -> None:
-        self.nodeid = nodeid
-        self.callspec = SimpleNamespace(indices=indices)
+    def __init__(self, name: str, parts: list[str], *marks: str) -> None:
+        self.nodeid = f"{name}[{'-'.join(parts)}]"
+        self.callspec = SimpleNamespace(_idlist=parts)
         self.marks = [*marks]
 
     def get_closest_marker(self, name: str) -> str | None:
@@ -51,9 +43,7 @@ class Item:
 
 def marked(file: str, *marks: str) -> list[list[str]]:
     """The marks of the four cases of a test with two parameters."""
-    items: list[Any] = [
-        Item(f"{file}::test_x[{a}-{b}]", {"a": a, "b": b}, *marks) for a in (0, 1) for b in (0, 1)
-    ]
+    items: list[Any] = [Item(f"{file}::test_x", [a, b], *marks) for a in "ab" for b in "ab"]
     sampled.mark(items)
     return [item.marks for item in items]
 
@@ -69,6 +59,14 @@ def test_strict_tests_keep_all_combinations() -> None:
 
 
 def test_two_tests_are_chosen_from_apart() -> None:
-    items: list[Any] = [Item(f"tests/jobs/test_queue.py::test_{n}[0]", {"a": 0}) for n in (1, 2)]
+    items: list[Any] = [Item(f"tests/jobs/test_queue.py::test_{n}", ["a"]) for n in (1, 2)]
     sampled.mark(items)
     assert [item.marks for item in items] == [[], []]
+
+
+@pytest.mark.parametrize("second", ["c", "d"])
+@pytest.mark.parametrize(("first", "beside"), [("a", 1), ("b", 2)])
+def test_the_parts_of_a_name_are_those_of_pytest(
+    first: str, beside: int, second: str, request: pytest.FixtureRequest
+) -> None:
+    assert sampled.values_of(request.node) == {(0, f"{first}-{beside}"), (1, second)}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import rest_slow
 from tests.until import PATIENCE_S, parked
 
 import tidelog
@@ -73,7 +74,7 @@ def test_a_handle_is_the_id(queue: Any) -> None:
     assert {handle.id: 1}[handle] == 1
 
 
-@pytest.mark.parametrize("value", [{"pages": 12}, None, [], "text"])
+@pytest.mark.parametrize("value", rest_slow([{"pages": 12}, None, [], "text"], 2))
 def test_a_result_comes_with_the_acknowledgement(db: Any, queue: Any, value: object) -> None:
     handle = queue.put("job")
     with pytest.raises(tidelog.ResultLate, match="still may"):

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.jobs.names import names_of
+from tests.rounds import rest_slow
 from tests.until import parked, until
 
 import tidelog
@@ -428,7 +429,7 @@ def test_the_stream_of_schedules_is_no_queue(db: Any) -> None:
 # --- crashes
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_slow(range(6), 2))
 def test_no_crash_loses_a_tick_or_makes_one_twice(seed: int) -> None:
     clock, disk, dice = testing.Clock(), SimulatedDisk(seed), random.Random(seed)
     seen: list[str] = []

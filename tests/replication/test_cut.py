@@ -12,6 +12,7 @@ import pytest
 from tests import inside
 from tests.replication.conftest import Pair
 from tests.replication.stores import begin_to_follow, caught_up, equal, last_lsn, shipped
+from tests.rounds import rest_slow
 from tests.until import PATIENCE_S, until
 
 import tidelog
@@ -95,7 +96,7 @@ def test_a_cut_before_every_byte(two: Two) -> None:
     equal(leader, copy)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_slow(range(3), 1))
 def test_a_link_that_is_cut_again_and_again(pair: Pair, seed: int, quickly: None) -> None:
     print(f"seed {seed}")
     pick = random.Random(seed)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.replication.test_fuzz import damaged, shuffled
-from tests.rounds import new_seeds, some_and_all
+from tests.rounds import new_seeds, rest_slow, some_and_all
 
 from tidelog.replication.errors import ProtocolError
 from tidelog.replication.fetch import FULL_BYTES, Fetch
@@ -82,7 +82,7 @@ def offered(seed: int) -> Pair:
     return pair
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", rest_slow(range(20), 5))
 def test_any_parts_of_both_files(seed: int) -> None:
     pair = offered(seed)
     for _ in range(20):

@@ -153,7 +153,7 @@ def one_round(watching: Sentinels, writers: Writers, nodes: dict[int, Node]) -> 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("half", range(2))
 def test_twenty_rounds_of_killed_leaders(tmp_path: Path, half: int) -> None:
-    """Ten of them each time. Three sentinels, a leader and two followers. Entries that WAIT 1 confirmed are never lost."""
+    """Ten at a time: three sentinels, a leader and two followers. Entries that WAIT 1 confirmed are never lost."""
     nodes = [Node(tmp_path / name, "enable-debug-command=yes") for name in "abc"]
     with ended(*nodes), ExitStack() as stack:
         leader, *followers = nodes

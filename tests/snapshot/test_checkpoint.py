@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.rounds import rest_slow
 from tests.small_disk import small_disk
 from tests.snapshot.histories import World, some_commands
 from tests.snapshot.world import environment
@@ -40,7 +41,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_slow(range(6), 2))
 def test_what_comes_back_is_what_was_frozen(world: World, seed: int) -> None:
     rng = random.Random(seed)
     for round_number in range(8):
@@ -53,7 +54,7 @@ def test_what_comes_back_is_what_was_frozen(world: World, seed: int) -> None:
             assert digest(world.state) == before
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_slow(range(4), 2))
 def test_commands_that_go_on_meanwhile_are_not_in_it(world: World, seed: int) -> None:
     rng = random.Random(100 + seed)
     some_commands(world.engine, rng, 60)
@@ -103,7 +104,7 @@ class Failing:
             yield operation
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_slow(range(4), 2))
 def test_failures_anywhere_change_nothing(world: World, seed: int) -> None:
     rng = random.Random(200 + seed)
     some_commands(world.engine, rng, 50)
@@ -384,7 +385,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_slow(range(3), 1))
 def test_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
     root = Path(__file__).parents[2]
     process = subprocess.Popen(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 from tests.snapshot.portable.portable_store import DISK, opened, work
 
 from tidelog.aof.identity import DATA
@@ -76,7 +77,7 @@ def test_a_sparing_reader_does_not_read_ahead_behind_a_page(tmp_path: Path) -> N
     assert read[True] < 50_000 < 500_000 < read[False]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_slow(range(6), 2))
 def test_every_row_is_the_one_that_lmdb_gives(tmp_path: Path, seed: int) -> None:
     path = snapshot_of(tmp_path / "store", seed)
     names = sorted(each.name for each in path.iterdir())
@@ -112,7 +113,7 @@ class Counted:
         return self.data[offset : offset + nbytes]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", rest_slow(range(20), 5))
 def test_windows_give_the_bytes_of_the_file(seed: int) -> None:
     rng = random.Random(seed)
     file = Counted(rng.choice((1000, 3 << 20)))

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 from tests.snapshot.histories import World, some_commands
 from tests.snapshot.world import DISK, without_sums
 
@@ -114,7 +115,7 @@ def test_rows_of_nobody(tmp_path: Path) -> None:
     assert "belong to no stream or group" in findings(tmp_path)[0].text
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rest_slow(range(8), 2))
 def test_random_damage_never_reaches_the_parent(tmp_path: Path, seed: int) -> None:
     made(tmp_path)
     path = tmp_path / "data.mdb"

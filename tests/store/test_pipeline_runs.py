@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests import inside
+from tests.rounds import rest_slow
 
 import tidelog
 from tidelog import testing
@@ -16,7 +17,7 @@ def nodes(db: tidelog.Store, key: str) -> list[tuple[int, int]]:
     return [(node.count, node.node_bytes()) for node in stream.walk()]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", rest_slow(range(5), 2))
 def test_the_same_entries_and_nodes_as_one_by_one(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     clock = testing.Clock()  # stands still

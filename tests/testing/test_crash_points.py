@@ -53,8 +53,15 @@ def all_told_are_there(db: tidelog.Store, told: Told) -> None:
 
 
 @pytest.mark.parametrize("seed", rest_slow(range(3), 1))
-@pytest.mark.parametrize("kind", ["kill", "power"])
-@pytest.mark.parametrize("when", [(17, 300), (301, 40)])
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        ("kill", (17, 300)),
+        ("power", (301, 40)),
+        pytest.param("kill", (301, 40), marks=pytest.mark.slow),
+        pytest.param("power", (17, 300), marks=pytest.mark.slow),
+    ],
+)
 def test_a_long_life_is_found_at_its_first_mistake(
     seed: int, kind: str, when: tuple[int, int]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 from tests.oracle.grammar import Grammar
+from tests.rounds import rest_slow
 from tests.tools.conftest import Run, expect
 from tests.tools.damaged import header, missing_last, promised_frame, store_file
 from tests.tools.made import T0, Made, packed
@@ -164,7 +165,7 @@ UNSUPPORTED = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_slow(range(4), 1))
 def test_whatever_a_store_writes_passes_every_check(run: Run, tmp_path: Path, seed: int) -> None:
     """Random commands, half of them of 8.x: their records are known, whole, and replay to the same digest."""
     root = tmp_path / "data"

@@ -216,7 +216,7 @@ def test_files_that_change_while_they_are_read(
 READS_LOG = ("aof ls", "aof dump", "aof stats", "aof verify", "repair", "why", "diff")
 
 
-@pytest.mark.parametrize("name", READS_LOG)
+@pytest.mark.parametrize("name", rest_slow(READS_LOG, 2))
 def test_a_segment_that_goes_or_shrinks_at_any_read(
     run: Run, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 from tests.tools.made import Made
 from tests.tools.queue_made import START, mails
 from tests.tools.terminal import on_a_terminal
@@ -18,7 +19,7 @@ def test_a_table_is_drawn(made: Made) -> None:
     assert "reading" in err and "reading" not in out
 
 
-@pytest.mark.parametrize("width", [40, 80, 120, 160])
+@pytest.mark.parametrize("width", rest_slow([40, 80, 120, 160], 2))
 def test_no_id_is_cut_off_where_the_terminal_is_narrow(width: int, tmp_path: Path) -> None:
     """Listed names can be copied into the next command."""
     with mails(tmp_path / "data", Clock(START)):

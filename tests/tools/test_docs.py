@@ -32,7 +32,6 @@ from tidelog.tools.text import command_line
 ROOT = Path(__file__).parents[2]
 SHOWING_IDS = "docs/guides/embedded.md"  # its comments show what differs from run to run
 PAGES = (
-    "README.md",
     "docs/index.md",
     SHOWING_IDS,
     "docs/guides/queue.md",
@@ -88,7 +87,8 @@ def outputs(page: str, todo: list[tuple[int, Path, str]]) -> dict[int, list[str]
     return told
 
 
-@pytest.mark.parametrize("page", PAGES)
+# Those of README run in one directory, below.
+@pytest.mark.parametrize("page", [*PAGES, pytest.param("README.md", marks=pytest.mark.slow)])
 def test_the_examples_of_a_page(page: str, tmp_path: Path) -> None:
     found = examples(page)
     told = outputs(page, [(line, tmp_path / str(line), source) for line, source in found])

@@ -473,7 +473,7 @@ def test_an_output_that_takes_nothing(root: Path, line: tuple[str, ...]) -> None
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("as_json", [(), ("--json",)])
+@pytest.mark.parametrize("as_json", rest_slow([(), ("--json",)], 1))
 def test_a_reader_who_has_seen_enough(tmp_path: Path, as_json: tuple[str, ...]) -> None:
     root = tmp_path / "data"
     with tidelog.open(root, fsync="no") as db:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from tests.rounds import rest_slow
 
 from tidelog.aof.reading.reader import unpacker
 from tidelog.engine.effects.effect import END, OPCODE, Effect
@@ -49,7 +50,7 @@ def test_sound_records_of_each_kind(opcode: int) -> None:
         assert not any(map(fault, records))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", rest_slow(range(40), 8))
 def test_both_looks_agree(seed: int) -> None:
     rng = random.Random(seed)
     kinds = [(opcode, each) for opcode, found in FIELDS.items() for each in found]

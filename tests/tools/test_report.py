@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.rounds import rest_slow
 from tests.spark.jobs.queued import TICKS, made
 from tests.tools.conftest import Run
 from tests.tools.report_page import Page
@@ -127,7 +128,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "find_spec", lambda name: None if name in missing else name)
 
 
-@pytest.mark.parametrize("log", [(), ("--log",)])
+@pytest.mark.parametrize("log", rest_slow([(), ("--log",)], 1))
 def test_a_small_store_needs_no_spark(
     run: Run, queued: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: tuple[str, ...]
 ) -> None:

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 
 from tidelog.tools import exits
 
@@ -49,7 +50,7 @@ def started(how: str, at: int, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("how", STARTS)
+@pytest.mark.parametrize("how", rest_slow(STARTS, 1))
 def test_an_interrupt_while_modules_are_imported(how: str, tmp_path: Path) -> None:
     args = ("info", str(tmp_path / "nothing"))
     whole = started(how, NOT_REACHED, *args)

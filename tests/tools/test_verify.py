@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 from tests.snapshot.portable.portable_store import opened, work
 from tests.tools.conftest import Run
 from tests.tools.made import Made
@@ -118,7 +119,7 @@ def test_no_log(run: Run, root: Path) -> None:
     assert run("verify", root).code == 32
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rest_slow(range(8), 2))
 def test_a_bit_of_the_checkpoint(run: Run, root: Path, seed: int) -> None:
     """Whatever bit of the file: no traceback, and if the rows read otherwise, it is said."""
     rng = random.Random(seed)

@@ -15,6 +15,7 @@ from tests.engine.streams.cold import (
     spoil_page,
     stored,
 )
+from tests.rounds import rest_slow
 
 from tidelog.engine import ids
 from tidelog.engine.commands.streams import trim
@@ -57,7 +58,7 @@ def planned(stream: Stream, words: list[bytes], store: Store) -> tuple[object, .
     return plan.removed, plan.drop, plan.floor, plan.slots
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", rest_slow(range(60), 10))
 def test_both_ways_come_to_the_same_plan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     store = grown(seed)

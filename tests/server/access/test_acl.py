@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.oracle.server import EIGHT
 from tests.oracle.wire import Connection, Form
+from tests.rounds import rest_slow
 from tests.server.real_redis import real_redis
 
 from tidelog.engine.commands.table import TABLE as ENGINE
@@ -216,7 +217,7 @@ def verdicts(acl: Acl, redis7: Connection, names: list[bytes]) -> tuple[list[obj
     return mine, theirs
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", rest_slow(range(40), 8))
 def test_random_rules_come_to_the_same(acl: Acl, redis7: Connection, seed: int) -> None:
     chance = random.Random(seed)
     names = [n for n in shared(redis7) if "no_auth" not in COMMANDS.table.commands[n].flags]

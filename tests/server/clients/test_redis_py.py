@@ -28,7 +28,15 @@ from tests.until import until
 import tidelog
 
 SEED = 20_240_607
-every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
+# Of the modes, `make test` has four in which each value of each part occurs twice.
+every_mode = pytest.mark.parametrize(
+    "mode",
+    [
+        mode if n in (0, 5, 10, 15) else pytest.param(mode, marks=pytest.mark.slow)
+        for n, mode in enumerate(MODES)
+    ],
+    ids=str,
+)
 # in each of the 16 modes; all of them are 2,560
 some_calls = pytest.mark.parametrize("calls", some_and_all(60, 160))
 

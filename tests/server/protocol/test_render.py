@@ -12,6 +12,7 @@ from tests import inside
 from tests.oracle import wire
 from tests.oracle.render import form
 from tests.oracle.server import Clock, RedisServer
+from tests.rounds import rest_slow
 from tests.server.real_redis import Raw, real_redis
 
 import tidelog
@@ -313,7 +314,7 @@ def redis() -> Iterator[tuple[RedisServer, Clock]]:
         yield both
 
 
-@pytest.mark.parametrize("protocol", (2, 3))
+@pytest.mark.parametrize("protocol", rest_slow((3, 2), 1))
 def test_the_same_bytes_as_a_real_server(
     protocol: int, redis: tuple[RedisServer, Clock], tmp_path: Path
 ) -> None:
