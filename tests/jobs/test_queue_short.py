@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -262,3 +263,12 @@ def test_a_rebuilt_memory_has_the_cache_read_again(
     clock.advance(50)
     again = jobs.get("anna", block=0)
     assert again is not None and again.id == job.id
+
+
+def test_a_rebuilt_memory_has_the_lanes_found_again(db: tidelog.Store, jobs: tidelog.Queue) -> None:
+    first = jobs.put(1, dedup_id="a", priority=3)
+    later = jobs._engine.shared.later
+    # As if the queue had looked at records that memory has no more.
+    later._lanes, later._lanes_at = (), math.inf
+    inside.landing(db).trouble = "a unit broke off"
+    assert jobs.put(2, dedup_id="a") == first
