@@ -16,6 +16,7 @@ A store's directory (directories 0700, files 0600):
     quarantine/   torn tails that recovery cut from the log, records that a rewind took out of it, stores that a copy
                   of their leader's data has replaced, and everything that a repair in place removed
     resync/       a copy of the leader's data that a follower is fetching
+    tidelog.toml  how the store is served (server/config/stored.py); people write it, and it is no part of the data
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ CHECKPOINT: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
 BOOKMARKS: Final = "bookmarks"
 RESYNC: Final = "resync"
+# How the store is served. It may be there before the store is, and it may be a link.
+SETTINGS: Final = "tidelog.toml"
+ABOUT: Final = frozenset((SETTINGS, SETTINGS + recipe.BESIDE))
 DATA: Final = "data.mdb"  # in a checkpoint and in a snapshot
 
 BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
 
 # If power fails while a store is created, its directory may contain these names, and no others.
-_UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
+_UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF)) | ABOUT
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _TEXT: Final = TextFile("tidelog store", FORMAT, DamagedFile)
 _LINES: Final = re.compile(r"(?:.*\n)*?uuid ([0-9a-f]{32})\n(?:.*\n)*")
@@ -112,7 +116,8 @@ def _has_segments(disk: Disk, root: Path) -> bool:
 def _absence(disk: Disk, root: Path) -> str:
     """The reason why `root` has no STORE, for the error message."""
     try:
-        return f"it contains no file {NAME}" if disk.listdir(root) else "it is empty"
+        names = ABOUT.symmetric_difference(disk.listdir(root)) - ABOUT
+        return f"it contains no file {NAME}" if names else "it is empty"
     except FileNotFoundError:
         return "the directory does not exist"
     except NotADirectoryError:
@@ -120,7 +125,8 @@ def _absence(disk: Disk, root: Path) -> str:
 
 
 def is_new(disk: Disk, root: Path) -> bool:
-    """Whether a store may be created in `root`: it is missing, empty, or left by an interrupted creation.
+    """Whether a store may be created in `root`: it is missing, empty, or left by an interrupted creation. It
+    may say already how the store is to be served.
 
     Raises NotAStore if `root` is a file.
     """

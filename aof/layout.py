@@ -1,5 +1,7 @@
 """Checks that every name in a store's directory is a plain file or a directory, and not a link or anything else.
 
+The settings by which a store is served (tidelog.toml) are the one name that may be a link.
+
 The disk refuses other kinds when they are used (`Disk.guard`). This check runs before the store is opened, so that
 a store whose `spare` is a link is refused at open and not by a later write. `tidelog verify` reports everything that
 opening refuses. The path to the root itself may contain links.
@@ -40,6 +42,8 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (identity.RESTORING,                              Kind.FILE),
     (lock.NAME,                                       Kind.FILE),
     (SHARED_LOG,                                      Kind.FILE),
+    (identity.SETTINGS,                               Kind.FILE),
+    (identity.SETTINGS + recipe.BESIDE,               Kind.FILE),
     (identity.AOF,                                    Kind.DIRECTORY),
     (f"{identity.AOF}/{durable.NAME}",                Kind.FILE),
     (f"{identity.AOF}/{durable.NAME}{recipe.BESIDE}", Kind.FILE),
@@ -61,6 +65,8 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (identity.RESYNC,                                 Kind.DIRECTORY),
 )
 # fmt: on
+# A mounted secret is a link. Only the reader of the settings follows it, and a store never writes through it.
+LINKS: Final = frozenset((identity.SETTINGS,))
 
 
 def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
@@ -74,6 +80,8 @@ def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
         if name.partition("/")[0] not in present:
             continue
         kind = disk.kind(root / name)
+        if kind is Kind.LINK and name in LINKS:
+            continue
         if kind not in (None, wanted):
             present.discard(name)  # what is below it is not checked
             yield NotPlain(root / name, kind, wanted)

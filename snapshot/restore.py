@@ -50,7 +50,7 @@ from tidelog.snapshot.tail import NO_BOUND, Bound, Tail, follow, last_bytes
 
 UNFINISHED: Final = identity.RESTORING
 
-_OURS: Final = frozenset((UNFINISHED, UNFINISHED + recipe.BESIDE, LOCK))
+_OURS: Final = frozenset((UNFINISHED, UNFINISHED + recipe.BESIDE, LOCK)) | identity.ABOUT
 _FOLDERS: Final = (CHECKPOINT, identity.AOF)
 
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
@@ -23,7 +23,8 @@ from tidelog.disk.real import RealDisk
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.glob import matcher
 from tidelog.server.config import file as config_file
-from tidelog.server.config.kinds import Limit, Refused
+from tidelog.server.config.file import rewritten
+from tidelog.server.config.kinds import Limit, Refused, Unread
 from tidelog.server.config.options import (
     ALIASES,
     FIXED,
@@ -56,16 +57,34 @@ class PackageMissing(ConfigError):
     """An option needs a package that is not installed. The message has the command that installs it."""
 
 
+class Stored(Protocol):
+    """The file in the store's directory that says how the store is served (server/config/stored.py).
+
+    path        where it is
+    defaults    the values of options that it does not name, where they are other than usual
+    """
+
+    path: Path
+    defaults: Mapping[str, Any]
+
+    def update(self, change: Callable[[bytes], str]) -> None:
+        """Replace its text, atomically and durably. Raises ConfigError, OSError and what `change` raises."""
+
+
 class Config:
     """See the module docstring.
 
     file        the configuration file, None if there is none
+    stored      the one of the store, which CONFIG REWRITE then writes, also if it is not there yet
+    remembered  it was there, so a store that is to be served on its own socket only is no mistake
     ephemeral   the embedding program asked for port 0: pick a free port (on the command line, 0 means no port)
     owner       a client has started this server, on the socket in the store's directory (client/owner.py)
     """
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.file: Path | None = None
+        self.stored: Stored | None = None
+        self.remembered = False
         self.ephemeral = False
         self.owner = False
         self._disk = disk or RealDisk()
@@ -144,7 +163,7 @@ class Config:
                 because the program that owns the store sets them. None = the server opens the store
         """
         for given, value in options.items():
-            option = _option(given.replace("_", "-"), "")
+            option = named(given.replace("_", "-"), "")
             if fsync is not None and option.of != SERVER:
                 owner = {STORE: "tidelog.open", LOGS: "the program's own logging"}[option.of]
                 raise ConfigError(
@@ -168,6 +187,11 @@ class Config:
             found, lines = config_file.read(data)
         except config_file.Malformed as error:
             raise ConfigError(f"{path}{error}") from error
+        self.apply(found, lines, path)
+        self.file = path
+
+    def apply(self, found: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> None:
+        """Apply the keys of a file, with their lines as far as they are known. Raises ConfigError."""
         for name, value in found.items():
             where = f"{path}, line {lines[name]}: " if lines.get(name) else f"{path}: "
             if name == USERS:
@@ -175,17 +199,18 @@ class Config:
                     raise ConfigError(f'{where}users must be a list of lines: ["user ann on ..."]')
                 self._users = tuple(line.encode() for line in value)
             else:
-                self._put(_option(name, where), value, where, native=True)
-        self.file = path
+                self._put(named(name, where), value, where, native=True)
 
     def take(self, name: str, text: str, where: str) -> None:
         """Apply an option of the command line; error messages begin with `where`. Raises ConfigError."""
-        self._put(_option(name, where), text, where)
+        self._put(named(name, where), text, where)
 
     def _put(self, option: Option, given: Any, where: str, *, native: bool = False) -> None:
         old = self._values[option.name]
         try:
             value = option.kind.native(given) if native else option.kind.parse(given)
+        except Unread as error:
+            raise ConfigError(f"{where}{option.name}: {error}") from error
         except Refused:
             allowed = option.kind.allowed
             if not native:
@@ -289,18 +314,24 @@ class Config:
         The function waits for the disk, so call it in another thread. It reads the file again, changes what differs,
         and replaces the file atomically and durably. Comments and order stay. Both raise CommandError.
         """
-        if self.file is None:
+        path, stored = self.file, self.stored
+        if path is None and stored is None:
             raise CommandError(NO_FILE)
-        path = self.file
         values = dict(self._values)
 
         def write() -> None:
             with self._writing:
                 try:
-                    text = config_file.rewritten(self._text(path), values, users)
-                    recipe.publish(self._disk, path, text.encode())
-                except (OSError, config_file.Malformed) as error:
-                    reason = getattr(error, "strerror", None) or f"{path}{error}"
+                    if stored is not None:
+                        defaults = stored.defaults
+                        stored.update(lambda data: rewritten(data, values, users, defaults))
+                    elif path is not None:
+                        text = rewritten(self._text(path), values, users)
+                        recipe.publish(self._disk, path, text.encode())
+                except (OSError, ConfigError, config_file.Malformed) as error:
+                    reason = getattr(error, "strerror", None) or str(error)
+                    if isinstance(error, config_file.Malformed):
+                        reason = f"{path if stored is None else stored.path}{error}"
                     shown = echo(reason.encode(errors="surrogateescape"), _ECHO_BYTES_MAX)
                     raise CommandError(b"ERR Rewriting config file: %b" % shown) from error
 
@@ -313,7 +344,8 @@ class Config:
             return b""  # create a new one, as Redis
 
 
-def _option(name: str, where: str) -> Option:
+def named(name: str, where: str = "") -> Option:
+    """The option of this name. Raises ConfigError, which begins with `where`."""
     option = OPTIONS.get(name)
     if name == USERS:
         raise ConfigError(f"{where}users can only be set in the configuration file")

@@ -7,14 +7,19 @@ command line use `allowed` instead, which states all valid values.
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidelog.disk import recipe
+from tidelog.disk.real import RealDisk
 from tidelog.engine.api import Notifications
 from tidelog.engine.integers import INT64_MAX, read_int64
 
 INT_MAX: Final = (1 << 31) - 1
+SECRET_BYTES_MAX: Final = 64 << 10  # of a file that holds a password
 _UNITS: Final = {
     "": 1,
     "b": 1,
@@ -196,6 +201,36 @@ class Text(Kind):
         if "\0" in text or not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise Refused("argument must be UTF-8 text without NUL")
         return text
+
+
+class FileName(Text):
+    """The path of a file or a directory, or nothing."""
+
+
+class Unread(Refused):
+    """The place that a value names holds none. The message is the reason, without the option's name."""
+
+
+class Secret(Text):
+    """A password. TOML may also say where it is: { env = "NAME" } in a variable, { file = "/path" } in a file."""
+
+    allowed = 'a string without NUL, { env = "NAME" } or { file = "/path" }'
+
+    def native(self, value: Any) -> str:
+        if not isinstance(value, dict):
+            text = super().native(value)
+            assert isinstance(text, str)
+            return text
+        if not self.names_a_place(value):
+            raise Refused("argument must be a string, a variable or a file")
+        [(form, name)] = value.items()
+        return self.parse(_of_variable(name) if form == "env" else _of_file(name))
+
+    @staticmethod
+    def names_a_place(value: dict[str, Any]) -> bool:
+        """Whether a table of TOML names one variable or one file."""
+        names = list(value.values())
+        return [*value] in (["env"], ["file"]) and isinstance(names[0], str) and names[0] != ""
 
 
 class HostName(Text):
@@ -389,3 +424,22 @@ def memory_bytes(text: str) -> int | None:
     if found is None or found[2] not in _UNITS:
         return None
     return int(found[1] or 0) * _UNITS[found[2]]
+
+
+def _of_variable(name: str) -> str:
+    """The value of an environment variable. Raises Unread."""
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise Unread(f"the variable {name} is not set") from None
+
+
+def _of_file(name: str) -> str:
+    """The text of a file, without the end of its last line. Raises Unread."""
+    try:
+        data = recipe.read(RealDisk(), Path(name), SECRET_BYTES_MAX)
+        return data.decode().removesuffix("\n")
+    except OSError as error:
+        raise Unread(f"{name}: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise Unread(f"{name} is not UTF-8") from None

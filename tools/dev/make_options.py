@@ -62,6 +62,8 @@ def values(kind: Kind) -> str:
         "Text": "text",
         "Words": "words",
         "HostName": "text",
+        "FileName": "path",
+        "Secret": "text",
         "ReplicaOf": "host and port",
         "Mode": "octal digits",
         "SaveRules": "pairs of seconds and changes",

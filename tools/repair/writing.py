@@ -57,14 +57,14 @@ def write(files: MendedFiles, found: Plan, target: Path, *, uuid: bytes | None =
     """
     disk = files.disk
     was_there = disk.exists(target)
-    if was_there and disk.listdir(target):
+    if was_there and not identity.ABOUT.issuperset(disk.listdir(target)):
         raise click.UsageError(f"{target} is not empty; name a new directory")
     recipe.make_directory(disk, target)
     try:
         _write(files, found, target, files.uuid if uuid is None else uuid)
     except (OSError, RepairFailed):
         with suppress(OSError):
-            for name in disk.listdir(target):
+            for name in set(disk.listdir(target)) - identity.ABOUT:
                 _remove(disk, target / name)
             if not was_there:
                 disk.rmdir(target)
