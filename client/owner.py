@@ -1,8 +1,9 @@
 """Owner: the process that serves a store for all processes that connect to its path. Started by the first of them.
 
-It is `serve_forever` on `serve.sock` in the store's directory and nowhere else, and it ends when nobody was connected
-for a minute. LOCK decides which process it is, so two that are started at once are one. It is detached: its own
-session, its parent ends at once, and its messages go to `serve.log` beside the socket.
+It is `serve_forever` on `serve.sock` in the store's directory, and wherever tidelog.toml in the directory says. It
+ends when nobody was connected for a minute, unless that file says another time. LOCK decides which process it is, so
+two that are started at once are one. It is detached: its own session, its parent ends at once, and its messages go to
+`serve.log` beside the socket.
 
 Until it is ready, standard output and standard error are a pipe to the process that started it, which so learns why an
 owner could not start. `python -m tidelog.client.owner PATH [NAME=VALUE ...]` is its command line.
@@ -21,28 +22,35 @@ from tidelog.aof.layout import SHARED_LOG
 from tidelog.client.address import is_served
 from tidelog.client.starting import FAILED, READY
 from tidelog.disk.text_log import open_log_file
+from tidelog.server.config import stored
 from tidelog.server.config.config import Config, ConfigError
+from tidelog.server.config.stored import Stored
 from tidelog.server.monitoring.logs import Logs
 from tidelog.server.serving import serve_forever
 from tidelog.store.errors import StoreLocked, TidelogError
 
 IDLE_S: Final = 60  # an owner without clients ends after this time
+DEFAULTS: Final = {**stored.DEFAULTS, "idle-exit": IDLE_S}
 LOCK_S: Final = 5.0  # how long it waits for an owner that begins or ends
 LOOK_S: Final = 0.05  # pause between two looks whether another owner has begun meanwhile
 
 
 def main(words: Sequence[str]) -> int:
-    """Be the owner of the store in `words[0]`; the rest are options of the server. Returns the exit code."""
+    """Be the owner of the store in `words[0]`. Returns the exit code.
+
+    The other words are options of the server, for a store that has no tidelog.toml.
+    """
     root = Path(words[0])
     config = Config()
     config.place(root)
     config.owner = True
     try:
-        config.take("port", "0", "")
-        config.take("idle-exit", str(IDLE_S), "")
-        for word in words[1:]:
-            name, _, text = word.partition("=")
-            config.take(name, text, "")
+        for name, value in DEFAULTS.items():
+            config.take(name, str(value), "")
+        if not Stored(root, DEFAULTS).load(config):
+            for word in words[1:]:
+                name, _, text = word.partition("=")
+                config.take(name, text, "")
         with Logs(config):
             return _serve(root, config)
     except (TidelogError, ConfigError, OSError) as error:

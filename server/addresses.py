@@ -50,7 +50,8 @@ class Addresses:
             if path:
                 link = unix_socket.bind(path, int(config["unixsocketperm"], 8))
                 self.bound.append(Address("unix", path, link))
-            if not self.bound and not (config["shared-socket"] and config["idle-exit"]):
+            alone = config["idle-exit"] or config.remembered
+            if not self.bound and not (config["shared-socket"] and alone):
                 raise ConfigError(
                     "the server would listen nowhere: set port, unixsocket, or bind to an address of this machine"
                 )

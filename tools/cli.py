@@ -60,6 +60,7 @@ TOP = {
     "replica":  ("tidelog.tools.replica.group", "Inspect leaders and their followers."),
     "report":   ("tidelog.tools.report.command", "Draw latency, lag, poison messages and queues into an HTML file."),
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
+    "config":   ("tidelog.tools.config", "Show and change how a store is served."),
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
     "crash":    ("tidelog.tools.crash.command",
                  "Crash stores at every operation, and see whether they keep their promises."),
@@ -106,8 +107,9 @@ def cli() -> None:
     """Redis Streams as a durable engine.
 
     Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `queue put`, `queue dead
-    redrive` and the `purge` commands of `queue` change a store. All others only read it, without a lock, so its writer
-    may be running. Snapshots are written to its folder snapshots/. Exit codes: docs/guides/command-line.md.
+    redrive` and the `purge` commands of `queue` change a store, and `config` says how it is served. All others
+    only read it, without a lock, so its writer may be running. Snapshots are written to its folder snapshots/.
+    Exit codes: docs/guides/command-line.md.
     """
 
 

@@ -11,6 +11,8 @@ import click
 from tidelog.engine.errors import CommandError
 from tidelog.server.config.config import Config, ConfigError, PackageMissing
 from tidelog.server.config.options import FIXED, OPTIONS
+from tidelog.server.config.stored import NAME as STORED
+from tidelog.server.config.stored import Stored
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import Failed
@@ -80,7 +82,7 @@ def direct(
         "tidelog serve orders-data",
         "tidelog serve orders-data --port 7000 --fsync always",
         "tidelog serve orders-data --port 0 --unixsocket orders.sock",
-        "tidelog serve orders-data --config tidelog.toml --option maxclients=500",
+        "tidelog serve orders-data --config orders.toml --option maxclients=500",
         "tidelog serve orders-copy --port 6380 --replicaof 10.0.0.1 6379",
         codes=(*exits.READING, exits.LOCKED),
     ),
@@ -91,7 +93,8 @@ def direct(
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="TOML file with options; CONFIG REWRITE updates it. Options on the command line override it.",
+    help="TOML file with options, in the place of the store's own tidelog.toml; CONFIG REWRITE updates it. "
+    "Options on the command line override it.",
 )
 @direct("--port", "N", "TCP port (default 6379); 0 = none.")
 @direct("--bind", "ADDRESSES", "Addresses to listen on (default 127.0.0.1 -::1).")
@@ -162,7 +165,7 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except ConfigError as error:
         raise Wrong(str(error)) from error
     except CommandError as error:  # of a user in the file
-        raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
+        raise Wrong(f"{file or root / STORED}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
         # Errors of the store have their own classes, so this error is about an address or about a file outside the
         # store.
@@ -173,11 +176,16 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
 def configured(
     root: Path, file: Path | None, others: Sequence[str], given: dict[str, str | None]
 ) -> Config:
-    """Defaults, then the file, then the command line. Raises ConfigError."""
+    """Defaults, then the file, then the command line. Raises ConfigError.
+
+    A file that is named is used as a whole, and what the directory of the store says is not looked at.
+    """
     config = Config()
     config.place(root)
     if file is not None:
         config.load(file)
+    else:
+        Stored(root).load(config)
     for name, text in given.items():
         if text is not None:
             config.take(DIRECT[name], text, f"--{name.replace('_', '-')}: ")

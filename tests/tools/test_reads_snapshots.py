@@ -64,6 +64,7 @@ OTHERS = {
     "import":          "it reads the data of a Redis",
     "rdb import":      "it reads the data of a Redis",
     "serve":           "it writes",
+    "config":          "a snapshot is not served",
     "worker":          "it writes",
     "demo":            "it makes a store of its own",
     "completion":      "it reads no store",

@@ -81,6 +81,34 @@ def test_what_goes_before_what(
     assert config["requirepass"] == "from the environment"
 
 
+def test_the_file_of_the_store(
+    run: Run, tmp_path: Path, started: list[tuple[Path, Config]]
+) -> None:
+    """It is read, the command line goes before it, and a file that is named is used in its place as a whole."""
+    root = tmp_path / "store"
+    words = ("metrics-port=7001", "maxclients=5", "hz=20")
+    assert run("config", root, "set", *words).code == 0
+    assert run("serve", root, "--option", "maxclients=6").code == 0
+    ((_, config),) = started
+    assert (config["port"], config["metrics-port"], config["maxclients"]) == (0, 7001, 6)
+    assert (config["appendfsync"], config["hz"], config.file) == (
+        "always",
+        20,
+        root / "tidelog.toml",
+    )
+    other = tmp_path / "other.toml"
+    other.write_text("maxclients = 7\n")
+    assert run("serve", root, "--config", other).code == 0
+    config = started[1][1]
+    assert (config["port"], config["metrics-port"], config["maxclients"]) == (6379, 0, 7)
+    assert (config["hz"], config.file) == (10, other)
+    (root / "tidelog.toml").write_text("port = ")
+    assert run("serve", root, "--config", other).code == 0
+    done = run("serve", root)
+    assert done.code == exits.USAGE and f"{root}/tidelog.toml: its last line has no end" in done.err
+    assert len(started) == 3
+
+
 @pytest.mark.parametrize(
     ("args", "error"),
     [
