@@ -1,9 +1,12 @@
-"""STORE: the file that makes a directory a store. Four lines of text, written once when the store is created.
+"""STORE: the file that makes a directory a store. Lines of text, written once when the store is created.
 
     tidelog store
     format 1
     uuid 0123456789abcdef0123456789abcdef
-    crc32c 89abcdef                            of the three lines above, with their line feeds
+    crc32c 89abcdef                            of the lines above, with their line feeds
+
+A store that a server has created has a line more, `fsync always`, before the last one: the fsync policy of a server
+that is told none. One without it was created by an earlier version, or by a program that opened it.
 
 A store's directory (directories 0700, files 0600):
 
@@ -53,11 +56,19 @@ BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF)) | ABOUT
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _TEXT: Final = TextFile("tidelog store", FORMAT, DamagedFile)
+_SERVED: Final = "fsync always"
 _LINES: Final = re.compile(r"(?:.*\n)*?uuid ([0-9a-f]{32})\n(?:.*\n)*")
 
 
-def render(uuid: bytes) -> bytes:
-    return _TEXT.render(f"uuid {uuid.hex()}\n")
+def render(uuid: bytes, *, served: bool = False) -> bytes:
+    """The content of the file. `served`: a server creates the store."""
+    return _TEXT.render(f"uuid {uuid.hex()}\n" + (f"{_SERVED}\n" if served else ""))
+
+
+def was_served(disk: Disk, root: Path) -> bool:
+    """Whether a server has created the store in `root`. Raises as `read`."""
+    read(disk, root)
+    return f"\n{_SERVED}\n".encode() in recipe.read(disk, root / NAME, BYTES_MAX)
 
 
 def parse(path: Path, data: bytes) -> bytes:
@@ -141,12 +152,14 @@ def is_new(disk: Disk, root: Path) -> bool:
     return AOF not in names or _UNFINISHED_AOF.issuperset(disk.listdir(root / AOF))
 
 
-def create(disk: Disk, root: Path, uuid: bytes) -> None:
+def create(disk: Disk, root: Path, uuid: bytes, *, served: bool = False) -> None:
     """Make the existing directory `root` a store with the random `uuid` (16 bytes). The caller holds LOCK.
+
+    served    a server creates it
 
     DURABLE is created before STORE, so that a store whose aof/ was emptied can be told from a new one.
     """
     assert len(uuid) == 16
     recipe.make_directory(disk, root / AOF)
     recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))
-    recipe.publish(disk, root / NAME, render(uuid))
+    recipe.publish(disk, root / NAME, render(uuid, served=served))

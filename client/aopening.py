@@ -44,7 +44,7 @@ def aconnect(
 def aconnect(
     where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
     *,
-    fsync: str = "always",
+    fsync: str | None = None,
     decode_responses: bool = False,
     timeout: Duration = TIMEOUT_S,
     tls_ca: AnyPath | None = None,
@@ -178,7 +178,7 @@ def aopen_queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
-    fsync: str = "always",
+    fsync: str | None = None,
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncQueue] | Opening[AsyncSharedQueue]:
     """Open the store in a directory for one queue, for asyncio. As `tidelog.queue`.
@@ -204,7 +204,7 @@ def aopen_queue(
         "clock": clock,
     }
     if not (shared or is_url(path)):
-        return aopen_embedded(path, name, group, **options)
+        return aopen_embedded(path, name, group, **options | {"fsync": fsync or "always"})
     # here: programs with a store of their own do not load the client
     from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
 

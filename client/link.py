@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import shlex
 import ssl
 import sys
 import threading
@@ -29,6 +30,7 @@ from typing import Final
 
 from tidelog.aof.errors import ELSEWHERE
 from tidelog.aof.layout import SHARED
+from tidelog.aof.log import POLICIES
 from tidelog.client.address import Address
 from tidelog.client.errors import OPENING, ended_elsewhere, error_of, unknown
 from tidelog.client.lane import Lane, numbered
@@ -41,6 +43,7 @@ from tidelog.jobs.own import ms_word
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.errors import (
     CannotOpen,
+    DataError,
     NotReplicated,
     StoreClosed,
     StoreLocked,
@@ -58,6 +61,7 @@ KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
 _PROCESS: Final = secrets.token_hex(8).encode()
+FSYNC: Final = b"fsync:"  # begins the word of TIDELOG CAPABILITIES that tells the fsync policy
 LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
 
 
@@ -394,10 +398,30 @@ class Link:
             can = wire.call((b"TIDELOG", b"CAPABILITIES", process), seconds)
             if isinstance(can, list):  # else a version that has none, or a user who may not ask
                 wire.can = frozenset(can)
+            self._check_fsync(wire, seconds)
             return wire
         except BaseException:
             wire.close()
             raise
+
+    def _check_fsync(self, wire: Wire, seconds: float) -> None:
+        """Raise DataError if the caller asked for a higher fsync policy than the server has."""
+        wanted = self.options.get("appendfsync")
+        if wanted is None:
+            return
+        found = next((word[len(FSYNC) :] for word in wire.can if word.startswith(FSYNC)), None)
+        if found is None:  # a server of an earlier version
+            found = checked_call(wire, (b"CONFIG", b"GET", b"appendfsync"), seconds)[1]
+        policy = found.decode()
+        if POLICIES.index(policy) > POLICIES.index(wanted):  # the safest is the first
+            where = self.addresses[0].root
+            told = shlex.quote(str(where)) if where is not None else "PATH"
+            raise DataError(
+                f"the store at {self._named()} is served with the fsync policy {policy}, and fsync={wanted!r} asks for "
+                f"more. To have it for all, run `tidelog config {told} set appendfsync={wanted}` and start the server "
+                f"again, or CONFIG SET appendfsync {wanted} until then; for single calls, leave fsync out and ask with "
+                "at('fsynced')"
+            )
 
     def _leader(self, sentinel: Address, seconds: float) -> Address:
         """The address of the leader, as a Sentinel knows it."""

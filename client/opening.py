@@ -47,7 +47,7 @@ def connect(
 def connect(
     where: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
     *,
-    fsync: str = "always",
+    fsync: str | None = None,
     decode_responses: bool = False,
     timeout: Duration = TIMEOUT_S,
     tls_ca: AnyPath | None = None,
@@ -67,7 +67,9 @@ def connect(
         where: The store's directory, which is created if missing, or the URL of a server. Several URLs: those of a
             leader and its followers; the one that leads is used. `redis+sentinel://HOST:PORT,HOST:PORT/NAME`: the
             leader that these Sentinels know by that name.
-        fsync: The fsync policy, as in `tidelog.open`, if this call starts the owner.
+        fsync: The least fsync policy: `always`, `everysec` or `no`, as in `tidelog.open`. A server with a lower one is
+            refused; an owner that this call starts gets it, unless tidelog.toml in the directory says another. None =
+            whatever the store has: `always`, unless somebody said otherwise.
         decode_responses: Replies hold str instead of bytes.
         timeout: Seconds or a timedelta that a call waits for a server, and for its reply.
         tls_ca: With `rediss://`: a PEM file with the certificates that sign those of servers; None = those of the
@@ -79,7 +81,7 @@ def connect(
         The shared store, to be closed.
 
     Raises:
-        DataError: An argument is invalid.
+        DataError: An argument is invalid, or the server has a lower fsync policy.
         Unreachable: No server answered in time, or the certificate of the server is not valid.
         StoreLocked: Another process has the store open and does not serve it.
         CannotOpen: The owner could not be started; also its subclasses, as of `tidelog.open`.
@@ -91,12 +93,12 @@ def connect(
     from tidelog.jobs.verbs.verb import Safe
 
     limit = seconds("timeout", timeout)
-    options = make_options(fsync=fsync)
+    given = {} if fsync is None else {"appendfsync": make_options(fsync=fsync).fsync}
     addresses = with_tls(addresses_of(where), tls_ca, tls_cert, tls_key)
     root = addresses[0].root
     if root is not None and root.exists() and not root.is_dir():
         raise NotAStore(f"{root} is not a directory")
-    link = Link(addresses, limit, {"appendfsync": options.fsync})
+    link = Link(addresses, limit, given)
     try:
         link.call((b"PING",), Safe.READ)
     except BaseException:
@@ -204,7 +206,7 @@ def open_queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
-    fsync: str = "always",
+    fsync: str | None = None,
     clock: Clock = SYSTEM,
 ) -> Queue | SharedQueue:
     """Open the store in a directory for one queue. Creates it if the directory is empty or missing.
@@ -218,7 +220,7 @@ def open_queue(
         path: The directory; or the URL of a server, as in `tidelog.connect`, whose queues are always shared.
         name: Name of the queue. For it and the options up to `rate` see `Store.queue`.
         shared: Several processes use the queue at the same time; see `tidelog.connect`. All of them pass True.
-        fsync: As in `tidelog.open`.
+        fsync: As in `tidelog.open`, where None is `always`; for a shared queue, as in `tidelog.connect`.
         clock: As in `tidelog.open`. Not for a shared queue.
 
     Returns:
@@ -241,7 +243,7 @@ def open_queue(
         "concurrency_per_key": concurrency_per_key,
     }
     if not (shared or is_url(path)):
-        return open_embedded(path, name, group, **options, fsync=fsync, clock=clock)
+        return open_embedded(path, name, group, **options, fsync=fsync or "always", clock=clock)
     if clock is not SYSTEM:
         raise DataError("a shared queue uses the clock of the process that serves it")
     store = connect(path, fsync=fsync)

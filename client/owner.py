@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
     config.owner = True
     try:
         for name, value in DEFAULTS.items():
-            config.take(name, str(value), "")
+            config.assume(name, value)
         if not Stored(root, DEFAULTS).load(config):
             for word in words[1:]:
                 name, _, text = word.partition("=")

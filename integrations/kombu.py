@@ -162,7 +162,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         if self._store is None:
             options = self.client.transport_options
             where = options.get("url") or self.client.virtual_host
-            self._store = connect(where, fsync=options.get("fsync", "always"))
+            self._store = connect(where, fsync=options.get("fsync"))
         return self._store
 
     def queue(self, name: str) -> SharedQueue:

@@ -42,15 +42,17 @@ DAY_S: Final = 86_400.0
 class _Opened:
     """A store that is opened at the start of the broker or backend that owns it."""
 
-    def __init__(self, path: AnyPath, fsync: str, shared: bool) -> None:
+    def __init__(self, path: AnyPath, fsync: str | None, shared: bool) -> None:
         self._path, self._fsync, self._shared = path, fsync, shared
         self._store: AsyncStore | AsyncSharedStore | None = None
 
     async def start(self) -> None:
         """Open or connect. A second call does nothing."""
         if self._store is None:
-            opening: Any = aconnect if self._shared else aopen_store
-            self._store = await opening(self._path, fsync=self._fsync)
+            if self._shared:
+                self._store = await aconnect(self._path, fsync=self._fsync)
+            else:
+                self._store = await aopen_store(self._path, fsync=self._fsync or "always")
 
     @property
     def store(self) -> Any:
@@ -82,7 +84,7 @@ class TidelogBroker(AsyncBroker):
         retry_after: Duration = 30.0,
         max_deliveries: int = 5,
         max_depth: int | None = None,
-        fsync: str = "always",
+        fsync: str | None = None,
         shared: bool = True,
     ) -> None:
         """A broker; it opens the store in `startup`.
@@ -91,7 +93,7 @@ class TidelogBroker(AsyncBroker):
             path: Directory of the store, or the URL of a server.
             name: Name of the queue. For the options up to `max_depth` see `Store.queue`.
             worker: Name of the worker, as in `Queue.consume`.
-            fsync: As in `tidelog.open`.
+            fsync: As in `tidelog.open`, where None is `always`; with `shared`, as in `tidelog.connect`.
             shared: Other processes use the store too, as `tidelog.connect` says. False: this one opens it for itself.
         """
         super().__init__()
@@ -163,7 +165,7 @@ class TidelogResultBackend(AsyncResultBackend[T]):
         *,
         keep: Duration = DAY_S,
         serializer: TaskiqSerializer | None = None,
-        fsync: str = "always",
+        fsync: str | None = None,
         shared: bool = True,
     ) -> None:
         """A result backend; it opens the store in `startup`.
@@ -172,7 +174,7 @@ class TidelogResultBackend(AsyncResultBackend[T]):
             path: Directory of the store, or the URL of a server.
             keep: Seconds or a timedelta for which a result is kept.
             serializer: How results become bytes. Default: JSON.
-            fsync: As in `tidelog.open`.
+            fsync: As in `tidelog.open`, where None is `always`; with `shared`, as in `tidelog.connect`.
             shared: As in `TidelogBroker`. A broker with `shared=False` cannot have this backend on the same store.
         """
         self._opened = _Opened(path, fsync, shared)

@@ -50,5 +50,5 @@ class QueueOptions(TypedDict, total=False):
 class OpenOptions(QueueOptions, total=False):
     """The same, and those of opening its store."""
 
-    fsync: str
+    fsync: str | None
     clock: Any

@@ -7,10 +7,11 @@ import gc
 import logging
 import os
 import resource
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,9 +25,9 @@ from tidelog.server.handlers import COMMANDS
 from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
 from tidelog.store.commit.core import Core
-from tidelog.store.errors import CannotOpen
+from tidelog.store.errors import CannotOpen, TidelogError
 from tidelog.store.lifetime import close
-from tidelog.store.opening import is_new, open_core
+from tidelog.store.opening import is_new, open_core, was_served
 from tidelog.store.options import Options, make_options
 
 if TYPE_CHECKING:
@@ -138,11 +139,13 @@ def serve_forever(
     """
     _allow_clients(config["maxclients"])
     config.on("maxclients", _allow_clients)  # before the server checks the limit
+    new = is_new(root)
+    choose_policy(root, config, new)
     options = make_options(**config.store_options())
     config.place(root)
     Acl(COMMANDS.table, COMMANDS.categories).load(config["users"])
     with ExitStack() as stack:
-        core = None if is_new(root) else stack.enter_context(_opened(root, options, lock_timeout))
+        core = None if new else stack.enter_context(_opened(root, options, lock_timeout))
         addresses = stack.enter_context(Addresses(config))
         if core is None:
             core = stack.enter_context(_opened(root, options, lock_timeout))
@@ -151,9 +154,32 @@ def serve_forever(
     return 0
 
 
+def choose_policy(root: Path, config: Config, new: bool) -> None:
+    """Choose the fsync policy if nobody has said one: always, but not for a store that had less until now.
+
+    new    the store is about to be created
+    """
+    if config.says("appendfsync") or config.owner or config.remembered:
+        return
+    if not new:
+        # opening the store tells what is wrong with it
+        with suppress(TidelogError):
+            new = was_served(root)
+    if new:
+        config.assume("appendfsync", "always")
+        return
+    place, port = shlex.quote(str(root)), config["port"]
+    _logger.warning(
+        "the fsync policy is everysec, so a power cut may lose the last second: nobody has said one, and earlier "
+        "versions served this store so. Say `always` or `everysec` with --fsync, or for good with `tidelog config %s "
+        "set appendfsync=always port=%d`",
+        *(place, port),
+    )
+
+
 @contextmanager
 def _opened(root: Path, options: Options, lock_timeout: float) -> Iterator[Core]:
-    core = open_core(root, options, None, SYSTEM, lock_timeout)
+    core = open_core(root, options, None, SYSTEM, lock_timeout, served=True)
     _logger.info("opened %s, pid %d", root, os.getpid())
     try:
         yield core

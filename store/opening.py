@@ -75,9 +75,15 @@ ADVICE = {
 
 
 def open_core(
-    path: AnyPath, options: Options, disk: Disk | None, clock: Clock, lock_timeout: float = 0.0
+    path: AnyPath,
+    options: Options,
+    disk: Disk | None,
+    clock: Clock,
+    lock_timeout: float = 0.0,
+    *,
+    served: bool = False,
 ) -> Core:
-    """Open the core that the faces use; see api/opening.py."""
+    """Open the core that the faces use; see api/opening.py. `served`: a server opens it, and perhaps creates it."""
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise DataError(f"{name!r} cannot be the path of a directory")
@@ -94,7 +100,7 @@ def open_core(
             from tidelog.store.read_only import open_read_only
 
             return open_read_only(disk, root, clock)
-        return _open(disk, root, options, clock, lock_timeout)
+        return _open(disk, root, options, clock, lock_timeout, served)
 
 
 def is_url(path: AnyPath) -> bool:
@@ -107,6 +113,13 @@ def is_new(path: AnyPath) -> bool:
     root = Path(os.fsdecode(path)).absolute()
     with _explained(root, False):
         return identity.is_new(RealDisk(), root)
+
+
+def was_served(path: AnyPath) -> bool:
+    """Whether a server has created the store, and not an earlier version or a program. Raises as `is_new`."""
+    root = Path(os.fsdecode(path)).absolute()
+    with _explained(root, False):
+        return identity.was_served(RealDisk(), root)
 
 
 @contextmanager
@@ -150,7 +163,9 @@ def _locked(disk: Disk, root: Path, seconds: float) -> File:
         time.sleep(LOCK_LOOK_S)
 
 
-def _open(disk: Disk, root: Path, options: Options, clock: Clock, lock_timeout: float) -> Core:
+def _open(
+    disk: Disk, root: Path, options: Options, clock: Clock, lock_timeout: float, served: bool
+) -> Core:
     if identity.is_new(disk, root):
         recipe.make_directory(disk, root)
     elif is_snapshot(disk, root):
@@ -169,7 +184,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock, lock_timeout: 
     try:
         swap.finish(disk, root)
         if identity.is_new(disk, root):
-            identity.create(disk, root, secrets.token_bytes(16))
+            identity.create(disk, root, secrets.token_bytes(16), served=served)
         return _Opener(disk, root, options, clock).open(lock)
     except BaseException:
         lock.close()

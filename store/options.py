@@ -72,7 +72,7 @@ class StoreOptions(TypedDict, total=False):
 class ConnectOptions(TypedDict, total=False):
     """The options of `tidelog.connect` other than `decode_responses`, for overloads."""
 
-    fsync: str
+    fsync: str | None
     timeout: Duration
     tls_ca: str | os.PathLike[str] | None
     tls_cert: str | os.PathLike[str] | None

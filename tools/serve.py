@@ -99,7 +99,11 @@ def direct(
 @direct("--port", "N", "TCP port (default 6379); 0 = none.")
 @direct("--bind", "ADDRESSES", "Addresses to listen on (default 127.0.0.1 -::1).")
 @direct("--unixsocket", "FILE", "Also listen on this Unix socket.")
-@direct("--fsync", "WHEN", "When the log is synced to disk: always, everysec (default) or no.")
+@direct(
+    "--fsync",
+    "WHEN",
+    "When the log is synced to disk: always, everysec or no. A new store has always.",
+)
 @direct(
     "--requirepass",
     "WORD",

@@ -10,6 +10,7 @@ from tidelog.server.session import Session
 
 # confirm    QUEUE TAKE with CONFIRM, QUEUE CONFIRM and UNBLOCK
 # dedup      QUEUE PUT with DEDUP and MODE, QUEUE FORGET
+# fsync:...  the fsync policy at this time
 CAPABILITIES: Final = (b"confirm", b"dedup")
 PROCESS_BYTES_MAX: Final = 64
 
@@ -24,4 +25,5 @@ def capabilities(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(SYNTAX)
     if len(args) == 3:
         session.process = args[2]
-    return list(CAPABILITIES)
+    policy = session.server.config["appendfsync"]
+    return [*CAPABILITIES, b"fsync:" + policy.encode()]

@@ -90,6 +90,7 @@ class Config:
         self._disk = disk or RealDisk()
         self._values: dict[str, Any] = {option.name: option.default for option in OPTIONS.values()}
         self._fixed = {option.name for option in OPTIONS.values() if option.when == FIXED}
+        self._said: set[str] = set()
         self._users: tuple[bytes, ...] = ()
         self._callbacks: dict[str, list[Callable[[Any], object]]] = {}
         self._writing = threading.Lock()
@@ -201,6 +202,14 @@ class Config:
             else:
                 self._put(named(name, where), value, where, native=True)
 
+    def assume(self, name: str, value: Any) -> None:
+        """Another default of an option; nobody has said it."""
+        self._values[name] = value
+
+    def says(self, name: str) -> bool:
+        """Whether the file, the command line or a program has given the option a value."""
+        return name in self._said
+
     def take(self, name: str, text: str, where: str) -> None:
         """Apply an option of the command line; error messages begin with `where`. Raises ConfigError."""
         self._put(named(name, where), text, where)
@@ -223,6 +232,7 @@ class Config:
                 f"{where}{option.name} cannot be changed from {is_now or 'empty'}: {option.help}"
             )
         self._values[option.name] = option.kind.over(old, value)
+        self._said.add(option.name)
 
     # --- CONFIG
 

@@ -123,7 +123,8 @@ _ALL: Final = (
            "Choose the cipher by the server's order of preference, not the client's."),
     # Storage
     Option("appendfsync", Choice("everysec", "always", "no"), "everysec", RUN,
-           "When the log is synced to disk: always (before each reply to a write), everysec, or no.", STORE),
+           "When the log is synced to disk: always (before each reply to a write; in a store that a server creates), "
+           "everysec, or no.", STORE),
     Option("save", SaveRules(), _SAVE, RUN,
            "Write a checkpoint after this many seconds if at least this many changes were made.", STORE),
     Option("auto-aof-rewrite-min-size", Memory(), CHECKPOINT_BYTES, RUN,

@@ -84,7 +84,7 @@ class Stored:
             return False
         found, lines = checked(self.path, data)
         for name, value in self.defaults.items():
-            config.take(name, OPTIONS[name].kind.show(value), "")
+            config.assume(name, value)
         config.apply(found, lines, self.path)
         config.file = self.path
         config.remembered = True

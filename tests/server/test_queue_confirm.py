@@ -203,4 +203,8 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
     for words in (("CONFIRM", "q", "w", bench.id, 1), ("UNBLOCK", "q", "t")):
         with pytest.raises(Exception, match="No permissions to access a key|NOPERM"):
             client.execute_command("QUEUE", *words)
-    assert client.execute_command("TIDELOG", "CAPABILITIES") == [b"confirm", b"dedup"]
+    assert client.execute_command("TIDELOG", "CAPABILITIES") == [
+        b"confirm",
+        b"dedup",
+        b"fsync:everysec",
+    ]
