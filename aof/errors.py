@@ -63,18 +63,32 @@ ELSEWHERE: Final = "which does not run here"
 
 
 class StoreLocked(AofError):
-    """Another process, or this one, has the store open for writing. `here`: it runs on this machine, in sight."""
+    """Another process, or this one, has the store open for writing. `here`: it runs on this machine, in sight. `came`:
+    what that process is, as far as its command line tells."""
 
-    def __init__(self, path: Path, pid: int | None, *, here: bool = True) -> None:
+    OWNER: Final = "an owner that a client started"
+    SERVE: Final = "`tidelog serve`"
+
+    def __init__(self, path: Path, pid: int | None, *, here: bool = True, came: str = "") -> None:
         holder = f"process {pid}" if pid is not None else "another process"
         if not here:
             holder += (
                 f", {ELSEWHERE} but in another container, or on another machine if this is a network file "
                 "system; that can use the store by the URL of a server only"
             )
+        if came:
+            holder += f", {came}"
+        how = f"tidelog.connect({str(path.parent)!r})"
+        advice = {
+            self.OWNER: f"Use it by {how}, open it read-only here, or run `tidelog serve`, which takes over; it ends a "
+            "minute after its last client",
+            self.SERVE: f"Use it by {how}, open it read-only here, or stop that server",
+        }.get(
+            came,
+            f"Close it there, open it read-only here, or let several processes use it by {how}",
+        )
         super().__init__(
-            f"{path.parent} is open for writing by {holder} (it holds {path.name}). Close it there, open it "
-            f"read-only here, or let several processes use it by tidelog.connect({str(path.parent)!r})"
+            f"{path.parent} is open for writing by {holder} (it holds {path.name}). {advice}"
         )
         self.path, self.pid = path, pid
 

@@ -127,7 +127,7 @@ def _has_segments(disk: Disk, root: Path) -> bool:
 def _absence(disk: Disk, root: Path) -> str:
     """The reason why `root` has no STORE, for the error message."""
     try:
-        names = ABOUT.symmetric_difference(disk.listdir(root)) - ABOUT
+        names = set(disk.listdir(root)) - ABOUT
         return f"it contains no file {NAME}" if names else "it is empty"
     except FileNotFoundError:
         return "the directory does not exist"

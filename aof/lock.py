@@ -13,8 +13,10 @@ from typing import Final
 from tidelog.aof.errors import StoreLocked
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
+from tidelog.disk.process import words_of
 
 NAME: Final = "LOCK"
+OWNER: Final = "tidelog.client.owner"  # the module that a client starts to serve a store
 TEXT_BYTES_MAX: Final = 64
 
 
@@ -29,6 +31,16 @@ def _runs_here(pid: int) -> bool:
     return True
 
 
+def _came(pid: int | None) -> str:
+    """How a process came to have a store open, as far as its command line tells: OWNER, SERVE or nothing."""
+    words = [] if pid is None or pid == os.getpid() else words_of(pid)
+    if OWNER in words:
+        return StoreLocked.OWNER
+    return (
+        StoreLocked.SERVE if "serve" in words and any("tidelog" in word for word in words) else ""
+    )
+
+
 def acquire(disk: Disk, root: Path, pid: int) -> File:
     """Take the lock of the store in `root`. It is held until the returned file is unlocked, or closed in every
     process that inherited it.
@@ -39,7 +51,8 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
     file = disk.lock(path)
     if file is None:
         other = holder(disk, path)
-        raise StoreLocked(path, other, here=other is None or _runs_here(other))
+        here = other is None or _runs_here(other)
+        raise StoreLocked(path, other, here=here, came=_came(other) if here else "")
     try:
         text = b"%d\n" % pid
         # overwrites the old pid, which needs no new space, so it works on a full disk

@@ -50,6 +50,7 @@ def aconnect(
     tls_ca: AnyPath | None = None,
     tls_cert: AnyPath | None = None,
     tls_key: AnyPath | None = None,
+    start: bool = True,
 ) -> Opening[AsyncSharedStore[Any]]:
     """Connect to a store that several processes use, for asyncio. As `tidelog.connect`.
 
@@ -73,6 +74,7 @@ def aconnect(
                 tls_ca=tls_ca,
                 tls_cert=tls_cert,
                 tls_key=tls_key,
+                start=start,
             )
         )
         store._opened_here = True

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _work(work: Work) -> int:
-    link = Link(work.addresses, work.timeout, work.options)
+    link = Link(work.addresses, work.timeout, work.options, work.start)
     with SharedStore(link, decode=False, db=work.db) as store:
         store._opened_here = True
         if is_coroutine(work.handler):

@@ -26,15 +26,17 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 from tidelog.aof.errors import ELSEWHERE
+from tidelog.aof.identity import SETTINGS
 from tidelog.aof.layout import SHARED
 from tidelog.aof.log import POLICIES
 from tidelog.client.address import Address
 from tidelog.client.errors import OPENING, ended_elsewhere, error_of, unknown
 from tidelog.client.lane import Lane, numbered
-from tidelog.client.starting import Starting, is_owner
+from tidelog.client.starting import FOR_OPERATOR, Starting, is_owner
 from tidelog.client.wire import Broken, Wire, checked
 from tidelog.disk.turn import Turn, take_turn
 from tidelog.engine.errors import CommandError
@@ -61,6 +63,7 @@ KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
 _PROCESS: Final = secrets.token_hex(8).encode()
+HANDOVER: Final = b"handover"  # the capability to end without an error for clients that know how
 FSYNC: Final = b"fsync:"  # begins the word of TIDELOG CAPABILITIES that tells the fsync policy
 LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
 
@@ -73,13 +76,19 @@ class Link:
     """See the module docstring. Many threads may use it.
 
     timeout    seconds that a call waits for a server, and for its reply beyond the time that it blocks
+    start      start an owner if there is none, unless tidelog.toml leaves that to an operator
     broke      called after a connection broke, with nothing held
     silent_at  monotonic seconds at which the server last failed to end a call; others are not tried for `timeout`
     """
 
     def __init__(
-        self, addresses: Sequence[Address], timeout: float, options: Mapping[str, str]
+        self,
+        addresses: Sequence[Address],
+        timeout: float,
+        options: Mapping[str, str],
+        start: bool = True,
     ) -> None:
+        self.start = start
         self.addresses, self.timeout = addresses, timeout
         self.address = addresses[0]  # of the server that answered last
         # Of several servers, the one that leads is used.
@@ -135,7 +144,7 @@ class Link:
 
     def calls(
         self,
-        commands: Sequence[Sequence[bytes]],
+        commands: Sequence[Words],
         safe: Safe,
         db: int = 0,
         *,
@@ -161,7 +170,11 @@ class Link:
         """
         wanted, ms = b"%d" % replicas, ms_word(seconds)
         words = (b"WAITAOF", b"1", wanted, ms) if fsynced else (b"WAIT", wanted, ms)
+        wire = lane.wire
         found = self.call(words, Safe.NEVER, db, block=seconds, lane=lane)
+        if replicas and lane.wire is not wire:
+            # The server knows nothing of writes of another connection.
+            raise unknown(Broken("it was made before the write was confirmed", sent=True))
         confirmed = int(found[1] if fsynced else found)
         if confirmed < replicas:
             raise NotReplicated(confirmed, replicas)
@@ -338,12 +351,13 @@ class Link:
                         self.address = address
                         return wire
                 left = until - time.monotonic()
+                root = self.addresses[0].root
+                waits = "" if root is None else self._waits_for(root)
                 if left <= 0:
                     raise Unreachable(
-                        f"no server of {self._named()} answers: {_reason(why)}{self._led_by}"
+                        f"no server of {self._named()} answers: {_reason(why)}{self._led_by}{waits}"
                     )
-                root = self.addresses[0].root
-                if root is None:
+                if root is None or waits:
                     time.sleep(min(pause, left))
                 else:
                     # All threads of all clients miss a killed owner at once. One of them starts another.
@@ -398,6 +412,8 @@ class Link:
             can = wire.call((b"TIDELOG", b"CAPABILITIES", process), seconds)
             if isinstance(can, list):  # else a version that has none, or a user who may not ask
                 wire.can = frozenset(can)
+            if address.root is not None and HANDOVER in wire.can:
+                checked_call(wire, (b"TIDELOG", HANDOVER, b"KNOWN"), seconds)
             self._check_fsync(wire, seconds)
             return wire
         except BaseException:
@@ -418,9 +434,9 @@ class Link:
             told = shlex.quote(str(where)) if where is not None else "PATH"
             raise DataError(
                 f"the store at {self._named()} is served with the fsync policy {policy}, and fsync={wanted!r} asks for "
-                f"more. To have it for all, run `tidelog config {told} set appendfsync={wanted}` and start the server "
-                f"again, or CONFIG SET appendfsync {wanted} until then; for single calls, leave fsync out and ask with "
-                "at('fsynced')"
+                f"more. To have it for all, run `tidelog config {told} set appendfsync={wanted}` (and port=N, if it "
+                f"has one) and start the server again, or CONFIG SET appendfsync {wanted} until then; for single "
+                "calls, leave fsync out and ask with at('fsynced')"
             )
 
     def _leader(self, sentinel: Address, seconds: float) -> Address:
@@ -435,6 +451,23 @@ class Link:
             raise Broken(f"the Sentinel {sentinel} knows no {sentinel.service!r}", sent=False)
         host, port = found
         return replace(sentinel, host=host.decode(), port=int(port), service="")
+
+    def _waits_for(self, root: Path) -> str:
+        """For whom this client waits, to be appended to an error; empty if it may start an owner."""
+        told = f"; run `tidelog serve {shlex.quote(str(root))}`"
+        if not self.start:
+            return f". With start=False a client starts none{told}"
+        if os.path.lexists(root / SETTINGS):
+            # here: few stores have the file
+            from tidelog.server.config.config import ConfigError
+            from tidelog.server.config.stored import by_operator
+
+            try:
+                if by_operator(root):
+                    return f". {FOR_OPERATOR[0].upper()}{FOR_OPERATOR[1:]}{told}"
+            except ConfigError:
+                pass  # an owner says what is wrong with it
+        return ""
 
     def _start(self, why: Exception | None) -> Starting | None:
         root = self.addresses[0].root
@@ -463,7 +496,8 @@ class Link:
         if name == "StoreLocked":
             root = self.addresses[0].root
             assert root is not None
-            if is_owner(root):
+            # One for an operator was told so meanwhile.
+            if is_owner(root) or text.startswith(FOR_OPERATOR):
                 return  # it begins or ends, which takes its time
             try:
                 wire = self._greeted(self.addresses[0], CONNECT_S)

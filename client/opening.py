@@ -53,6 +53,7 @@ def connect(
     tls_ca: AnyPath | None = None,
     tls_cert: AnyPath | None = None,
     tls_key: AnyPath | None = None,
+    start: bool = True,
 ) -> SharedStore[bytes | str]:
     """Connect to a store that several processes use: by its path, or to a server elsewhere.
 
@@ -76,6 +77,8 @@ def connect(
             system. The URL can name it, too: `rediss://host?ssl_ca_certs=ca.pem`, with redis-py's names.
         tls_cert: A PEM file with the certificate of this client, for a server that asks for one.
         tls_key: A PEM file with its key; None = it is in the file `tls_cert`.
+        start: Start the owner if no process serves the store. False: wait for one, for `timeout`. If tidelog.toml in
+            the directory has TCP, TLS, users or followers, only an operator starts its server (`tidelog serve`).
 
     Returns:
         The shared store, to be closed.
@@ -98,7 +101,7 @@ def connect(
     root = addresses[0].root
     if root is not None and root.exists() and not root.is_dir():
         raise NotAStore(f"{root} is not a directory")
-    link = Link(addresses, limit, given)
+    link = Link(addresses, limit, given, start)
     try:
         link.call((b"PING",), Safe.READ)
     except BaseException:

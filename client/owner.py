@@ -12,6 +12,7 @@ owner could not start. `python -m tidelog.client.owner PATH [NAME=VALUE ...]` is
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ from typing import Final
 
 from tidelog.aof.layout import SHARED_LOG
 from tidelog.client.address import is_served
-from tidelog.client.starting import FAILED, READY
+from tidelog.client.starting import FAILED, FOR_OPERATOR, READY
 from tidelog.disk.text_log import open_log_file
 from tidelog.server.config import stored
 from tidelog.server.config.config import Config, ConfigError
-from tidelog.server.config.stored import Stored
+from tidelog.server.config.stored import Stored, by_operator
 from tidelog.server.monitoring.logs import Logs
 from tidelog.server.serving import serve_forever
 from tidelog.store.errors import StoreLocked, TidelogError
@@ -51,6 +52,8 @@ def main(words: Sequence[str]) -> int:
             for word in words[1:]:
                 name, _, text = word.partition("=")
                 config.take(name, text, "")
+        if by_operator(root):
+            raise StoreLocked(f"{FOR_OPERATOR}: run `tidelog serve {shlex.quote(str(root))}`", None)
         with Logs(config):
             return _serve(root, config)
     except (TidelogError, ConfigError, OSError) as error:

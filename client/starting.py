@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.aof.lock import NAME as LOCK
-from tidelog.aof.lock import holder
+from tidelog.aof.lock import OWNER, holder
+from tidelog.disk.process import words_of
 from tidelog.disk.real import RealDisk
 
-OWNER: Final = "tidelog.client.owner"  # the module that is one
+FOR_OPERATOR: Final = "only an operator starts the server of this store, as its tidelog.toml says"
 READY: Final = b"ready\n"
 FAILED: Final = "cannot serve: "  # begins the last line of an owner that ends with an error
 TEXT_BYTES_MAX: Final = 1 << 16
@@ -96,10 +97,10 @@ class Starting:
 def is_owner(root: Path) -> bool:
     """Whether the process that has a store open is an owner: one that a client has started."""
     try:
-        words = Path(f"/proc/{holder(RealDisk(), root / LOCK)}/cmdline").read_bytes().split(b"\0")
+        pid = holder(RealDisk(), root / LOCK)
     except OSError:
         return False
-    return OWNER.encode() in words
+    return pid is not None and OWNER in words_of(pid)
 
 
 def _account_of(root: Path) -> dict[str, Any]:

@@ -29,6 +29,8 @@ SPARE_PART: Final = 1.05
 SPARE_S: Final = 0.01
 # How a server begins its last reply when it ends a connection for what it read there.
 REFUSED: Final = b"ERR Protocol error"
+# How the last line of an owner begins that hands over; the server has run nothing that has no reply.
+HANDED_OVER: Final = b"HANDOVER "
 # Commands that change the connection.
 _SESSION: Final = frozenset(
     b"MULTI EXEC DISCARD WATCH UNWATCH SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE MONITOR "
@@ -90,9 +92,17 @@ class Wire:
         self._send(data, seconds, whole=len(commands) == 1)
         until = None if seconds is None else time.monotonic() + seconds
         while self._unread:
-            self._receive(until)
+            self._check_handed_over(self._receive(until))
             self._unread -= 1
-        return [self._receive(until) for _ in commands]
+        replies: list[Reply] = []
+        for _ in commands:
+            reply = self._receive(until)
+            if type(reply) is CommandError:
+                # Of a transaction nothing was run either, since the reply of its EXEC is the last one.
+                whole = not replies or bytes(commands[0][0]).upper() == b"MULTI"
+                self._check_handed_over(reply, sent=not whole)
+            replies.append(reply)
+        return replies
 
     def post(self, words: Sequence[bytes], seconds: float) -> None:
         """Send a command, and do not wait for its reply, which is dropped. Raises Broken."""
@@ -137,19 +147,34 @@ class Wire:
             else:
                 link.sendall(data)
         except OSError as error:
-            if whole:
-                self._check_refused()
+            self._check_ended(sent=not whole)
             raise Broken(f"{self._name}: {error}", sent=not whole) from error
 
-    def _check_refused(self) -> None:
-        """Raises ResponseError if the server ended the connection because of what it read."""
+    def _check_handed_over(self, reply: Reply, *, sent: bool = False) -> None:
+        """Raises Broken for the last line of a server that has handed over. `sent`: it has run other commands."""
+        if isinstance(reply, CommandError) and reply.line.startswith(HANDED_OVER):
+            raise Broken(f"{self._name} is served by another process now", sent=sent)
+
+    def _check_ended(self, *, sent: bool) -> None:
+        """After the server has closed the connection: raises Broken, and ResponseError if it refused what it read.
+
+        sent    it may have run commands that have no reply, unless it says that it has not
+        """
+        answered = False
         try:
             while True:
                 reply = self._receive(time.monotonic())
-                if isinstance(reply, CommandError) and reply.line.startswith(REFUSED):
+                self._check_handed_over(reply, sent=sent and answered)
+                if self._unread:
+                    self._unread -= 1
+                else:
+                    answered = True
+                if not sent and isinstance(reply, CommandError) and reply.line.startswith(REFUSED):
                     raise from_command(reply)
-        except Broken:
-            pass  # it ended for another reason
+        except Broken as broken:
+            if not broken.sent:
+                raise
+            # it ended for another reason
 
     def _receive(self, until: float | None) -> Reply:
         replies = self._replies

@@ -38,7 +38,8 @@ preparing = False  # in a child, while the main file of the program is imported
 class Work:
     """The work of a child.
 
-    addresses, timeout, options, db    how to connect, as in `Link`
+    addresses, timeout, options,
+    start, db                          how to connect, as in `Link`
     queue                              the arguments of `Store.queue`
     run                                the arguments of `run`
     answers                            descriptor of the pipe for answers
@@ -47,6 +48,7 @@ class Work:
     addresses: Sequence[Address]
     timeout: float
     options: Mapping[str, str]
+    start: bool
     db: int
     queue: dict[str, Any]
     handler: Callable[[Any], Any]
@@ -73,7 +75,7 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
         try:
             link = queue._link
             work = Work(
-                *(link.addresses, link.timeout, link.options, queue._db),
+                *(link.addresses, link.timeout, link.options, link.start, queue._db),
                 # the codec as given, which other processes can import; that of the options may be a closure
                 arguments_of(queue._options) | {"codec": queue._given_codec},
                 *(handler, run, theirs),

@@ -72,6 +72,19 @@ def peer_uid(link: socket.socket) -> int:
     return int(_CREDENTIALS.unpack(raw)[1])
 
 
+def pass_on(link: int, data: bytes, listening: socket.socket) -> None:
+    """Send a listening socket over the connection with the descriptor `link`, beside `data`. Raises OSError."""
+    with socket.socket(fileno=os.dup(link)) as to:
+        to.setblocking(True)
+        socket.send_fds(to, [data], [listening.fileno()])
+
+
+def receive_passed(link: socket.socket, nbytes_max: int) -> tuple[bytes, socket.socket | None]:
+    """The next bytes of a connection, and the socket that came with them. Raises OSError."""
+    data, passed, _, _ = socket.recv_fds(link, nbytes_max, 1)
+    return data, socket.socket(fileno=passed[0]) if passed else None
+
+
 @contextmanager
 def _short(directory: Path, name: str) -> Iterator[str]:
     """A path of `name` that fits into a socket's name, through a descriptor of the directory if need be."""

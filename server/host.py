@@ -55,6 +55,9 @@ class Ports(Protocol):
 
     ports: list[tuple[str, str]]
 
+    def pass_on(self, connection: object) -> bool:
+        """Send the socket of the store's directory to a client of it. False if it is a client of another one."""
+
     def port(self, kind: str = "tcp") -> int:
         """The port in use, which the system may have chosen; 0 = none."""
 
@@ -201,13 +204,29 @@ class Replication(Protocol):
         """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
 
 
+class HandingOver(Protocol):
+    """The end of an owner that another process follows (handover.py).
+
+    knowing    the IDs of the sessions that know how a connection ends then
+    """
+
+    knowing: set[int]
+
+    def begin(self) -> None:
+        """The socket was passed on: end."""
+
+
 class Insisting(Protocol):
     """The wait for followers before the server stops (leaving.py).
 
     insisted    somebody does not want to wait
+    handover    what an owner does when `tidelog serve` takes over
     """
 
     insisted: bool
+
+    @property
+    def handover(self) -> HandingOver: ...
 
 
 class Host(Protocol[S]):

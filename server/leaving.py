@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.replication.feeds import Downstream
-from tidelog.server.host import Host
-from tidelog.server.session import Session
+from tidelog.server.handover import Handover
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
 
 LOOK_S: Final = 0.005  # pause between two looks at the followers
 
@@ -25,10 +27,12 @@ class Leaving:
     """See the module docstring. Only the event loop's thread uses it.
 
     insisted    somebody does not want to wait: SHUTDOWN NOW, or a second signal
+    handover    what an owner does when `tidelog serve` takes over
     """
 
-    def __init__(self, server: Host[Session]) -> None:
+    def __init__(self, server: Server) -> None:
         self.insisted = False
+        self.handover = Handover(server)
         self._server = server
 
     async def followers(self, abort: asyncio.Future[None]) -> None:

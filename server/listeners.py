@@ -11,10 +11,11 @@ import logging
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.aof.layout import SHARED
 from tidelog.disk import unix_socket
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.server.monitoring.metrics import Metrics
 
 SHARED_MODE: Final = 0o600
+PASSED: Final = b"+PASSED\r\n"  # comes with the socket that a process is given
 _STRANGER: Final = b"-DENIED this socket is for processes of the user who serves the store\r\n"
 HANDSHAKE_S: Final = 10.0  # then the connection is closed
 # handshakes allowed above `maxclients` and the reserve, because even a refusal is sent over TLS
@@ -51,8 +53,8 @@ class Listeners:
         self._server = server
         self._listening: list[asyncio.Server] = []
         self._files: list[str] = []  # of Unix sockets
-        # that of the socket in the store's directory, and the socket's path
-        self._shared: tuple[asyncio.Server, str] | None = None
+        # that of the socket in the store's directory, the socket's path, and the socket
+        self._shared: tuple[asyncio.Server, str, socket.socket] | None = None
         self.sharing: asyncio.Task[None] | None = None
 
     async def start(self, addresses: Addresses | None = None) -> None:
@@ -107,14 +109,22 @@ class Listeners:
                 error.errno, f"cannot listen on {address.name}: {error.strerror or error}"
             ) from error
 
-    async def share(self, root: Path) -> None:
-        """Listen on the socket in the store's directory, whose lock this process holds. Raises OSError."""
-        link = unix_socket.bind_in(root, SHARED, SHARED_MODE)
+    async def share(self, root: Path, passed: socket.socket | None = None) -> None:
+        """Listen on the socket in the store's directory, whose lock this process holds. Raises OSError.
+
+        passed    that socket, from an owner that has handed over; clients wait in its queue
+        """
         path = str(root / SHARED)
+        if passed is not None and not os.path.lexists(path):
+            passed.close()  # somebody has removed its name, so nobody finds it
+            passed = None
+        link = passed or unix_socket.bind_in(root, SHARED, SHARED_MODE)
         link.setblocking(False)
+        # `stop` removes the name, or keeps it for another process.
+        keeps: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         try:
             make = partial(_Shared, self._server, path)
-            listener = await self._server.loop.create_unix_server(make, sock=link)
+            listener = await self._server.loop.create_unix_server(make, sock=link, **keeps)
         except BaseException:
             link.close()
             unix_socket.remove(path)
@@ -123,7 +133,7 @@ class Listeners:
             self._shared[0].close()
             self._listening.remove(self._shared[0])
             self._files.remove(path)
-        self._shared = listener, path
+        self._shared = listener, path, link
         self._listening.append(listener)
         self._files.append(path)
 
@@ -139,8 +149,21 @@ class Listeners:
                 return int(address.rpartition(":")[2])
         return 0
 
-    def stop(self) -> None:
-        """Stop listening. May be called twice."""
+    def pass_on(self, connection: object) -> bool:
+        """Send the socket of the store's directory to a client of it. False if it is a client of another one."""
+        if not isinstance(connection, _Shared) or self._shared is None:
+            return False
+        fd = connection.transport.get_extra_info("socket").fileno()
+        unix_socket.pass_on(fd, PASSED, self._shared[2])
+        return True
+
+    def stop(self, *, keep_share: bool = False) -> None:
+        """Stop listening. May be called twice.
+
+        keep_share    another process listens on the socket of the store's directory
+        """
+        if keep_share and self._shared is not None:
+            self._files.remove(self._shared[1])
         self._shared = None
         for listener in self._listening:
             listener.close()

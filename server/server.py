@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import resource
 import secrets
+import socket
 import sys
 import time
 from functools import partial
@@ -114,10 +115,13 @@ class Server:
         self._leaving: asyncio.Task[None] | None = None  # keeps the task alive
         self._watch_config()
 
-    async def start(self, addresses: Addresses | None = None) -> None:
+    async def start(
+        self, addresses: Addresses | None = None, passed: socket.socket | None = None
+    ) -> None:
         """Listen. Raises OSError, which names the address, and ConfigError for unreadable certificates.
 
         addresses    already bound sockets; None: bind the configured addresses
+        passed       the socket of the store's directory, from an owner that has handed over
         """
         self._limit_clients()
         try:
@@ -126,7 +130,7 @@ class Server:
             self.core.served = False
             raise
         try:
-            await self._share()
+            await self._share(passed)
             self.replicating.start()
         except BaseException:
             self.listeners.stop()
@@ -135,12 +139,12 @@ class Server:
         self._times.busy_at = self.loop.time()
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
 
-    async def _share(self) -> None:
+    async def _share(self, passed: socket.socket | None = None) -> None:
         """Listen where `tidelog.connect` looks. A server that listens nowhere else fails if it cannot."""
         if not self.config["shared-socket"] or self.core.checkpoints is None:
             return
         try:
-            await self.listeners.share(self.root)
+            await self.listeners.share(self.root, passed)
         except OSError as error:
             if not self.listeners.ports:
                 raise
@@ -200,6 +204,7 @@ class Server:
     def left(self, connection: Connection) -> None:
         """A connection is gone."""
         self.listeners.reserve.leave(connection.session)
+        self.waiting.handover.knowing.discard(connection.session.id)
         session = self.sessions.pop(connection.session.id, None)
         self._times.busy_at = self.loop.time()
         if session is not None:

@@ -9,6 +9,7 @@ import os
 import resource
 import shlex
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -130,50 +131,59 @@ def serve_forever(
     *,
     ready: Callable[[Server], None] | None = None,
     lock_timeout: float = 0.0,
+    passed: socket.socket | None = None,
 ) -> int:
     """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. Returns the exit code.
 
     Raises what `tidelog.open` and `Server.start` raise. A new store is created last, so that a server that cannot start
     leaves none behind. An existing store is opened first, so that a second server reports that the store is in use
     rather than the port.
+
+    passed    the socket of the store's directory, from an owner that hands over
     """
     _allow_clients(config["maxclients"])
     config.on("maxclients", _allow_clients)  # before the server checks the limit
     new = is_new(root)
-    choose_policy(root, config, new)
+    less = choose_policy(root, config, new)
     options = make_options(**config.store_options())
     config.place(root)
     Acl(COMMANDS.table, COMMANDS.categories).load(config["users"])
     with ExitStack() as stack:
         core = None if new else stack.enter_context(_opened(root, options, lock_timeout))
         addresses = stack.enter_context(Addresses(config))
+        if less:
+            _warn(root, config)
         if core is None:
             core = stack.enter_context(_opened(root, options, lock_timeout))
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory()))
-        runner.run(_until_told(core, config, root, ready, addresses))
+        runner.run(_until_told(core, config, root, ready, addresses, passed))
     return 0
 
 
-def choose_policy(root: Path, config: Config, new: bool) -> None:
+def choose_policy(root: Path, config: Config, new: bool) -> bool:
     """Choose the fsync policy if nobody has said one: always, but not for a store that had less until now.
 
     new    the store is about to be created
+
+    Returns whether it is such a store, whose operator is to be warned.
     """
     if config.says("appendfsync") or config.owner or config.remembered:
-        return
+        return False
     if not new:
         # opening the store tells what is wrong with it
         with suppress(TidelogError):
             new = was_served(root)
     if new:
         config.assume("appendfsync", "always")
-        return
-    place, port = shlex.quote(str(root)), config["port"]
+    return not new
+
+
+def _warn(root: Path, config: Config) -> None:
     _logger.warning(
         "the fsync policy is everysec, so a power cut may lose the last second: nobody has said one, and earlier "
         "versions served this store so. Say `always` or `everysec` with --fsync, or for good with `tidelog config %s "
         "set appendfsync=always port=%d`",
-        *(place, port),
+        *(shlex.quote(str(root)), config["port"]),
     )
 
 
@@ -194,6 +204,7 @@ async def _until_told(
     root: Path,
     ready: Callable[[Server], None] | None,
     addresses: Addresses,
+    passed: socket.socket | None,
 ) -> None:
     server = Server(core, config, root)
     begun = False
@@ -209,7 +220,7 @@ async def _until_told(
     # These come before the server says that it listens, since a supervisor that reads it may send a signal at once.
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)
-    await server.start(addresses)
+    await server.start(addresses, passed)
     begun = True
     if early:
         server.stop(abortable=True)

@@ -841,6 +841,11 @@ class Session:
         """Whether the session is blocked in a read or a call, which CLIENT UNBLOCK can end."""
         return self.blocked is not None or self._call is not None
 
+    @property
+    def waits_in(self) -> bytes:
+        """Name of the command in which the session is blocked. Only while it `waits`."""
+        return self._command.name
+
     # --- end of the session
 
     def reset(self) -> None:

@@ -77,6 +77,7 @@ class ConnectOptions(TypedDict, total=False):
     tls_ca: str | os.PathLike[str] | None
     tls_cert: str | os.PathLike[str] | None
     tls_key: str | os.PathLike[str] | None
+    start: bool
 
 
 def make_options(**given: Any) -> Options:

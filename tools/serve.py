@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,13 @@ from typing import Any
 import click
 
 from tidelog.engine.errors import CommandError
+from tidelog.server.addresses import Addresses
 from tidelog.server.config.config import Config, ConfigError, PackageMissing
 from tidelog.server.config.options import FIXED, OPTIONS
 from tidelog.server.config.stored import NAME as STORED
 from tidelog.server.config.stored import Stored
+from tidelog.server.tls import context
+from tidelog.store.errors import StoreLocked
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import Failed
@@ -157,13 +162,12 @@ def direct(
 def command(path: Path, file: Path | None, others: Sequence[str], **given: str | None) -> int:
     # These modules take half a second to import.
     from tidelog.server.monitoring.logs import Logs
-    from tidelog.server.serving import serve_forever
 
     root = path.absolute()
     try:
         config = configured(root, file, others, given)
         with Logs(config):
-            return serve_forever(root, config)
+            return serve(root, config)
     except PackageMissing as error:
         raise Missing(str(error)) from error
     except ConfigError as error:
@@ -175,6 +179,46 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
         # store.
         said = error.strerror or str(error)
         raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
+
+
+def check_first(root: Path, config: Config) -> None:
+    """Raise what keeps this process from serving, as far as that shows while the owner goes on."""
+    if config["tls-port"]:
+        context(config)
+    if not Stored(root).path.exists():  # else the owner may have the same ports
+        Addresses(config).close()
+
+
+def serve(root: Path, config: Config) -> int:
+    """Serve the store. If an owner that clients started has it open, take it over. Returns the exit code."""
+    # here: as in `command`
+    from tidelog.client import takeover
+    from tidelog.client.starting import is_owner
+    from tidelog.server import serving
+
+    passed: socket.socket | None = None
+    place: tuple[int, int] | None = None
+    until = time.monotonic() + takeover.TAKE_S
+    try:
+        while True:
+            patience = 0.0 if passed is None else takeover.PATIENCE_S
+            try:
+                return serving.serve_forever(root, config, lock_timeout=patience, passed=passed)
+            except StoreLocked:
+                if not is_owner(root) or time.monotonic() >= until:
+                    raise
+            if passed is not None:
+                if takeover.place_of(root) == place:
+                    continue  # the owner is closing
+                passed.close()  # another owner has begun in its place, and listens on a socket of its own
+            check_first(root, config)
+            place = takeover.place_of(root)
+            passed = takeover.ask(root)
+            if passed is None:
+                time.sleep(takeover.LOOK_S)
+    finally:
+        if passed is not None:
+            passed.close()
 
 
 def configured(

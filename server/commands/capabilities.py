@@ -10,8 +10,9 @@ from tidelog.server.session import Session
 
 # confirm    QUEUE TAKE with CONFIRM, QUEUE CONFIRM and UNBLOCK
 # dedup      QUEUE PUT with DEDUP and MODE, QUEUE FORGET
+# handover   TIDELOG HANDOVER
 # fsync:...  the fsync policy at this time
-CAPABILITIES: Final = (b"confirm", b"dedup")
+CAPABILITIES: Final = (b"confirm", b"dedup", b"handover")
 PROCESS_BYTES_MAX: Final = 64
 
 

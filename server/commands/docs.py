@@ -271,6 +271,7 @@ tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
 tidelog|once 0.1.0 Run a write unless a write with this number was stored before
 tidelog|snapshot 0.1.0 Publish a portable snapshot of the store
 tidelog|capabilities 0.2.0 List what earlier versions of the server lack
+tidelog|handover 0.2.0 Ask an owner that clients started to pass its socket on and to end
 tidelog|yield 0.1.0 Ask an owner that is older and that nobody else uses to end
 tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
 tidelog|waitfor 0.1.0 Wait until this server has applied what a token names

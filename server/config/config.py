@@ -328,6 +328,9 @@ class Config:
         if path is None and stored is None:
             raise CommandError(NO_FILE)
         values = dict(self._values)
+        if self.owner:
+            # Otherwise the users or ports that are written would leave the next start to an operator.
+            values["started"] = "by-clients"
 
         def write() -> None:
             with self._writing:

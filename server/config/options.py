@@ -88,6 +88,9 @@ _ALL: Final = (
            "Also listen on serve.sock in the directory of the store, where tidelog.connect finds this server."),
     Option("idle-exit", Integer(0, INT_MAX), 0, START,
            "Stop when no client was connected for this many seconds; 0 = never."),
+    Option("started", Choice("auto", "by-clients", "by-operator"), "auto", START,
+           "Who starts this server: by-operator = no client starts an owner; auto = so if tidelog.toml has TCP, TLS, "
+           "users or followers."),
     Option("tcp-backlog", Integer(0, INT_MAX), 511, START, "Maximum number of connections that wait to be accepted."),
     Option("protected-mode", Boolean(), True, RUN,
            "While the default user has no password, serve only clients on this machine."),

@@ -10,6 +10,7 @@
 * An absent `port` means none, and an absent `appendfsync` means always.
 * It belongs to the store's user and nobody else may read it. It may be a link to such a file.
 * A password is the name of a variable or of a file. Users have hashes.
+* With TCP, TLS, users or followers, no client starts an owner, unless `started = "by-clients"`.
 * Paths are absolute, since those who read it have different working directories.
 
 It is no part of the data: no snapshot, copy or follower gets it.
@@ -39,6 +40,10 @@ BYTES_MAX: Final = 1 << 20
 TURN_S: Final = 5.0  # how long a change waits for another one
 LOOK_S: Final = 0.01  # between two looks whether it has ended
 DEFAULTS: Final[Mapping[str, Any]] = {"port": 0, "appendfsync": "always"}
+# A store with one of these is not served by a process that a client starts, unless the file says so.
+BY_OPERATOR: Final = (
+    *("port", "tls-port", USERS, "replicaof", "min-replicas-to-write", "replicate-before-reply"),
+)
 _FORMAT_KEY: Final = "format"
 
 
@@ -170,8 +175,19 @@ def checked(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, int]]:
         if name == USERS and isinstance(value, list):
             for line in value:
                 _check_user(line, where)
-    Config().apply({name: found[name] for name in found.keys() - held}, lines, path)
+    Config().apply({name: value for name, value in found.items() if name not in held}, lines, path)
     return found, lines
+
+
+def by_operator(root: Path) -> bool:
+    """Whether only an operator starts the server of this store, and no client. Raises ConfigError."""
+    file = Stored(root)
+    data = file.text()
+    if data is None:
+        return False
+    found, _ = checked(file.path, data)
+    said = found.get("started", "auto").lower()
+    return bool(said == "by-operator" or (said == "auto" and any(map(found.get, BY_OPERATOR))))
 
 
 def _check_user(line: Any, where: str) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.until import until
+
+from tidelog.aof.layout import SHARED
+from tidelog.client.starting import environment
 
 
 def owner_of(root: Path) -> int:
@@ -62,3 +67,27 @@ def ended_owner(root: Path) -> Iterator[None]:
                 except ProcessLookupError:
                     pass
             until(lambda: not any(map(is_running, left)), "the owner does not end")
+
+
+@contextmanager
+def served(root: Path, *words: str, ready: bool = True) -> Iterator[subprocess.Popen[bytes]]:
+    """`tidelog serve`, as an operator starts it; ended by SIGTERM unless it has ended."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tidelog", "serve", str(root), *words],
+        env=environment(), stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            if ready:
+                until(lambda: has(root, process), "it does not serve")
+            yield process
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def has(root: Path, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, (process.stderr and process.stderr.read()) or "it ended"
+    try:
+        return owner_of(root) == process.pid and (root / SHARED).exists()
+    except (FileNotFoundError, ValueError):
+        return False

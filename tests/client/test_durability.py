@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.client.conftest import Bench
-from tests.client.owners import kill
+from tests.client.owners import ended_owner, kill, served
 
 import tidelog
 from tidelog.client import link
@@ -118,19 +118,18 @@ def test_an_embedded_queue_has_always_and_an_owner_too(tmp_path: Path, root: Pat
             connected(root, "always")
 
 
-def test_the_policy_of_serve(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_policy_of_serve(tmp_path: Path) -> None:
+    """What it serves with, and whether it warns."""
+
     def chosen(root: Path, config: Config | None = None) -> tuple[str, bool]:
         config = config or Config()
-        caplog.clear()
-        with caplog.at_level(logging.WARNING, "tidelog.server"):
-            choose_policy(root, config, new=not root.exists())
-        return config["appendfsync"], "the fsync policy is everysec" in caplog.text
+        warns = choose_policy(root, config, new=not root.exists())
+        return config["appendfsync"], warns
 
     new, old = tmp_path / "new", tmp_path / "old"
     assert chosen(new) == ("always", False)
     tidelog.open(old).close()
     assert chosen(old) == ("everysec", True)
-    assert f"tidelog config {old} set appendfsync=always port=6379" in caplog.text
     said = Config()
     said.take("appendfsync", "everysec", "")
     assert chosen(old, said) == ("everysec", False)
@@ -140,11 +139,29 @@ def test_the_policy_of_serve(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert chosen(old, remembered) == ("always", False)
 
 
+def test_serve_warns_of_less(tmp_path: Path) -> None:
+    """And says how to change it; of a store that it made itself it has nothing to say."""
+    for root, warns in ((tmp_path / "old", True), (tmp_path / "new", False)):
+        if warns:
+            tidelog.open(root).close()
+        for _ in range(2):
+            with socket.socket() as other:
+                other.bind(("127.0.0.1", 0))
+                port = other.getsockname()[1]
+            with served(root, "--port", str(port)) as process, tidelog.connect(root) as db:
+                assert db.fsync == ("everysec" if warns else "always")
+                process.terminate()
+                process.wait()
+                assert process.stderr is not None
+                said = process.stderr.read()
+            text = f"tidelog config {root} set appendfsync=always port={port}"
+            assert (text in said.decode()) is warns
+
+
 def test_a_store_that_a_server_made_says_so(root: Path) -> None:
     """It keeps the policy at its next start, and is a store like others."""
-    with tidelog.connect(root) as db:
+    with ended_owner(root), tidelog.connect(root) as db:
         db.set("a", "1")
-        kill(root)
     lines = (root / "STORE").read_text().splitlines()
     assert lines[:2] == ["tidelog store", "format 1"] and lines[3] == "fsync always"
     config = Config()

@@ -16,8 +16,9 @@ from tests.until import until
 
 import tidelog
 from tidelog.aof.layout import SHARED, SHARED_LOG
+from tidelog.aof.lock import OWNER
 from tidelog.client import processes
-from tidelog.client.starting import OWNER, _account_of
+from tidelog.client.starting import _account_of
 from tidelog.disk.real import RealFile
 from tidelog.store.errors import CannotOpen
 

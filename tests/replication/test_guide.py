@@ -55,7 +55,7 @@ def test_the_sessions(pair: Pair) -> None:
 def test_the_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[str] = []
 
-    def serve_forever(root: Path, config: Config) -> int:
+    def serve_forever(root: Path, config: Config, **more: object) -> int:
         served.append(config["replicaof"])
         return 0
 

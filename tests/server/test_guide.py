@@ -81,7 +81,7 @@ def lines() -> list[str]:
 def test_the_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
 
-    def serve_forever(root: Path, config: Config) -> int:
+    def serve_forever(root: Path, config: Config, **more: object) -> int:
         served.append(config)
         return 0
 

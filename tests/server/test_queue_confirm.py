@@ -206,5 +206,6 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
     assert client.execute_command("TIDELOG", "CAPABILITIES") == [
         b"confirm",
         b"dedup",
+        b"handover",
         b"fsync:everysec",
     ]

@@ -33,7 +33,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Config]]:
     """The options with which it would have served."""
     calls: list[tuple[Path, Config]] = []
 
-    def serve_forever(root: Path, config: Config) -> int:
+    def serve_forever(root: Path, config: Config, **more: object) -> int:
         calls.append((root, config))
         logging.getLogger("tidelog.server").info("serving")
         return 0
@@ -285,8 +285,8 @@ from tidelog.tools import cli
 
 start = Server.start
 
-async def told(server, addresses=None):
-    await start(server, addresses)
+async def told(server, *given):
+    await start(server, *given)
     signal.raise_signal(signal.SIGTERM)
 
 Server.start = told
