@@ -17,7 +17,7 @@ from tidelog.client.base import Base
 from tidelog.client.errors import error_of
 from tidelog.client.lane import Lane
 from tidelog.client.replies import as_engine
-from tidelog.client.wire import session_free
+from tidelog.client.wire import Wire, session_free
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.jobs.verbs.verb import Safe
@@ -40,6 +40,7 @@ class SharedPipeline(PipelineMethods, Clearing):
         """Whether `execute` runs the commands as one unit."""
         self._staged: list[tuple[Shape[Any], list[bytes]]] = []
         self._lane: Lane | None = None  # while keys are watched
+        self._watches: Wire | None = None  # the connection of the first watch
         self._explicit = False
 
     def __len__(self) -> int:
@@ -116,6 +117,8 @@ class SharedPipeline(PipelineMethods, Clearing):
         if self._lane is None:
             self._lane = store._link.take()
         store._link.call([b"WATCH", *encode_all(names)], Safe.NEVER, store._db, lane=self._lane)
+        if self._watches is None:
+            self._watches = self._lane.wire
         return True
 
     def unwatch(self) -> bool:
@@ -145,7 +148,7 @@ class SharedPipeline(PipelineMethods, Clearing):
             One result per command.
 
         Raises:
-            WatchError: A watched key changed; nothing was done.
+            WatchError: A watched key changed, or the server has ended meanwhile; nothing was done.
             ResponseError: A command was refused. In a transaction the others have run all the same.
             ExecAbortError: A command of the transaction is malformed; nothing was done.
             OutcomeUnknown: The connection broke meanwhile.
@@ -164,7 +167,14 @@ class SharedPipeline(PipelineMethods, Clearing):
         commands = [words for _, words in self._staged]
         if not (self.transaction or self._explicit):
             return link.calls(commands, Safe.NEVER, db, lane=self._lane)
-        found = link.calls([[b"MULTI"], *commands, [b"EXEC"]], Safe.NEVER, db, lane=self._lane)
+        watches = self._watches
+
+        def multi(wire: Wire) -> list[bytes]:
+            if watches not in (None, wire):
+                raise WatchError("The connection on which the keys were watched has ended.")
+            return [b"MULTI"]
+
+        found = link.calls([multi, *commands, [b"EXEC"]], Safe.NEVER, db, lane=self._lane)
         last = found[-1]
         if isinstance(last, CommandError):
             first = next((each for each in found if isinstance(each, CommandError)), last)
@@ -190,7 +200,7 @@ class SharedPipeline(PipelineMethods, Clearing):
         return results
 
     def _let_go(self) -> None:
-        lane, self._lane = self._lane, None
+        lane, self._lane, self._watches = self._lane, None, None
         if lane is not None:
             lane.drop()  # ends the watches, too
             self._store._link.give_back(lane)
