@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Private(NamedTuple):
-    """What was read.
+    """The content of a file, and who may read it.
 
     path    where the file is, behind all links
     uid     the user to whom it belongs

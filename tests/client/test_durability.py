@@ -119,7 +119,7 @@ def test_an_embedded_queue_has_always_and_an_owner_too(tmp_path: Path, root: Pat
 
 
 def test_the_policy_of_serve(tmp_path: Path) -> None:
-    """What it serves with, and whether it warns."""
+    """It serves with always, or with less and a warning."""
 
     def chosen(root: Path, config: Config | None = None) -> tuple[str, bool]:
         config = config or Config()

@@ -33,7 +33,7 @@ def say(root: Path, *lines: str) -> None:
 
 @pytest.fixture
 def remembered(root: Path) -> Path:
-    """A store that is served on its own socket only, by whomever."""
+    """A store that is served on its own socket only, by an owner or by an operator."""
     say(root, "hz = 20")
     return root
 
@@ -85,7 +85,7 @@ def values_of(root: Path) -> list[str]:
 
 
 def test_serve_takes_over(remembered: Path) -> None:
-    """What is under way is answered, a blocked take goes on, and calls that are never repeated go on too."""
+    """Calls under way are answered, a blocked take goes on, and calls that are never repeated go on too."""
     root = remembered
     got: list[Any] = []
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""tidelog.toml: how a store is served. What it may say, who may read it, and that nothing but serving uses it."""
+"""tidelog.toml: how a store is served. It says what it may, only its user reads it, and nothing but serving uses it."""
 
 from __future__ import annotations
 
