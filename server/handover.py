@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.engine.errors import CommandError
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
+from tidelog.server.host import Host
+from tidelog.server.session import Session
 
 LOOK_S: Final = 0.005  # pause between two looks at the commands that are under way
 LINE: Final = (
@@ -37,7 +36,7 @@ class Handover:
     knowing    the IDs of the sessions that know the line
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host[Session]) -> None:
         self.knowing: set[int] = set()
         self._server = server
         self._dismissed: set[int] = set()

@@ -43,6 +43,9 @@ class SessionTurns(Protocol[S_contra]):
     def confirm(self, wanted: int, seconds: float) -> None:
         """From now on replies wait for `wanted` followers (0: for none), for `seconds` at most (0: without limit)."""
 
+    def run_all(self) -> None:
+        """Run everything that arrived now, before the turn ends."""
+
     def woke(self, session: S_contra, thread: int) -> None:
         """A blocked session was served, or has to check its timers. From any thread, perhaps under the store's lock."""
 
@@ -54,6 +57,9 @@ class Ports(Protocol):
     """
 
     ports: list[tuple[str, str]]
+
+    def stop(self, *, keep_share: bool = False) -> None:
+        """Stop listening. `keep_share`: another process listens on the socket of the store's directory."""
 
     def pass_on(self, connection: object) -> bool:
         """Send the socket of the store's directory to a client of it. False if it is a client of another one."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.replication.feeds import Downstream
 from tidelog.server.handover import Handover
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
+from tidelog.server.host import Host
+from tidelog.server.session import Session
 
 LOOK_S: Final = 0.005  # pause between two looks at the followers
 
@@ -30,7 +29,7 @@ class Leaving:
     handover    what an owner does when `tidelog serve` takes over
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host[Session]) -> None:
         self.insisted = False
         self.handover = Handover(server)
         self._server = server
