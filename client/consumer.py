@@ -89,16 +89,27 @@ class SharedConsumer(Closing, Generic[T]):
         return self
 
     def __next__(self) -> SharedJob[T]:
-        job = self.following()
-        if job is None:
-            raise StopIteration
-        return job
+        handed: list[tuple[SharedJob[T], Entry]] = []
+        try:
+            job = self.following(handed=handed)
+            if job is not None:
+                return job
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt: the job was not seen
+                self._take_back(handed)
+            raise
+        raise StopIteration
 
-    def following(self, holder: Holder | None = None) -> SharedJob[T] | None:
+    def following(
+        self,
+        holder: Holder | None = None,
+        handed: list[tuple[SharedJob[T], Entry]] | None = None,
+    ) -> SharedJob[T] | None:
         """The next job; None at the end of the iteration.
 
         Args:
             holder: The task that gets it; None = this thread.
+            handed: Gets the job, too, before this call returns.
 
         Raises:
             Unreachable: `interrupt` ended the call.
@@ -116,11 +127,21 @@ class SharedConsumer(Closing, Generic[T]):
                 continue
             try:
                 job = self._job(entry)
+                if job is not None:
+                    if handed is not None:
+                        handed.append((job, entry))
+                    job._show()
+                    return job
             except BaseException:
-                self._unseen.appendleft(entry)  # it was not seen
+                if not handed:
+                    self._unseen.appendleft(entry)  # it was not seen
                 raise
-            if job is not None:
-                return job
+
+    def _take_back(self, handed: list[tuple[SharedJob[T], Entry]]) -> None:
+        """An interrupt struck while a job was handed out: it is unseen again."""
+        for job, entry in handed:
+            job._show(False)
+            self._unseen.appendleft(entry)
 
     def _drop_lost(self) -> None:
         """Forget the jobs that another worker may have got since: this process was stopped for longer than a lease."""
@@ -143,6 +164,7 @@ class SharedConsumer(Closing, Generic[T]):
         )
         if broken is None:
             return made
+        made._show()
         made.fail(broken)
         return None
 
@@ -196,21 +218,24 @@ class SharedConsumer(Closing, Generic[T]):
             if lane.ended:
                 raise ended_elsewhere()
             return False
+        held: list[tuple[bytes, Held]] = []
         try:
             entries = [(job, number, tuple(row)) for job, number, row in found]
-            held = [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
+            held += [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
             queue._keeper.hold(self._worked, held)
             self._unseen.extend(entries)
         except BaseException:
             lane.drop()  # the server takes the jobs back
+            for job, one in held:
+                queue._keeper.let_go(self._worked, job, one.deliveries)
             raise
         if lane.ended:
             self._give_back()
             raise ended_elsewhere()
         if lane.can(CONFIRM):
             # Before a handler begins. Nobody waits for the reply.
-            first, one = held[0]
-            link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))
+            first, taken = held[0]
+            link.post(lane, queue.words(b"CONFIRM", worker, first, taken.deliveries))
         return True
 
     def _give_back(self) -> None:

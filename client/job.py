@@ -64,7 +64,7 @@ class SharedJob(Ends, JobFacts, Generic[T]):
         self._gathers, self._reraise = gathers, reraise
         self._worked = queue, worker.encode()
         self._count = b"%d" % self.deliveries
-        self._state = OPEN
+        self._state = GIVEN  # until it is shown
 
     @property
     def state(self) -> str:
@@ -86,6 +86,10 @@ class SharedJob(Ends, JobFacts, Generic[T]):
         raise TypeError(
             "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
         )
+
+    def _show(self, shown: bool = True) -> None:
+        """Whether somebody gets it. If it is dropped otherwise, its consumer still has it."""
+        self._state = OPEN if shown else GIVEN
 
     def __del__(self) -> None:
         try:

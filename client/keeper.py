@@ -172,13 +172,16 @@ class Keeper:
         with self._mine():
             held = self._held.get(worked)
             if held is None:
-                held = self._held[worked] = {}
+                # In this order, because an interrupt may strike between the two, and a beat looks for both.
                 self._renewed[worked] = time.monotonic()
-            held.update(jobs)
+                self._held[worked] = dict(jobs)
+            else:
+                held.update(jobs)
             if self._armed or self._thread is None and not self._start():
                 return
+            # In this order, because an interrupt may strike between the two.
+            self._bell.ring()
             self._armed = True
-        self._bell.ring()
 
     def enter(self, worked: Worked, job: bytes, holder: Holder) -> None:
         """A thread or task entered the `with` block of a job, perhaps another one than took it."""

@@ -162,6 +162,10 @@ class Link:
         except Broken:
             lane.drop()
             self.broke()
+        except BaseException:
+            lane.drop()  # perhaps it was sent, and its reply comes
+            self.broke()
+            raise
 
     def confirm(self, lane: Lane, db: int, replicas: int, fsynced: bool, seconds: float) -> None:
         """Wait until the last write of a connection is on the disk (`fsynced`), and so many followers have it.
