@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tests.client.kills.crowd import HANG_S, NAME, START_S
-from tests.client.kills.evidence import DONE, FULL, UNKNOWN, Call, Delivery, Story
+from tests.client.kills.dedup import is_replaced, is_stored, values_of
+from tests.client.kills.ends import (
+    deaths_are_explained,
+    deliveries_are_explained,
+    nothing_is_left_of_those_who_ended,
+)
+from tests.client.kills.evidence import DONE, UNKNOWN, Call, Delivery, Story
 from tests.client.kills.queues import (
     BY_NAME,
     CONCURRENCY,
@@ -42,6 +48,9 @@ def check_all(story: Story, wall_ns: int) -> None:
     nothing_comes_too_late(story)
     results_are_stored(story)
     effects_are_those_of_done_jobs(story)
+    deaths_are_explained(story)
+    deliveries_are_explained(story)
+    nothing_is_left_of_those_who_ended(story)
     jobs_are_as_they_were_put(story)
     jobs_of_a_key_are_in_order(story)
     keys_are_limited(story)
@@ -77,7 +86,8 @@ def no_call_hangs(story: Story) -> None:
         end = story.killed[call.process] if call.end is None else call.end
         if any(who == call.process and a < end and call.begin < b for who, a, b in story.frozen):
             continue
-        kills = (at for at in story.owners_killed if call.begin < at < end)
+        times = (*story.owners_killed, *(thawed for _, thawed in story.owners_frozen))
+        kills = (at for at in times if call.begin < at < end)
         took = (end - max(kills, default=call.begin)) / NS
         wait = call.facts.get("wait", 0.0)
         if took > HANG_S + wait:
@@ -87,18 +97,6 @@ def no_call_hangs(story: Story) -> None:
 
 
 # --- jobs
-
-
-def puts(story: Story) -> Iterable[tuple[Call, Any]]:
-    """(call, value) of every put, whether it was stored or not."""
-    for call in story.of("put", "many"):
-        for value in call.facts["values"]:
-            yield call, value
-
-
-def is_stored(call: Call) -> bool:
-    """Whether a put was acknowledged."""
-    return call.end is not None and call.outcome not in (UNKNOWN, FULL)
 
 
 def nothing_put_is_lost(story: Story) -> None:
@@ -120,10 +118,14 @@ def nothing_put_is_lost(story: Story) -> None:
         for call in story.of("cancel")
         if call.outcome is True or call.is_doubtful
     }
-    for call, value in puts(story):
+    known = values_of(story)
+    for call, value in story.puts():
         queue = call.facts["queue"]
-        if is_stored(call) and (queue, value) not in there:
-            assert (queue, call.outcome) in gone, f"{value} is lost: {call}"
+        if is_stored(call) and (queue, value) not in there and (queue, call.outcome) not in gone:
+            values = known[queue, call.outcome]
+            held = any((queue, other) in there for other in values)
+            another = any(is_replaced(story, queue, other) for other in (value, *values))
+            assert call.facts.get("dedup") and (held or another), f"{value} is lost: {call}"
     for call in story.of("put"):
         if call.facts.get("delay") == FAR_S and is_stored(call):
             moved = [
@@ -292,7 +294,7 @@ def jobs_are_as_they_were_put(story: Story) -> None:
     """A job has the priority and the key of its put, and its ID lies in the lane of its priority."""
     given = {
         (call.facts["queue"], value): (call.facts.get("priority", 0), call.facts.get("key"))
-        for call, value in puts(story)
+        for call, value in story.puts()
     }
     for each in story.deliveries():
         place = each.priority, each.key
@@ -315,7 +317,7 @@ def order_of(id: str) -> tuple[int, int]:
 
 def jobs_of_a_key_are_in_order(story: Story) -> None:
     """Where a key has one place: once a job was delivered, none that lies before it is delivered, or is there."""
-    keys = {value: call.facts.get("key") for call, value in puts(story)}
+    keys = {value: call.facts.get("key") for call, value in story.puts()}
     seen = defaultdict[tuple[str, str, int], list[tuple[str, Span, Any]]](list)
     for each in story.deliveries():
         if each.key is not None and is_limited(each.queue):

@@ -1,4 +1,6 @@
-"""Crowd: putters and workers of one shared store, which are killed at random, and its owner with them."""
+"""Crowd: putters and workers of one shared store, which are killed at random, and its owner with them. In a storm, some
+are asked to end instead, and some are stopped for a while.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.client.kills.evidence import Call, Left, Reader, Story
-from tests.client.kills.queues import BY_NAME, EFFECTS, FAR_S, RETRY_AFTER_S
+from tests.client.kills.queues import BY_NAME, EFFECTS, FAR_S, RETRY_AFTER_S, TIMEOUT_S
 from tests.client.owners import is_running, owner_of, owners
 
 import tidelog
@@ -24,11 +27,16 @@ HANG_S: Final = 5.0  # no call takes longer, beyond the time that it was told to
 START_S: Final = 0.5  # a machine that is not busy imports an owner in less
 LOOK_S: Final = 0.004
 ROLES: Final = ("put", "put", "work", "work", "work")
+STORM: Final = ("put", "put", "work", "work", "awork", "awork")
 NAMED: Final = 2  # the place whose processes have the same name, so that each gets the jobs of the one before it
 NAME: Final = "named"
 OWNERS: Final = 0.25  # share of the kills
 TWICE: Final = 0.2  # of the owner's kills: the next owner is killed too, while it begins
 FREEZES: Final = 0.03
+# of what is done in a storm: a peer or the owner is asked to end; the owner is stopped for longer than leases last; a
+# peer for less
+TERMS, OWNER_TERMS, OWNER_FREEZES, BLINKS = 0.2, 0.04, 0.02, 0.05
+END_S: Final = 10.0  # one that is asked to end does so in this time
 BETWEEN: Final = 10  # calls between two kills, at least
 PAUSE_S: Final = 0.2  # after a kill, at most
 
@@ -56,22 +64,24 @@ def slowness() -> float:
 class Crowd:
     """See the module docstring."""
 
-    def __init__(self, root: Path, policy: str, seed: int) -> None:
+    def __init__(self, root: Path, policy: str, seed: int, storm: bool = False) -> None:
         self.root, self.policy, self.pick = root, policy, random.Random(seed)
+        self.storm, self.roles = storm, STORM if storm else ROLES
+        self.acts = Counter[str]()
         self.readers: dict[str, Reader] = {}
         self.story = Story([])
         self.kills = 0
         self._numbers = count(1)
         self.living: list[tuple[str, subprocess.Popen[bytes]]] = []
-        for place in range(len(ROLES)):
+        for place in range(len(self.roles)):
             self.living.append(self._start(place))
 
     def _start(self, place: int) -> tuple[str, subprocess.Popen[bytes]]:
-        process = f"{ROLES[place]}{next(self._numbers)}"
+        process = f"{self.roles[place]}{next(self._numbers)}"
         path = self.root.parent / f"{process}.facts"
         name = NAME if place == NAMED else process
         seed = str(self.pick.randrange(1 << 30))
-        words = [ROLES[place], str(self.root), name, seed, self.policy, str(path)]
+        words = [self.roles[place], str(self.root), name, seed, self.policy, str(path)]
         self.readers[process] = Reader(path)
         self.story.started[process] = time.monotonic_ns()
         with path.with_suffix(".err").open("wb") as errors:
@@ -82,7 +92,8 @@ class Crowd:
 
     def first_steps(self) -> None:
         """Until each process has done something."""
-        within(4 * HANG_S, lambda: all(map(self._has_begun, self.living)), self.errors)
+        begun = lambda: all(map(self._has_begun, self.living))  # noqa: E731
+        self._within(4 * HANG_S, begun, self.errors)
 
     def _has_begun(self, one: tuple[str, subprocess.Popen[bytes]]) -> bool:
         process, child = one
@@ -93,19 +104,35 @@ class Crowd:
     # --- one kill
 
     def act(self) -> None:
-        """Kill somebody, once the crowd has done something, and see that the others get on."""
+        """Do something to somebody, once the crowd has done something, and see that the others get on."""
         before = self._calls()
-        within(2 * HANG_S, lambda: self._calls() > before + BETWEEN, lambda: "nobody gets on")
-        roll = self.pick.random()
-        if roll < FREEZES:
-            self._freeze(self.pick.randrange(len(ROLES)))
-        elif roll < FREEZES + OWNERS:
+        self._within(2 * HANG_S, lambda: self._calls() > before + BETWEEN, lambda: "nobody gets on")
+        place = self.pick.randrange(len(self.roles))
+        shares = {"freeze": FREEZES, "kill an owner": OWNERS, "kill": 1 - FREEZES - OWNERS}
+        if self.storm:
+            shares |= {"end": TERMS, "end an owner": OWNER_TERMS}
+            shares |= {"freeze an owner": OWNER_FREEZES, "blink": BLINKS}
+        (act,) = self.pick.choices(list(shares), list(shares.values()))
+        self.acts[act] += 1
+        if act == "freeze":
+            self._freeze(place, 1.3 * RETRY_AFTER_S)
+        elif act == "blink":
+            self._freeze(place, self.pick.uniform(0, 0.8 * RETRY_AFTER_S))
+        elif act == "kill an owner":
             killed = self._kill_owner()
             if killed and self.pick.random() < TWICE:
                 self._kill_next_owner(killed)
             self.others_get_on()
+        elif act == "end an owner":
+            self._kill_owner(signal.SIGTERM)
+            self.others_get_on()
+        elif act == "freeze an owner":
+            self._freeze_owner()
+            self.others_get_on()
+        elif act == "end":
+            self._end_peer(place)
         else:
-            self._kill_peer(self.pick.randrange(len(ROLES)))
+            self._kill_peer(place)
         time.sleep(self.pick.uniform(0, PAUSE_S))
 
     def _calls(self) -> int:
@@ -114,15 +141,27 @@ class Crowd:
             self.readers[process].read()
         return sum(len(reader.calls) for reader in self.readers.values())
 
-    def _kill_owner(self) -> int:
-        """Kill the process that LOCK names. Returns its ID, 0 if there is none."""
+    def _kill_owner(self, number: int = signal.SIGKILL) -> int:
+        """Kill the process that LOCK names, or ask it to end. Returns its ID, 0 if there is none."""
         with suppress(ProcessLookupError, FileNotFoundError, ValueError):
             pid = owner_of(self.root)
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+            if number == signal.SIGTERM:
+                self._within(END_S, lambda: not is_running(pid), lambda: "the owner does not end")
+            else:
+                self.kills += 1
             self.story.owners_killed.append(time.monotonic_ns())
-            self.kills += 1
             return pid
         return 0
+
+    def _freeze_owner(self) -> None:
+        """Stop it for longer than leases last."""
+        with suppress(ProcessLookupError, FileNotFoundError, ValueError):
+            pid, begin = owner_of(self.root), time.monotonic_ns()
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(1.3 * RETRY_AFTER_S)
+            os.kill(pid, signal.SIGCONT)
+            self.story.owners_frozen.append((begin, time.monotonic_ns()))
 
     def _kill_next_owner(self, before: int) -> None:
         def another() -> bool:
@@ -130,7 +169,7 @@ class Crowd:
                 return owner_of(self.root) != before
             return False
 
-        within(HANG_S, another, lambda: "nobody starts an owner")
+        self._within(HANG_S, another, lambda: "nobody starts an owner")
         time.sleep(self.pick.uniform(0, 0.05))
         self._kill_owner()
 
@@ -143,12 +182,34 @@ class Crowd:
         self.kills += 1
         self.living[place] = self._start(place)
 
-    def _freeze(self, place: int) -> None:
-        """Stop a process for longer than its leases last."""
+    def _end_peer(self, place: int) -> None:
+        """Ask a process to end; now and then the owner is killed meanwhile."""
+        process, child = self.living[place]
+        if not self._has_begun(self.living[place]):
+            return self._kill_peer(place)
+        child.send_signal(signal.SIGTERM)
+        if self.pick.random() < TWICE:
+            time.sleep(self.pick.uniform(0, 0.05))
+            self._kill_owner()
+        self._within(
+            END_S, lambda: child.poll() is not None, lambda: self._hanging_end(process, child)
+        )
+        assert child.returncode == 0, f"{process} ended with {child.returncode}: {self.errors()}"
+        self.story.killed[process] = time.monotonic_ns()
+        self.story.ended.add(process)
+        self.living[place] = self._start(place)
+
+    def _hanging_end(self, process: str, child: subprocess.Popen[bytes]) -> str:
+        child.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        return f"{process} does not end: {self.errors()}"
+
+    def _freeze(self, place: int, seconds: float) -> None:
+        """Stop a process for so long."""
         process, child = self.living[place]
         begin = time.monotonic_ns()
         child.send_signal(signal.SIGSTOP)
-        time.sleep(1.3 * RETRY_AFTER_S)
+        time.sleep(seconds)
         child.send_signal(signal.SIGCONT)
         self.story.frozen.append((process, begin, time.monotonic_ns()))
 
@@ -170,8 +231,11 @@ class Crowd:
             return not stuck()
 
         longest = max((call.facts.get("wait", 0.0) for call in waits), default=0.0)
-        factor = within(HANG_S + longest, gets_on, lambda: self._hanging(stuck()))
-        self.story.slowness = max(self.story.slowness, factor)
+        self._within(HANG_S + longest, gets_on, lambda: self._hanging(stuck()))
+
+    def _within(self, seconds: float, true: Callable[[], object], what: Callable[[], str]) -> None:
+        """As `within`, and note how slow the machine is."""
+        self.story.slowness = max(self.story.slowness, within(seconds, true, what))
 
     def _hanging(self, calls: list[Call]) -> str:
         """What to say of calls that do not come to an end: where each thread is."""
@@ -201,15 +265,28 @@ class Crowd:
 
     def tell(self) -> Story:
         """All that happened. Takes what is left in the queues."""
+        self._nobody_is_connected()
         self._kill_owner()
         for reader in self.readers.values():
             reader.read()
         self.story.calls = [
             call for reader in self.readers.values() for call in reader.calls.values()
         ]
-        with tidelog.connect(self.root, fsync=self.policy) as db:
+        with tidelog.connect(self.root, fsync=self.policy, timeout=TIMEOUT_S) as db:
             self._drain(db, self.story.left)
         return self.story
+
+    def _nobody_is_connected(self) -> None:
+        """The peers are gone, and the owner has noticed."""
+        with tidelog.connect(self.root, fsync=self.policy, timeout=TIMEOUT_S) as db:
+            pid = os.getpid()
+
+            def others() -> list[str]:
+                text: bytes = db.execute_command("CLIENT", "LIST")
+                lines = text.decode().splitlines()
+                return lines if len(lines) > len(db._link._busy) + len(db._link._free) + 1 else []
+
+            self._within(HANG_S, lambda: not others(), lambda: f"not {pid}'s: {others()}")
 
     def _drain(self, db: Any, left: Left) -> None:
         # Without limits: the store does not know them, and the workers are gone.
@@ -233,7 +310,7 @@ class Crowd:
             db.schedules.pause(plan.name)
             left.ticks[plan.name] = plan.ticks
         # Leases that `extend` has lengthened, and delays, end within so many seconds.
-        within(HANG_S + 3 * RETRY_AFTER_S, all_done, lambda: "jobs are left over")
+        self._within(HANG_S + 3 * RETRY_AFTER_S, all_done, lambda: "jobs are left over")
         for name, queue in queues.items():
             left.dead[name] = [(job.original_id, job.value, job.reason) for job in queue.dead]
             left.later[name] = [(job.id, job.value) for job in queue.peek(10_000, scheduled=True)]

@@ -7,11 +7,12 @@ processes share. So the time at which the store did something lies between the t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -54,20 +55,59 @@ class Evidence:
         show    the outcome for the second line
         facts   for the first one
         """
-        if number is None:
-            number = self.number()
-        thread = threading.current_thread().name
-        self._tell(number=number, thread=thread, what=what, facts=facts, ns=time.monotonic_ns())
+        number = self._begin(threading.current_thread().name, what, number, facts)
         try:
             found = work()
         except tidelog.OutcomeUnknown:
-            self._tell(number=number, ns=time.monotonic_ns(), outcome=UNKNOWN)
+            self._end(number, UNKNOWN)
             return None
         except tidelog.QueueFull:
-            self._tell(number=number, ns=time.monotonic_ns(), outcome=FULL)
+            self._end(number, FULL)
             return None
-        self._tell(number=number, ns=time.monotonic_ns(), outcome=show(found))
+        self._end(number, show(found))
         return found
+
+    async def acall(
+        self,
+        what: str,
+        work: Callable[[], Awaitable[T]],
+        show: Callable[[T], Any] = bool,
+        *,
+        number: int | None = None,
+        patience: float | None = None,
+        cancelled: Any = UNKNOWN,
+        **facts: Any,
+    ) -> T | None:
+        """As `call`, awaited. After `patience` seconds the call is cancelled, and so it is with its task.
+
+        cancelled   the outcome of a call that was cancelled
+        """
+        number = self._begin(threading.current_thread().name, what, number, facts)
+        try:
+            found = await asyncio.wait_for(work(), patience)
+        except tidelog.OutcomeUnknown:
+            self._end(number, UNKNOWN)
+            return None
+        except tidelog.QueueFull:
+            self._end(number, FULL)
+            return None
+        except TimeoutError:
+            self._end(number, cancelled)
+            return None
+        except asyncio.CancelledError:
+            self._end(number, cancelled)
+            raise
+        self._end(number, show(found))
+        return found
+
+    def _begin(self, thread: str, what: str, number: int | None, facts: dict[str, Any]) -> int:
+        if number is None:
+            number = self.number()
+        self._tell(number=number, thread=thread, what=what, facts=facts, ns=time.monotonic_ns())
+        return number
+
+    def _end(self, number: int, outcome: Any) -> None:
+        self._tell(number=number, ns=time.monotonic_ns(), outcome=outcome)
 
 
 @dataclass
@@ -178,16 +218,20 @@ class Story:
     """All evidence of a run.
 
     killed          process -> when it was gone at the latest, ns
-    owners_killed   when, ns
+    ended           those of them that were asked to end, and did so in order
+    owners_killed   when, ns; those that were asked to end, too
     frozen          (process, from, to), ns
+    owners_frozen   (from, to), ns
     started         process -> when it was started, ns
     slowness        how much slower than usual the machine was at its busiest, as far as it mattered
     """
 
     calls: list[Call]
     killed: dict[str, int] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
     owners_killed: list[int] = field(default_factory=list)
     frozen: list[tuple[str, int, int]] = field(default_factory=list)
+    owners_frozen: list[tuple[int, int]] = field(default_factory=list)
     started: dict[str, int] = field(default_factory=dict)
     slowness: float = 1.0
     left: Left = field(default_factory=Left)
@@ -195,6 +239,12 @@ class Story:
     def of(self, *what: str) -> Iterator[Call]:
         """The calls of some kinds."""
         return (call for call in self.calls if call.what in what)
+
+    def puts(self) -> Iterator[tuple[Call, Any]]:
+        """(call, value) of every put, whether it was stored or not."""
+        for call in self.of("put", "many"):
+            for value in call.facts["values"]:
+                yield call, value
 
     def deliveries(self) -> list[Delivery]:
         """Every job that a worker got."""

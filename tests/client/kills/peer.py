@@ -1,4 +1,7 @@
-"""A putter or a worker of the shared queues, until it is killed. `peer.py put|work STORE NAME SEED POLICY EVIDENCE`."""
+"""A putter or a worker of the shared queues, until it is killed, or asked to end.
+
+`peer.py put|work|awork STORE NAME SEED POLICY EVIDENCE`. `awork` is a worker of asyncio: `apeer.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,22 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.client.kills.evidence import UNKNOWN, Evidence
-from tests.client.kills.queues import EFFECTS, KINDS, PLANS, RETRY_AFTER_S, Kind
+from tests.client.kills.queues import (
+    EFFECTS,
+    HELD_IDS,
+    KINDS,
+    PLANS,
+    RETRY_AFTER_S,
+    TIMEOUT_S,
+    Kind,
+)
 
 import tidelog
 import tidelog.client.link  # the first call does not count the time of the import
@@ -29,6 +41,8 @@ PACE_S = 0.015  # between two puts, so that the workers keep up
 # A finished job of a batch is acknowledged by a later call.
 UNWRITTEN: Callable[[Any], str] = lambda _: UNKNOWN  # noqa: E731
 DEDUP_S = 0.1  # two putters use the same dedup ID in each span of this length
+DRAIN_S = 5.0  # a peer that ends waits so long for its jobs
+LEFT_S, LOOK_S = 5.0, 0.01
 
 
 class Peer:
@@ -37,11 +51,19 @@ class Peer:
     def __init__(self, root: Path, name: str, seed: int, policy: str, evidence: Path) -> None:
         self.name, self.pick = name, random.Random(seed)
         self.evidence = Evidence(evidence)
-        connect = lambda: tidelog.connect(root, fsync=policy)  # noqa: E731
+        self.stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self.stop.set())
+        connect = lambda: tidelog.connect(root, fsync=policy, timeout=TIMEOUT_S)  # noqa: E731
         db = self.evidence.call("connect", connect)
         assert db is not None
         self.db: Any = db
         self.number = 0
+        self.consumers: dict[str, Any] = {}  # the one of each thread
+
+    def end(self) -> None:
+        """Disconnect, as a program does that was asked to end, and tell what is left of it."""
+        self.evidence.call("close", lambda: self.db.close(drain=DRAIN_S), int, wait=DRAIN_S)
+        self.evidence.call("ended", left_behind, list)
 
     # --- putting
 
@@ -55,13 +77,14 @@ class Peer:
         queues = {kind.name: self.db.queue(kind.name, **kind.options_of()) for kind in KINDS}
         shares = [kind.share for kind in KINDS]
         delayed: list[tuple[str, str]] = []
-        while True:
+        while not self.stop.is_set():
             (kind,) = self.pick.choices(KINDS, shares)
             self.put_one(queues[kind.name], kind, delayed)
             if delayed and self.pick.random() < 0.1:
                 self.change(queues, *delayed.pop(self.pick.randrange(len(delayed))))
             del delayed[:-20]
-            time.sleep(self.pick.uniform(0, 2 * PACE_S))
+            self.stop.wait(self.pick.uniform(0, 2 * PACE_S))
+        self.end()
 
     def fresh(self) -> str:
         self.number += 1
@@ -97,6 +120,11 @@ class Peer:
             call("put", put, str, queue=kind.name, wait=PUT_TIMEOUT_S, values=[once])
             return
         value = self.fresh()
+        if (mode := pick.choice(kind.dedups)) is not None:
+            id = f"held-{pick.randrange(HELD_IDS)}"
+            held = lambda: queue.put(value, dedup_id=id, dedup=mode, **options())  # noqa: E731
+            call("put", held, str, **facts, values=[value], dedup=mode, dedup_id=id)
+            return
         handle = call("put", lambda: queue.put(value, **options()), str, **facts, values=[value])
         if handle is None:
             return
@@ -130,8 +158,14 @@ class Peer:
         ]
         for thread in threads:
             thread.start()
+        self.stop.wait()
         for thread in threads:
-            thread.join()
+            while thread.is_alive():
+                # again, since the thread may have begun with another one meanwhile
+                if (consumer := self.consumers.get(thread.name)) is not None:
+                    consumer.close()
+                thread.join(0.05)
+        self.end()
 
     def guarded(self, work: Callable[..., None], *args: Any) -> None:
         """A thread that raises ends the process, which the test notices."""
@@ -145,9 +179,10 @@ class Peer:
         pick, worker = random.Random(seed), f"{self.name}-{thread}"
         queue = self.db.queue(kind.name, **kind.options_of())
         effects = self.db.queue(EFFECTS)
-        while True:
+        while not self.stop.is_set():
             block = pick.choice(kind.blocks)
             consumer = queue.consume(worker, batch=kind.batch, block=block)
+            self.consumers[thread] = consumer
             facts = {"queue": kind.name, "worker": worker, "wait": block}
             while True:
                 number = self.evidence.number()
@@ -173,6 +208,22 @@ class Peer:
             "and": lambda: job.done_and(effects.new([job._queue.name, job.id])),
         }
         self.evidence.call(how, ways[how], UNWRITTEN if how == "with" else bool, take=number)
+
+
+def left_behind() -> list[str]:
+    """Threads and sockets of this process that have not gone soon after it disconnected."""
+    patience = time.monotonic() + LEFT_S
+    while True:
+        places = []
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(FileNotFoundError):
+                places.append(os.readlink(f"/proc/self/fd/{name}"))
+        main = threading.main_thread()
+        found = [each.name for each in threading.enumerate() if each is not main]
+        found += [place for place in places if place.startswith("socket:")]
+        if not found or time.monotonic() > patience:
+            return found
+        time.sleep(LOOK_S)
 
 
 def shown(job: Any) -> dict[str, Any] | None:
@@ -205,6 +256,12 @@ def ended(handle: Any) -> list[Any]:
 def main() -> None:
     faulthandler.register(signal.SIGUSR1)  # the test asks one that hangs where it is
     role, root, name, seed, policy, evidence = sys.argv[1:]
+    if role == "awork":
+        # here, since it needs this module
+        from tests.client.kills.apeer import work_for_ever  # noqa: PLC0415
+
+        work_for_ever(Path(root), name, int(seed), policy, Path(evidence))
+        return
     peer = Peer(Path(root), name, int(seed), policy, Path(evidence))
     if role == "put":
         peer.put_for_ever()

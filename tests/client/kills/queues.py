@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidelog.jobs.dedup import REPLACE, UNTIL_DONE
+
 RETRY_AFTER_S: Final = 1.0
 OFTEN: Final = 1_000_000
+TIMEOUT_S: Final = 120.0  # of the clients: a busy machine starts an owner in this time
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Kind:
     ttls        of puts, in seconds
     priorities  of puts
     keys        of puts
+    dedups      modes of the dedup IDs of puts; None = no dedup ID
     """
 
     name: str
@@ -38,6 +42,7 @@ class Kind:
     ttls: tuple[float | None, ...] = (None,)
     priorities: tuple[int, ...] = (0,)
     keys: tuple[str | None, ...] = (None,)
+    dedups: tuple[str | None, ...] = (None,)
 
     def options_of(self, **more: Any) -> dict[str, Any]:
         """The options of the queue. A job is tried for ever unless they say otherwise."""
@@ -48,6 +53,8 @@ FAR_S: Final = 3600.0  # a delay that no run sees the end of
 CONCURRENCY: Final = 2
 PER_KEY: Final = 1
 RATE: Final = 15
+FEW: Final = 2  # deliveries of a job that is given up soon
+HELD_IDS: Final = 3  # dedup IDs that jobs have until they are done
 EFFECTS: Final = "effects"  # the queue into which `done_and` puts; nobody works on it
 ENDS: Final = (*["ack"] * 5, "result", "result", "nack", "release", "and", "extend", "fail")
 KINDS: Final = (
@@ -92,6 +99,31 @@ KINDS: Final = (
         delays=(*[None] * 6, 0.2),
         priorities=(0, 0, 0, 7),
         keys=("a", "b", "c", None),
+    ),
+    Kind(
+        "few",
+        {"max_deliveries": FEW},
+        share=3,
+        work_s=0.03,
+        ends=("ack", "ack", "nack", "release", "result"),
+        priorities=(0, 0, 9),
+    ),
+    Kind(
+        "fewer",
+        {"max_deliveries": FEW},
+        share=2,
+        batch=4,
+        work_s=0.03,
+        ends=("ack", "with", "with", "nack"),
+    ),
+    Kind(
+        "once",
+        share=3,
+        work_s=0.05,
+        ends=("ack", "ack", "nack", "release", "and"),
+        delays=(None, None, None, 0.3),
+        priorities=(0, 0, 2),
+        dedups=(None, UNTIL_DONE, UNTIL_DONE, REPLACE),
     ),
     Kind("ticks", ends=("ack", "ack", "nack")),
 )

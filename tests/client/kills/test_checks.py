@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.client.kills import checks
+from tests.client.kills import checks, ends
 from tests.client.kills.evidence import Call, Story
 from tests.client.kills.queues import FAR_S, PLANS, RETRY_AFTER_S
 
@@ -127,6 +127,70 @@ def two_effects(told: Told) -> None:
     told.story.left.effects = [["plain", ID]] * 2
 
 
+def dead_unseen(told: Told) -> None:
+    """A worker has another job meanwhile."""
+    told.put("few")
+    told.put("few", "w", "1000-1")
+    told.end(told.take(queue="few", id="1000-1", first="1000-1", value="w"))
+    told.story.left.dead["few"] = [(ID, "v", "given up after 2 deliveries, never finished")]
+
+
+def dead_for_nothing(told: Told) -> None:
+    told.put("few")
+    told.end(told.take(queue="few"))
+    told.story.left.dead["few"] = [(ID, "v", "no")]
+
+
+def dead_too_soon(told: Told) -> None:
+    told.put("few")
+    told.end(told.take(queue="few"), "nack")
+    told.story.left.dead["few"] = [(ID, "v", "given up after 1 delivery; the last one failed")]
+
+
+def dead_of_unknown_deliveries(told: Told) -> None:
+    told.put("few")
+    told.end(told.take(queue="few"), "nack")
+    told.story.left.dead["few"] = [(ID, "v", "given up after 2 deliveries; the last one failed")]
+
+
+def expired_without_a_limit(told: Told) -> None:
+    told.put("few")
+    told.story.left.dead["few"] = [(ID, "v", "expired")]
+
+
+def counted_unseen(told: Told) -> None:
+    """A wait was cancelled, and its job counts."""
+    told.put("few")
+    told.call("w", "take", None, queue="few", worker="w")
+    told.end(told.take("v", "few", count=2))
+
+
+def counted_though_given_back(told: Told) -> None:
+    told.put("few")
+    told.end(told.take(queue="few"), "release")
+    told.end(told.take(queue="few", count=2))
+
+
+def a_thread_is_left(told: Told) -> None:
+    told.story.ended.add("w")
+    told.call("w", "ended", ["tidelog-client"])
+
+
+def never_said_that_it_ended(told: Told) -> None:
+    told.put()
+    told.story.ended.add("w")
+
+
+def held(told: Told, id: str, value: str, mode: str) -> Call:
+    return told.put("once", value, id, dedup=mode, dedup_id="d", delay=None)
+
+
+def lost_while_held(told: Told) -> None:
+    """Its job is not there, and no later put has replaced it."""
+    held(told, FIRST, "v", "replace")
+    held(told, FIRST, "w", "until-done")
+
+
 FIRST, SECOND, HIGH = "1000-0", "1000-1", "1000-655360"
 
 
@@ -204,6 +268,16 @@ def low_first(told: Told) -> None:
         (checks.jobs_of_a_key_are_in_order, out_of_order_at_the_end, "1000-0 (left over)"),
         (checks.keys_are_limited, two_of_a_key, "2 jobs of a key at once"),
         (checks.the_highest_priority_goes_first, low_first, "20 came before one of a higher"),
+        (checks.nothing_put_is_lost, lost_while_held, "v is lost"),
+        (ends.deaths_are_explained, dead_unseen, "no handler began v"),
+        (ends.deaths_are_explained, dead_for_nothing, "nobody gave v up"),
+        (ends.deaths_are_explained, dead_too_soon, "given up after 1 delivery"),
+        (ends.deaths_are_explained, dead_of_unknown_deliveries, "given up after 2 deliveries"),
+        (ends.deaths_are_explained, expired_without_a_limit, "v has no time to live"),
+        (ends.deliveries_are_explained, counted_unseen, "1 deliveries of"),
+        (ends.deliveries_are_explained, counted_though_given_back, "1 deliveries of"),
+        (ends.nothing_is_left_of_those_who_ended, a_thread_is_left, "w left ['tidelog-client']"),
+        (ends.nothing_is_left_of_those_who_ended, never_said_that_it_ended, "w left None"),
     ],
 )
 def test_a_check_fails(
@@ -214,6 +288,30 @@ def test_a_check_fails(
     tell(told)
     with pytest.raises(AssertionError, match=re.escape(says)):
         check(told.story)
+
+
+def test_deaths_and_doubts() -> None:
+    """Whatever a kill explains is no fault."""
+    told = Told()
+    told.put("few")
+    told.end(told.take(queue="few"), "nack")
+    lost = told.call("v", "take", None, queue="few", worker="v")
+    lost.end = None
+    told.end(told.take(queue="few", count=3), "nack")
+    told.story.left.dead["few"] = [(ID, "v", "given up after 3 deliveries; the last one failed")]
+    ends.deaths_are_explained(told.story)
+    ends.deliveries_are_explained(told.story)
+
+
+def test_replaced_jobs() -> None:
+    told = Told()
+    held(told, FIRST, "v", "until-done")
+    held(told, SECOND, "w", "replace")
+    told.end(told.take(queue="once", id=SECOND, first=SECOND, value="w"))
+    held(told, "1000-2", "x", "until-done")
+    held(told, "1000-2", "y", "until-done")
+    told.end(told.take(queue="once", id="1000-2", first="1000-2", value="x"))
+    checks.nothing_put_is_lost(told.story)
 
 
 def test_limits() -> None:

@@ -1,8 +1,10 @@
 """kill -9 of the owner, of putters and of workers of shared queues.
 
-The queues have delays, schedules, results, limits, priorities and keys.
+The queues have delays, schedules, results, limits, priorities, keys and dedup IDs.
 
-`make test` kills some, `make test-slow` more than 300 over the three policies.
+`make test` kills some, `make test-slow` more than 300 over the three policies. In a storm, some processes are asked to
+end, some are stopped for a while, and workers of asyncio have their calls cancelled. `make test-soak` has one of 1,000
+kills.
 """
 
 from __future__ import annotations
@@ -36,14 +38,20 @@ def test_many_processes_are_killed(tmp_path: Path, policy: str, kills: int) -> N
     rounds(tmp_path, policy, kills)
 
 
-def rounds(tmp_path: Path, policy: str, kills: int) -> None:
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("kills", slow_and_soak(12, 1000))
+def test_a_storm(tmp_path: Path, kills: int) -> None:
+    rounds(tmp_path, random.choice(POLICIES), kills, storm=True)
+
+
+def rounds(tmp_path: Path, policy: str, kills: int, storm: bool = False) -> None:
     """Kill so many processes that share a store, and check all that they and the store tell."""
     seed = random.randrange(1 << 32)
     print("seed", seed, policy)
     root = tmp_path / "store"
     begun = time.monotonic()
     with ended_owner(root):
-        crowd = Crowd(root, policy, seed)
+        crowd = Crowd(root, policy, seed, storm)
         try:
             crowd.first_steps()
             while crowd.kills < kills:
@@ -58,7 +66,7 @@ def rounds(tmp_path: Path, policy: str, kills: int) -> None:
     made = Counter(call.what for call in story.calls)
     took = time.monotonic() - begun
     print(
-        f"{crowd.kills} kills, {len(story.owners_killed)} of them of owners, in {took:.0f} s, "
+        f"{crowd.kills} kills; {dict(crowd.acts)}; {len(story.owners_killed)} owners; in {took:.0f} s, "
         f"{story.slowness:.1f} times slow; {overtakings(story)} jobs came before earlier ones of a lower priority; "
         f"{dict(made)}"
     )
