@@ -9,15 +9,14 @@ A job in hand is known by its group and ID.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import threading
+import gc
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import redis
+from tests.client.faces.awaited import Awaited, Loop
 
 import tidelog
 from tidelog import testing
@@ -172,6 +171,25 @@ class Methods(Face):
         self.end_consumer(consumer)
         return found
 
+    def leave(self, group: str, worker: str, count: int) -> list[Taken]:
+        """Take so many jobs as one batch, and leave the loop after the first one."""
+        consumer = self.queues[group].consume(worker, batch=count, block=0)
+        job = self.following(consumer)
+        self.end_consumer(consumer)
+        if job is None:
+            return []
+        self.jobs[group, job.id] = job
+        return [(job.id, job.deliveries, job.value, job.headers, job.priority, job.key)]
+
+    def drop(self, group: str, id: str) -> None:
+        """A worker forgets its job without a word. Whoever has it is told at once."""
+        del self.jobs[group, id]
+        gc.collect()
+        self.beat()
+
+    def beat(self) -> None:
+        """Say that the workers live, and which jobs they dropped."""
+
     def following(self, consumer: Any) -> Any:
         return next(consumer, None)
 
@@ -292,56 +310,6 @@ class Shared(Methods):
         self.store._keeper.beat(at_once=True)
 
 
-class Loop:
-    """An event loop in a thread, in which the calls of a face for asyncio run."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-
-    def run(self, work: Any) -> Any:
-        """The result of a coroutine."""
-
-        async def awaited() -> Any:
-            return await work
-
-        return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(60)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class Awaited:
-    """An object for asyncio whose methods are awaited here, and so are those of the objects that they return."""
-
-    def __init__(self, loop: Loop, it: Any) -> None:
-        self._loop, self.it = loop, it
-
-    def _shown(self, found: Any) -> Any:
-        is_face = type(found).__name__.startswith("Async") and not isinstance(found, str)
-        return Awaited(self._loop, found) if is_face else found
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.it, name)
-        if not callable(found):
-            return self._shown(found)
-
-        def call(*args: Any, **given: Any) -> Any:
-            made = found(*args, **given)
-            return self._shown(self._loop.run(made) if inspect.isawaitable(made) else made)
-
-        return call
-
-    def __next__(self) -> Any:
-        try:
-            return self._shown(self._loop.run(self.it.__anext__()))
-        except StopAsyncIteration:
-            raise StopIteration from None
-
-
 class AsyncEmbedded(Embedded):
     """The queue of an opened store, for asyncio."""
 
@@ -357,6 +325,9 @@ class AsyncEmbedded(Embedded):
 
     def close(self) -> None:
         self.db.aclose()
+
+    def beat(self) -> None:
+        self.loop.settle()
 
     def end_consumer(self, consumer: Any) -> None:
         consumer.aclose()
@@ -379,6 +350,7 @@ class AsyncShared(Shared):
         self.db.close()
 
     def beat(self) -> None:
+        self.loop.settle()
         self.store.it._store._keeper.beat(at_once=True)
 
     def end_consumer(self, consumer: Any) -> None:
@@ -493,18 +465,33 @@ class Commands(Face):
                 return found
             for id, number, row in rows[count - len(found) :]:
                 assert self.call("RELEASE", worker, id, number, group=group)
-            for id, number, row in rows[: count - len(found)]:
-                self.jobs[group, id.decode()] = worker, number
-                fields = pairs(row)
-                headers = {
-                    name.removeprefix("header."): text.decode()
-                    for name, text in fields.items()
-                    if name.startswith("header.")
-                }
-                key = fields["key"].decode() if "key" in fields else None
-                rank = int(fields.get("priority", 0))
-                found.append((id.decode(), number, fields["value"], headers, rank, key))
+            for row in rows[: count - len(found)]:
+                found.append(self._taken(group, worker, *row))
         return found
+
+    def _taken(self, group: str, worker: str, id: bytes, number: int, row: list[Any]) -> Taken:
+        self.jobs[group, id.decode()] = worker, number
+        fields = pairs(row)
+        headers = {
+            name.removeprefix("header."): text.decode()
+            for name, text in fields.items()
+            if name.startswith("header.")
+        }
+        key = fields["key"].decode() if "key" in fields else None
+        rank = int(fields.get("priority", 0))
+        return id.decode(), number, fields["value"], headers, rank, key
+
+    def leave(self, group: str, worker: str, count: int) -> list[Taken]:
+        words = [] if (group, worker) in self.begun else ["HISTORY"]
+        rows = self.call("TAKE", worker, "COUNT", count, *words, group=group) or []
+        self.begun.add((group, worker))
+        for id, number, _ in rows[1:]:
+            assert self.call("RELEASE", worker, id, number, group=group)
+        return [self._taken(group, worker, *row) for row in rows[:1]]
+
+    def drop(self, group: str, id: str) -> None:
+        worker, number = self.jobs.pop((group, id))
+        self.call("DROP", worker, id, number, group=group)
 
     def end(self, group: str, id: str, how: str) -> Any:
         worker, number = self.jobs[group, id]
