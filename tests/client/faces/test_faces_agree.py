@@ -49,7 +49,7 @@ STEPS = {
     },
     **{"take": 20, "end": 27, "redrive": 2, "dead": 1, "dead_get": 1, "dead_purge": 1},
     **{"purge": 1, "result": 3, "failures_of": 1, "pass_time": 8, "figures": 5},
-    **{"subscribe": 1, "crash": 1},
+    **{"subscribe": 1, "crash": 1, "leave": 2, "drop": 2},
 }
 ENDS = ("ack", "ack", "result", "nack", "nack", "fail", "release", "extend", "and", "later", *MODES)
 
@@ -66,7 +66,8 @@ class History:
         pick, face = self.pick, self.face
         if "keep" in face.options:
             # A group that comes later gets the finished jobs that are kept. When these are swept is left open.
-            yield "subscribe", (GROUPS[1],), {}
+            for group in GROUPS:
+                yield "subscribe", (group,), {}
         for _ in range(count):
             (name,) = pick.choices(list(STEPS), list(STEPS.values()))
             args: tuple[Any, ...] = ()
@@ -95,6 +96,12 @@ class History:
             elif name == "take":
                 limit = pick.choice((None, None, None, 6.0))
                 args = (self.group(), pick.choice(WORKERS), pick.choice((1, 1, 1, 3)), limit)
+            elif name == "leave":
+                args = (self.group(), pick.choice(WORKERS), pick.choice((2, 3, 5)))
+            elif name == "drop":
+                if not face.jobs:
+                    continue
+                args = pick.choice(list(face.jobs))
             elif name == "end":
                 if not face.jobs:
                     continue
