@@ -53,7 +53,7 @@ from tidelog.engine.effects.effect import (
 from tidelog.engine.effects.events import Event, Notifications, events
 from tidelog.engine.effects.observe import SIGNALS, signals, touches
 from tidelog.engine.effects.prepare import prepare
-from tidelog.engine.groups.group import Group
+from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.keys.keyspace import Keyspace, resident
@@ -169,6 +169,7 @@ __all__ = [
     "NOBODY",
     "RowsPart",
     "Stream",
+    "UNKNOWN",
     "lag",
     "reading",
 ]

@@ -30,15 +30,12 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
+from tidelog.figures.names import DUE, SCHEDULES, QueueStreams, is_job
 from tidelog.jobs.rows import fields_of
-from tidelog.jobs.rules import SCHEDULES
 from tidelog.tools.aof.fields import entries_of, names_id
 from tidelog.tools.queue_streams import (
-    DUE,
-    QueueStreams,
     delayed_origin,
     due_text,
-    is_job,
     job_text,
     may_be_delayed,
     origin_of,

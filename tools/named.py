@@ -14,13 +14,14 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.state import State
+from tidelog.figures.names import DUE
 from tidelog.tools.aof.fields import names_id
 from tidelog.tools.aof.records import UNFIT, Record, records_of, unfit
 from tidelog.tools.aof.wanted import needles_of
 from tidelog.tools.bases import Base, state_of
 from tidelog.tools.life import Event, Watch, in_group
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.queue_streams import DUE, due_text
+from tidelog.tools.queue_streams import due_text
 from tidelog.tools.text import argument
 
 _ADDS = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))

@@ -1,66 +1,16 @@
-"""The streams of a queue by their keys, and its jobs in words: for tools that find them in a log or in a state.
-
-A queue `mails` has its jobs in `mails`, and those of a priority in the lane `mails:priority:1` to `mails:priority:9`.
-Each of these streams has its own `:holds`. All share `mails:failures`, `mails:dead` and `mails:later`, and the results,
-the strings `mails:result:<id>`.
-"""
+"""Queues and jobs in words: for tools that find them in a log or in a state. figures/names.py knows their streams."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any
 
 from tidelog.engine import ids
 from tidelog.engine.ids import SEQ_MAX
+from tidelog.figures.model import QueueFigures
+from tidelog.figures.names import FIRST_SEQ, due_ms, is_job
 from tidelog.jobs import rows
-from tidelog.jobs.options import SUFFIXES
-from tidelog.jobs.work.later import FIRST_SEQ, GROUP, SHIFT_MS
-from tidelog.jobs.work.later import has_due_times as has_due_times
-from tidelog.tools.text import argument, span, time_text
-
-HOLDS, FAILURES, DEAD, LATER = (suffix.encode() for suffix in SUFFIXES)
-LANES: Final = tuple(b":priority:%d" % priority for priority in range(1, 10))
-DUE: Final = GROUP
-_LANE: Final = re.compile(rb":priority:[1-9]\Z")
-
-
-class QueueStreams:
-    """The keys of the queue to which a key belongs.
-
-    jobs    of the jobs that are due, the lanes of priorities included
-    later   of the delayed jobs
-    notes   of what the queue notes about jobs
-    """
-
-    def __init__(self, key: bytes) -> None:
-        self.name = queue_of(key).removesuffix(LATER)
-        name = self.name
-        self.jobs = frozenset((name, *(name + lane for lane in LANES)))
-        self.later = name + LATER
-        self.dead = name + DEAD
-        self.failures = name + FAILURES
-        self.notes = frozenset((self.failures, self.dead, *(jobs + HOLDS for jobs in self.jobs)))
-        self.all = self.jobs | self.notes | {self.later}
-
-    def result(self, first: bytes) -> bytes:
-        """The key of the result of a job, by the ID that `put` returned."""
-        return self.name + b":result:" + first
-
-
-def is_lane(key: bytes) -> bool:
-    """Whether a key is that of the jobs of one priority."""
-    return _LANE.search(key) is not None
-
-
-def queue_of(key: bytes) -> bytes:
-    """The key of the queue to which a lane belongs; any other key as it is."""
-    return _LANE.sub(b"", key)
-
-
-def is_job(row: Sequence[bytes]) -> bool:
-    """Whether a row is that of a job."""
-    return bool(row) and row[0] == rows.VALUE
+from tidelog.tools.text import argument, json_value, span, time_text
 
 
 def may_be_delayed(entry_id: int) -> bool:
@@ -77,11 +27,6 @@ def delayed_origin(row: Sequence[bytes]) -> int | None:
     """The ID as a delayed job, if a job ever was one."""
     first = ids.parse_or_none(origin_of(row) or b"")
     return first if first is not None and may_be_delayed(first) else None
-
-
-def due_ms(time: int) -> int:
-    """When the job or the tick is due whose time of delivery is `time`, both unix ms."""
-    return time + SHIFT_MS
 
 
 def due_in(due: int, now: int) -> str:
@@ -110,3 +55,33 @@ def job_text(row: Sequence[bytes]) -> str:
     if expires is not None:
         said += f", expires {time_text(expires)}"
     return said
+
+
+def queue_object(groups: Sequence[QueueFigures]) -> dict[str, Any]:
+    """The figures of a queue's groups, for JSON."""
+    one = groups[0]
+    figures = ("depth", "waiting", "in_flight", "paused", "oldest_ms")
+    return {
+        "groups": [
+            {"group": json_value(each.group)} | {name: getattr(each, name) for name in figures}
+            for each in groups
+            if each.group is not None
+        ],
+        "dead": one.dead,
+        "failures": one.failures,
+        **({} if one.scheduled is None else {"scheduled": one.scheduled}),
+    }
+
+
+def queue_lines(groups: Sequence[QueueFigures]) -> list[str]:
+    """The figures in words, a line for each group."""
+    one = groups[0]
+    ends = f"{one.dead:,} dead, {one.failures:,} failures kept"
+    if one.scheduled is not None:
+        ends += f", {one.scheduled:,} scheduled"
+    return [
+        f"  queue, group {argument(each.group)}: {each.depth:,} unfinished, {each.waiting:,} waiting, "
+        f"{each.in_flight:,} in flight, {each.paused:,} paused; {ends}"
+        for each in groups
+        if each.group is not None
+    ] or [f"  queue without a group: {ends}"]

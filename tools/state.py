@@ -14,12 +14,13 @@ from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
+from tidelog.figures.names import due_ms, has_due_times
+from tidelog.figures.queues import of_queue
 from tidelog.tools import names
 from tidelog.tools.aof.wanted import name_filter
-from tidelog.tools.jobs import queue_facts, queue_lines
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.queue_streams import due_in, due_ms, has_due_times
+from tidelog.tools.queue_streams import due_in, queue_lines, queue_object
 from tidelog.tools.text import argument, examples, json_value, time_text
 
 VERSION: Final = 1
@@ -60,17 +61,17 @@ def command(
             when = time_text(found.now) if found.now else "never"
             click.echo(f"state at LSN {found.last_lsn:,}, last write {when}")
         for db, key, value, expire_at in keys_of(found.state, wanted):
-            queue = None
+            queue = []
             if isinstance(value, Stream):
-                queue = queue_facts(found.state, db, key, value, found.now)
+                queue = of_queue(found.state, db, key, value, found.now)
             if as_json:
                 head = {"v": VERSION, "lsn": found.last_lsn, "time_ms": found.now}
                 facts = head | key_facts(db, key, value, expire_at, full)
-                click.echo(json.dumps(facts if queue is None else facts | {"queue": queue}))
+                click.echo(json.dumps(facts | {"queue": queue_object(queue)} if queue else facts))
             else:
                 for line in key_lines(db, key, value, expire_at, full, found.now):
                     click.echo(line)
-                for line in [] if queue is None else queue_lines(queue):
+                for line in queue_lines(queue) if queue else ():
                     click.echo(line)
 
 

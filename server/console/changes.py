@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tidelog.figures.names import DEAD
 from tidelog.server.console.link import Link
 
 JOBS_MAX: Final = 5_000  # dead jobs that one call changes
 PAGE: Final = 100
 PURGES: Final = 5  # QUEUE PURGE deletes up to 1,000 jobs each time
-_DEAD: Final = b":dead"
 
 
 def redrive(
@@ -52,13 +52,13 @@ def _dead(
         return {"done": done, "more": False, "last": ""}
     if not last:
         # A job that fails again meanwhile dies behind this one, and is not put back a second time.
-        newest = link.ask(b"XREVRANGE", key + _DEAD, b"+", b"-", b"COUNT", b"1")
+        newest = link.ask(b"XREVRANGE", key + DEAD, b"+", b"-", b"COUNT", b"1")
         if not newest:
             return {"done": 0, "more": False, "last": ""}
         last = newest[0][0]
     done = 0
     while done < JOBS_MAX:
-        found = link.ask(b"XRANGE", key + _DEAD, b"-", last, b"COUNT", b"%d" % PAGE)
+        found = link.ask(b"XRANGE", key + DEAD, b"-", last, b"COUNT", b"%d" % PAGE)
         if not found:
             return {"done": done, "more": False, "last": ""}
         done += link.ask(b"QUEUE", b"DEAD", key, verb, *(job for job, _ in found))

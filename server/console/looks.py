@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
+from tidelog.figures.asked import is_helper_told
+from tidelog.figures.names import DEAD, HELPERS, LANES, LATER, SCHEDULES, jobs_of, owner_of
 from tidelog.jobs import rows
 from tidelog.jobs.codecs import NAMED
-from tidelog.jobs.options import LANES, RESERVED, SCHEDULES
 from tidelog.jobs.rows import DeadJob
 from tidelog.server.console import shown
 from tidelog.server.console.link import Link
@@ -26,9 +27,6 @@ CONSUMERS_MAX: Final = 100
 ENTRIES: Final = 20
 JOBS: Final = 20
 GROUP: Final = b"workers"  # that a queue has before a worker came
-_DEAD: Final = b":dead"
-_LATER: Final = b":later"
-_LANES: Final = tuple(lane.encode() for lane in LANES)
 _INFO: Final = (
     b"server",
     b"clients",
@@ -76,9 +74,17 @@ def overview(link: Link) -> dict[str, Any]:
 
 
 def streams(link: Link, db: int) -> dict[str, Any]:
-    """The streams of a database with their figures. `complete`: no key was left out."""
-    keys, complete = _scan(link, db)
-    about = link.ask_all([b"XINFO", b"STREAM", key] for key in keys)
+    """The streams of a database with their figures, without those that queues keep for themselves.
+
+    complete   no key was left out
+    """
+    scanned, complete = _scan(link, db)
+    about = link.ask_all([b"XINFO", b"STREAM", key] for key in scanned)
+    told = [
+        (key, facts)
+        for key, facts in _answered(scanned, map(_pairs, about))
+        if not is_helper_told(key, facts["first-entry"], owner_of(key) in scanned)
+    ]
     found = [
         {
             "key": shown.text(key),
@@ -88,13 +94,11 @@ def streams(link: Link, db: int) -> dict[str, Any]:
             "last_id": plain(facts["last-generated-id"]),
             "groups": [],
         }
-        for key, facts in _answered(keys, map(_pairs, about))
+        for key, facts in told
     ]
-    by_ref = {row["ref"]: row for row in found}
-    groups = link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)
-    for key, reply in _answered(keys, groups):
-        row = by_ref.get(shown.ref(key))
-        if row is not None:
+    groups = link.ask_all([b"XINFO", b"GROUPS", key] for key, _ in told)
+    for row, reply in zip(found, groups, strict=True):
+        if not isinstance(reply, CommandError):
             row["groups"] = [_group(pairs(each)) for each in reply[:GROUPS_MAX]]
     return {"streams": found, "complete": complete}
 
@@ -105,12 +109,10 @@ def queues(link: Link, db: int) -> dict[str, Any]:
     """
     scanned, complete = _scan(link, db)
     scanned = [key for key in scanned if key != SCHEDULES]
-    helpers = tuple(suffix.encode() for suffix in RESERVED)
-    keys = [key for key in scanned if not key.endswith(helpers) and shown.text(key).encode() == key]
+    keys = [key for key in scanned if not key.endswith(HELPERS) and shown.text(key).encode() == key]
     # A queue may have dead, delayed or urgent jobs only.
-    ends = [key.rpartition(b":")[0] for key in scanned if key.endswith((_DEAD, _LATER))]
-    ends += [key[: -len(_LANES[0])] for key in scanned if key.endswith(_LANES)]
-    places = [(key, GROUP) for key in sorted({*ends} - {*keys}) if shown.text(key).encode() == key]
+    ends = {owner_of(key) or b"" for key in scanned if key.endswith((DEAD, LATER, *LANES))}
+    places = [(key, GROUP) for key in sorted(ends - {*keys}) if shown.text(key).encode() == key]
     alone: list[bytes] = []
     for key, reply in _answered(keys, link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)):
         places += [(key, pairs(each)["name"]) for each in reply[:GROUPS_MAX]]
@@ -121,23 +123,18 @@ def queues(link: Link, db: int) -> dict[str, Any]:
         if reply and reply[0][1][:1] == [rows.VALUE]:
             places.append((key, GROUP))
     stats = link.ask_all([b"QUEUE", b"STATS", key, b"GROUP", group] for key, group in places)
-    streams = {each for key, _ in places for each in _jobs_of(key)}.intersection(scanned)
+    streams = {each for key, _ in places for each in jobs_of(key)}.intersection(scanned)
     about = link.ask_all([b"XINFO", b"STREAM", key] for key in streams)
     added = {
         key: facts["entries-added"] for key, facts in _answered([*streams], map(_pairs, about))
     }
     found = [
-        _queue(key, group, pairs(told), sum(added.get(each, 0) for each in _jobs_of(key)))
+        _queue(key, group, pairs(told), sum(added.get(each, 0) for each in jobs_of(key)))
         for (key, group), told in zip(places, stats, strict=True)
         if not isinstance(told, CommandError)
     ]
     found.sort(key=lambda row: (row["name"], row["group"]))
     return {"queues": found, "complete": complete}
-
-
-def _jobs_of(key: bytes) -> list[bytes]:
-    """The keys of the streams that hold the jobs of a queue: lane 0, then the lanes of the priorities 1 to 9."""
-    return [key, *(key + lane for lane in _LANES)]
 
 
 def _scan(link: Link, db: int) -> tuple[list[bytes], bool]:
@@ -272,10 +269,10 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
     Raises NotThere, CommandError.
     """
     link.ask(b"SELECT", b"%d" % db)
-    streams = _jobs_of(key)
+    streams = jobs_of(key)
     about = link.ask_all([b"XINFO", b"STREAM", each] for each in streams)
     if isinstance(about[0], CommandError):
-        ends = [key + _DEAD, key + _LATER, *streams[1:]]
+        ends = [key + DEAD, key + LATER, *streams[1:]]
         if b"no such key" not in about[0].line or not link.ask(b"EXISTS", *ends):
             _there(link, b"XINFO", b"STREAM", key)
     added = sum(facts["entries-added"] for _, facts in _answered(streams, map(_pairs, about)))
@@ -286,7 +283,7 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
     later = link.ask(b"QUEUE", b"PEEK", key, b"COUNT", count, b"SCHEDULED", *chosen)
     failures = link.ask(b"QUEUE", b"FAILURES", key, b"COUNT", count, *chosen)
     until = b"(" + before if before else b"+"
-    dead = link.ask(b"XREVRANGE", key + _DEAD, until, b"-", b"COUNT", count)
+    dead = link.ask(b"XREVRANGE", key + DEAD, until, b"-", b"COUNT", count)
     return {
         **_queue(key, group, stats, added),
         "jobs": [_job(job, row) for job, row in waiting],

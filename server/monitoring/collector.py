@@ -23,10 +23,12 @@ from prometheus_client.core import (
 from prometheus_client.samples import Sample
 
 from tidelog.api.face import REDIS_VERSION
-from tidelog.replication.status import lag_seconds
+from tidelog.figures.model import StreamFigures
+from tidelog.figures.resident import KEYS_MAX, figures, label
+from tidelog.figures.served import of_checkpoint, of_log
 from tidelog.server.host import Host
 from tidelog.server.monitoring.calls import Calls
-from tidelog.server.monitoring.figures import KEYS_MAX, StreamFigures, figures
+from tidelog.server.monitoring.info import replication_of
 from tidelog.server.session import Session
 
 Labels = dict[str, str]
@@ -120,72 +122,58 @@ class Collector:
         yield from self._of_checkpoints()
         yield from self._of_keyspace()
         yield from self._of_streams()
-        role = GaugeMetricFamily(
-            "tidelog_replication_role", "1 for the role this server has.", labels=["role"]
-        )
-        following = self._server.replicating.following
-        role.add_metric(["replica" if following else "master"], 1)
-        yield role
-        yield from self._of_followers()
-        if following:
-            yield from self._of_link()
+        yield from self._of_replication()
 
     # --- replication
 
-    def _of_followers(self) -> Iterator[Metric]:
-        feeds = list(self._server.replicating.feeding.feeds)
-        yield _gauge("replication_followers", "Connected followers.", len(feeds))
-        reached = GaugeMetricFamily(
-            "tidelog_follower_lsn",
+    def _of_replication(self) -> Iterator[Metric]:
+        told = replication_of(self._server)
+        role = "replica" if told.link else "master"
+        yield _labelled(
+            "replication_role", "1 for the role this server has.", [({"role": role}, 1)]
+        )
+        yield _gauge("replication_followers", "Connected followers.", len(told.followers))
+        yield _labelled(
+            "follower_lsn",
             "LSN of the last record that a follower has written and applied, or fsynced.",
-            labels=["follower", "level"],
+            (
+                ({"follower": each.name, "level": level}, lsn)
+                for each in told.followers
+                for level, lsn in (("written", each.written_lsn), ("fsynced", each.fsynced_lsn))
+            ),
         )
-        late = GaugeMetricFamily(
-            "tidelog_follower_lag_seconds",
+        yield _labelled(
+            "follower_lag_seconds",
             "Seconds for which the leader has had a record that a follower lacks; 0 if it lacks none.",
-            labels=["follower"],
+            (({"follower": each.name}, each.lag_s) for each in told.followers),
         )
-        behind = GaugeMetricFamily(
-            "tidelog_follower_lag_bytes",
+        yield _labelled(
+            "follower_lag_bytes",
             "About how many bytes of the log a follower lacks.",
-            labels=["follower"],
+            (({"follower": each.name}, each.lag_bytes) for each in told.followers),
         )
-        now, last = self._server.loop.time(), self._core.log.next_lsn - 1
-        for link in feeds:
-            behind.add_metric([str(link)], link.feed.lag_bytes(last))
-            reached.add_metric([str(link), "written"], link.feed.acked_lsn)
-            reached.add_metric([str(link), "fsynced"], link.feed.fsynced_lsn)
-            late.add_metric([str(link)], link.feed.lag_seconds(now))
-        yield reached
-        yield late
-        yield behind
-        kept = self._server.replicating.feeding.kept
-        yield _gauge(
-            "replication_retained_bytes",
-            "Bytes of the log that followers need, also those that are away.",
-            kept.retained_bytes,
-        )
-        yield _gauge("replication_surpluses", "Sets of records in quarantine/.", kept.surpluses)
-        yield _gauge(
-            "replication_surplus_records",
-            "Records that were set aside in quarantine/ because the leader does not have them.",
-            kept.surplus_records,
-        )
-
-    def _of_link(self) -> Iterator[Metric]:
-        link, log = self._core.link, self._core.log
-        yield _gauge("link_up", "1 while the leader's frames arrive.", int(bool(link and link.up)))
-        if link is not None:
-            heard = link.follower
+        for name, value, text in (
+            ("retained_bytes", told.retained_bytes, "Bytes of the log that followers need, also those that are away."),
+            ("surpluses", told.surpluses, "Sets of records in quarantine/."),
+            ("surplus_records", told.surplus_records,
+             "Records that were set aside in quarantine/ because the leader does not have them."),
+        ):  # fmt: skip
+            yield _gauge("replication_" + name, text, value)
+        link = told.link
+        if link is None:
+            return
+        yield _gauge("link_up", "1 while the leader's frames arrive.", int(link.up))
+        if link.leader_lsn is not None:
             yield _gauge(
-                "link_leader_lsn", "The leader's last LSN, when last heard.", heard.leader_lsn
+                "link_leader_lsn", "The leader's last LSN, when last heard.", link.leader_lsn
             )
-            lag = max(heard.leader_lsn - log.written_lsn, 0)
-            yield _gauge("link_lag_lsn", "Records that the leader has and this store has not.", lag)
+            yield _gauge(
+                "link_lag_lsn", "Records that the leader has and this store has not.", link.lag_lsn
+            )
             yield _gauge(
                 "link_lag_seconds",
                 "Seconds since this store last had everything that its leader had.",
-                lag_seconds(self._core, self._server.loop.time()),
+                link.lag_s,
             )
 
     # --- the server
@@ -212,7 +200,7 @@ class Collector:
             "tidelog_error_replies", "Error replies by error code.", labels=["code"]
         )
         for code, count in _items(stats.by_error):
-            errors.add_metric([_text(code)], count)
+            errors.add_metric([label(code)], count)
         yield errors
 
     def _of_commands(self) -> Iterator[Metric]:
@@ -226,12 +214,12 @@ class Collector:
             )
         )
         for name, row in _items(self._server.stats._rows):
-            label = [_text(name)]
+            named = [label(name)]
             found = Calls(row)
-            calls.add_metric(label, found.calls)
-            failed.add_metric(label, found.failed)
-            rejected.add_metric(label, found.rejected)
-            spent.add_metric(label, found.ns / 1e9)
+            calls.add_metric(named, found.calls)
+            failed.add_metric(named, found.failed)
+            rejected.add_metric(named, found.rejected)
+            spent.add_metric(named, found.ns / 1e9)
             time.sleep(PAUSE_S)
         yield from (calls, failed, rejected, spent)
 
@@ -252,46 +240,38 @@ class Collector:
             buckets=buckets,
             sum_value=seconds,
         )
-        nbytes, age = log.exposed()
+        told = of_log(self._core)
         yield _gauge(
             "log_exposed_bytes",
             "Bytes of the log that are not synced and that a power cut would lose.",
-            nbytes,
-        )
-        yield _gauge("log_exposed_seconds", "Age of the oldest unsynced bytes, in seconds.", age)
-        reached = GaugeMetricFamily(
-            "tidelog_log_lsn", "LSN of the last record that reached this level.", labels=["level"]
-        )
-        reached.add_metric(["added"], log.next_lsn - 1)
-        reached.add_metric(["written"], log.written_lsn)
-        reached.add_metric(["fsynced"], log.synced_lsn)
-        yield reached
-        policy = GaugeMetricFamily(
-            "tidelog_log_fsync_policy", "1 for the policy in force.", labels=["policy"]
-        )
-        policy.add_metric([log.policy], 1)
-        yield policy
-        yield _gauge(
-            "log_failed",
-            "1 if the log failed and no write is possible any more.",
-            int(log.failure is not None),
+            told.unsynced_bytes,
         )
         yield _gauge(
-            "log_refuses_writes",
-            "1 while writes are refused, for example on a full disk.",
-            int(log.refusal() is not None),
+            "log_exposed_seconds", "Age of the oldest unsynced bytes, in seconds.", told.unsynced_s
         )
-        yield _gauge(
-            "log_replies_parked",
-            "1 while replies wait because the disk is too slow.",
-            int(log.parked),
+        yield _labelled(
+            "log_lsn",
+            "LSN of the last record that reached this level.",
+            (
+                ({"level": "added"}, told.last_lsn),
+                ({"level": "written"}, told.written_lsn),
+                ({"level": "fsynced"}, told.synced_lsn),
+            ),
         )
+        yield _labelled(
+            "log_fsync_policy", "1 for the policy in force.", [({"policy": told.policy}, 1)]
+        )
+        for name, value, text in (
+            ("failed", told.failure, "1 if the log failed and no write is possible any more."),
+            ("refuses_writes", told.refusal, "1 while writes are refused, for example on a full disk."),
+            ("replies_parked", told.parked or None, "1 while replies wait because the disk is too slow."),
+        ):  # fmt: skip
+            yield _gauge("log_" + name, text, int(value is not None))
 
     def _of_checkpoints(self) -> Iterator[Metric]:
-        checkpoints = self._core.checkpoints
-        if checkpoints is None:
+        facts = of_checkpoint(self._core)
+        if not facts:
             return
-        facts = checkpoints.info()
         for name, key, unit, text in _CHECKPOINT:
             yield _gauge(name, text, (facts[key] or 0) * unit)
         failed = facts["checkpoint_failure"] is not None
@@ -300,15 +280,14 @@ class Collector:
     # --- keys and streams
 
     def _of_keyspace(self) -> Iterator[Metric]:
-        keys = GaugeMetricFamily("tidelog_keys", "Number of keys.", labels=["db"])
-        expiring = GaugeMetricFamily(
-            "tidelog_expiring_keys", "Number of keys with an expiry time.", labels=["db"]
-        )
-        for db, database in enumerate(self._core.state.databases):
-            if len(database.keys):
-                keys.add_metric([str(db)], len(database.keys))
-                expiring.add_metric([str(db)], len(database.expires))
-        yield from (keys, expiring)
+        found = [
+            ({"db": str(db)}, len(each.keys), len(each.expires))
+            for db, each in enumerate(self._core.state.databases)
+            if len(each.keys)
+        ]
+        yield _labelled("keys", "Number of keys.", ((at, keys) for at, keys, _ in found))
+        text = "Number of keys with an expiry time."
+        yield _labelled("expiring_keys", text, ((at, expiring) for at, _, expiring in found))
 
     def _sees(self) -> Callable[[bytes], bool]:
         """The test for keys that the user of the option metrics-user may know of."""
@@ -317,51 +296,55 @@ class Collector:
 
     def _of_streams(self) -> Iterator[Metric]:
         found = figures(self._core, self._streams_max, self._sees())
+        now = self._core.clocks().store
         resident = (
             f" Shows the first {self._streams_max} streams by name (metrics-streams) that are in memory, found among "
             f"at most {KEYS_MAX} keys per database. Streams that are only in the checkpoint are not shown."
         )
         yield _gauge("streams_shown", "Number of streams shown one by one." + resident, len(found))
-        yield _family("stream_length", "Entries." + resident, _stream_samples(found, "length"))
-        yield _family(
+        yield _labelled("stream_length", "Entries." + resident, _stream_samples(found, "length"))
+        yield _labelled(
             "stream_entries_added",
             "Entries ever added, as in XINFO STREAM.",
             _stream_samples(found, "added"),
         )
-        yield _family("stream_groups", "Consumer groups.", _stream_samples(found, "group_count"))
-        yield _family(
+        yield _labelled("stream_groups", "Consumer groups.", _stream_samples(found, "groups"))
+        yield _labelled(
             "group_lag",
             "Entries that a group has not read yet. Missing if finding out requires reading the stream.",
             _group_samples(found, "lag"),
         )
-        yield _family(
+        yield _labelled(
             "group_pending",
             "Entries that were delivered and not acknowledged.",
             _group_samples(found, "pending"),
         )
-        yield _family("group_consumers", "Consumers.", _group_samples(found, "consumers"))
-        yield _family(
+        yield _labelled("group_consumers", "Consumers.", _group_samples(found, "consumers"))
+        yield _labelled(
             "group_oldest_pending_seconds",
             "Age of the oldest delivery that no consumer has acknowledged, in seconds; if that delivery is not in "
             "memory, the age of one about 64 entries younger. Missing if nothing is pending.",
-            _group_samples(found, "oldest_s"),
+            _group_samples(found, "oldest_ms", lambda ms: max(now - ms, 0) / 1000),
         )
 
 
 def _stream_samples(found: Iterable[StreamFigures], slot: str) -> Iterator[tuple[Labels, float]]:
     for stream in found:
-        yield {"db": str(stream.db), "stream": stream.name}, getattr(stream, slot)
+        yield {"db": str(stream.db), "stream": label(stream.key)}, getattr(stream, slot)
 
 
-def _group_samples(found: Iterable[StreamFigures], slot: str) -> Iterator[tuple[Labels, float]]:
+def _group_samples(
+    found: Iterable[StreamFigures], slot: str, unit: Callable[[int], float] = float
+) -> Iterator[tuple[Labels, float]]:
     for stream in found:
-        for group in stream.groups:
+        at = {"db": str(stream.db), "stream": label(stream.key)}
+        for group in stream.each:
             value = getattr(group, slot)
             if value is not None:
-                yield {"db": str(stream.db), "stream": stream.name, "group": group.name}, value
+                yield at | {"group": label(group.name)}, unit(value)
 
 
-def _family(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
+def _labelled(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
     family = Metric("tidelog_" + name, text, "gauge")
     family.samples = [Sample("tidelog_" + name, labels, value) for labels, value in samples]
     return family
@@ -383,7 +366,3 @@ def _items(table: dict[bytes, Any]) -> list[tuple[bytes, Any]]:
         except RuntimeError:  # it grew meanwhile
             continue
     return []
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "backslashreplace")

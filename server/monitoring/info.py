@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from tidelog.api.face import REDIS_VERSION
 from tidelog.engine.api import State
+from tidelog.figures.model import LinkFigures, ReplicationFigures
+from tidelog.figures.served import of_checkpoint, of_log, of_replication
 from tidelog.replication.handover import SHOWN
-from tidelog.replication.status import lag_seconds
 from tidelog.server.host import Host
 from tidelog.server.monitoring import memory
-from tidelog.server.monitoring.memory import checkpoint_facts
 from tidelog.server.saving import REWRITE, SAVE
 from tidelog.server.session import Session
 from tidelog.store.errors import TidelogError
@@ -104,7 +104,7 @@ def _clients(server: Host[Session]) -> Rows:
 
 def _persistence(server: Host[Session]) -> Rows:
     core, saving = server.core, server.saving
-    facts = checkpoint_facts(core)
+    facts = of_checkpoint(core)
     failed = facts.get("checkpoint_failure") is not None
     took = int(facts["checkpoint_seconds"]) if facts.get("checkpoint_lsn") else -1
     yield "loading", 0
@@ -129,7 +129,8 @@ def _persistence(server: Host[Session]) -> Rows:
     yield "aof_last_rewrite_time_sec", took
     yield "aof_current_rewrite_time_sec", -1
     yield "aof_last_bgrewrite_status", "err" if failed or REWRITE in saving.failed else "ok"
-    written = core.log.failure is None and core.log.refusal() is None
+    log = of_log(core)
+    written = log.failure is None and log.refusal is None
     yield "aof_last_write_status", "ok" if written else "err"
     yield "aof_last_cow_size", 0
     yield "module_fork_in_progress", 0
@@ -189,25 +190,22 @@ def _stats(server: Host[Session]) -> Rows:
 
 
 def _replication(server: Host[Session]) -> Rows:
-    core, replicating = server.core, server.replicating
-    log = core.log
-    if replicating.following:
+    replicating, log = server.replicating, server.core.log
+    told = replication_of(server)
+    if told.link is not None:
         yield "role", "slave"
-        yield from _upstream(server)
+        yield from _upstream(server, told.link)
     else:
         yield "role", "master"
-    feeds = list(replicating.feeding.feeds)
-    yield "connected_slaves", len(feeds)
+    yield "connected_slaves", len(told.followers)
     if server.config["min-replicas-to-write"] and server.config["min-replicas-max-lag"]:
         yield "min_slaves_good_slaves", replicating.good
-    now = server.loop.time()
-    for number, link in enumerate(feeds):
-        feed = link.feed
+    for number, each in enumerate(told.followers):
         yield (
             f"slave{number}",
-            f"ip={link.host},port={link.port},state=online,offset={feed.acked_lsn},"
-            f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn},"
-            f"behind={feed.lag_seconds(now):.1f},behind_bytes={feed.lag_bytes(log.next_lsn - 1)}",
+            f"ip={each.host},port={each.port},state=online,offset={each.written_lsn},"
+            f"lag={int(each.heard_s)},fsynced={each.fsynced_lsn},"
+            f"behind={each.lag_s:.1f},behind_bytes={each.lag_bytes}",
         )
     newer = replicating.feeding.feeds.superseded
     if newer is not None:
@@ -218,40 +216,44 @@ def _replication(server: Host[Session]) -> Rows:
     yield "master_replid2", "0" * 40
     yield "master_repl_offset", log.next_lsn - 1
     yield "second_repl_offset", -1
-    kept = replicating.feeding.kept
-    yield "surpluses", kept.surpluses
-    yield "surplus_records", kept.surplus_records
-    yield "repl_backlog_active", int(bool(feeds))
+    yield "surpluses", told.surpluses
+    yield "surplus_records", told.surplus_records
+    yield "repl_backlog_active", int(bool(told.followers))
     yield "repl_backlog_size", server.config["repl-backlog-size"]
     yield "repl_backlog_first_byte_offset", 0
-    yield "repl_backlog_histlen", kept.retained_bytes
+    yield "repl_backlog_histlen", told.retained_bytes
 
 
-def _upstream(server: Host[Session]) -> Rows:
+def replication_of(server: Host[Session]) -> ReplicationFigures:
+    """The figures of the server's replication."""
+    feeding, following = server.replicating.feeding, server.replicating.following
+    return of_replication(server.core, feeding.feeds, feeding.kept, following, server.loop.time())
+
+
+def _upstream(server: Host[Session], told: LinkFigures) -> Rows:
     """A follower's part of INFO replication. Offsets are LSNs."""
     core, config = server.core, server.config
     role, link, now = server.replicating.role, core.link, server.loop.time()
     lsn = core.log.written_lsn
     yield "master_host", role.host
     yield "master_port", role.port
-    up = link is not None and link.up
-    yield "master_link_status", "up" if up else "down"
-    heard = -1 if link is None or not up else int(now - link.follower.heard_at)
+    yield "master_link_status", "up" if told.up else "down"
+    heard = -1 if link is None or not told.up else int(now - link.follower.heard_at)
     yield "master_last_io_seconds_ago", heard
     copy = None if link is None else link.resyncing
     yield "master_sync_in_progress", int(server.replicating.loading or copy is not None)
     yield "slave_read_repl_offset", lsn
     yield "slave_repl_offset", lsn
-    if link is not None and not up:
+    if link is not None and not told.up:
         yield "master_link_down_since_seconds", int(now - (link.down_since or now))
         yield "master_link_failure", _line(link.failure)
     yield "slave_priority", config["replica-priority"]
     yield "slave_read_only", 1
     yield "replica_announced", 1
     if link is not None:
-        yield "master_lsn", link.follower.leader_lsn
-        yield "slave_lag", max(link.follower.leader_lsn - lsn, 0)
-        yield "slave_lag_seconds", f"{lag_seconds(core, now):.1f}"
+        yield "master_lsn", told.leader_lsn
+        yield "slave_lag", told.lag_lsn
+        yield "slave_lag_seconds", f"{told.lag_s:.1f}"
         yield "slave_stalled", _line(link.follower.stalled)
     if core.roles is not None:
         yield "master_verified_lsn", core.roles.agreed
@@ -323,24 +325,23 @@ def _keyspace(server: Host[Session]) -> Rows:
 
 def _tidelog(server: Host[Session]) -> Rows:
     """The section with our own fields."""
-    core, log = server.core, server.core.log
-    nbytes, age = log.exposed()
+    core, log = server.core, of_log(server.core)
     yield "tidelog_version", __version__
     yield "python_version", platform.python_version()
     yield "event_loop", type(server.loop).__module__.partition(".")[0]
     yield "path", server.root
     yield "fsync", log.policy
     yield "epoch", core.state.epoch
-    yield "incarnation", f"{log.incarnation:016x}"
-    yield "next_lsn", log.next_lsn
+    yield "incarnation", f"{core.log.incarnation:016x}"
+    yield "next_lsn", log.last_lsn + 1
     yield "written_lsn", log.written_lsn
     yield "synced_lsn", log.synced_lsn
-    yield "unsynced_bytes", nbytes
-    yield "unsynced_seconds", f"{age:.3f}"
+    yield "unsynced_bytes", log.unsynced_bytes
+    yield "unsynced_seconds", f"{log.unsynced_s:.3f}"
     yield "reloads", core.reloads
     yield "failure", _line(log.failure)
-    yield "refusal", _line(log.refusal())
-    for name, value in checkpoint_facts(core).items():
+    yield "refusal", _line(log.refusal)
+    for name, value in of_checkpoint(core).items():
         yield name, _line(value)
 
 

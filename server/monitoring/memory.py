@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from tidelog.engine.reply import Map
+from tidelog.figures.served import of_checkpoint
 from tidelog.server.host import Host
 from tidelog.server.monitoring.process import measure, system_memory
 from tidelog.server.session import Outlet, Session
 from tidelog.server.wire.replies import Double
-from tidelog.store.commit.core import Core
 
 _SMALL: Final = 5 << 20  # as in Redis, MEMORY DOCTOR gives no diagnosis below this amount of memory
 
@@ -27,7 +27,7 @@ def shares(server: Host[Session], used: int) -> Shares:
     """Split the used memory. With a memory budget the data is the estimate of store/residence, else the remainder."""
     startup = server.stats.startup_bytes
     clients = sum(buffered(session.connection) for session in server.sessions.values())
-    facts = checkpoint_facts(server.core)
+    facts = of_checkpoint(server.core)
     estimate = facts.get("memory_estimate", 0) if facts.get("memory_budget") else 0
     return Shares(startup, clients, estimate or max(used - startup - clients, 0))
 
@@ -35,12 +35,6 @@ def shares(server: Host[Session], used: int) -> Shares:
 def buffered(connection: Outlet) -> int:
     """Bytes that a connection buffers: incomplete commands and unsent replies."""
     return connection.requests.pending + connection.unread_bytes
-
-
-def checkpoint_facts(core: Core) -> dict[str, Any]:
-    """The facts of `store.checkpoints`; empty if the store has none."""
-    facts: dict[str, Any] = {} if core.checkpoints is None else core.checkpoints.info()
-    return facts
 
 
 def human(nbytes: int) -> str:
@@ -59,7 +53,7 @@ def rows(server: Host[Session]) -> Iterator[tuple[str, object]]:
     """The names and values of INFO's memory section."""
     used, resident, peak = measure()
     startup, clients, dataset = shares(server, used)
-    total, bound = system_memory(), checkpoint_facts(server.core).get("memory_budget") or 0
+    total, bound = system_memory(), of_checkpoint(server.core).get("memory_budget") or 0
     yield "used_memory", used
     yield "used_memory_human", human(used)
     yield "used_memory_rss", resident

@@ -23,11 +23,12 @@ from prometheus_client.exposition import choose_encoder
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.api.face import nothing
-from tidelog.replication.status import lag_seconds
+from tidelog.figures.served import of_log
 from tidelog.server.connection import ConnectionHost
 from tidelog.server.console import console
 from tidelog.server.console.console import Console, Request
 from tidelog.server.monitoring.collector import Collector
+from tidelog.server.monitoring.info import replication_of
 from tidelog.store.errors import CannotOpen, TidelogError
 
 SEATS: Final = 8  # connections at a time
@@ -76,51 +77,42 @@ class Metrics:
 
     def health(self) -> dict[str, Any]:
         """The response of /health as a dict; it has a `reason` if the server is unhealthy."""
-        core, log = self._server.core, self._server.core.log
+        core = self._server.core
         reason = self._reason()
         if reason is not None:
             return {"status": "error", "reason": reason}
-        nbytes, age = log.exposed()
-        replicating, link = self._server.replicating, core.link
-        told: dict[str, Any] = {"role": "master", "followers": len(replicating.feeding.feeds)}
-        told |= self._replicated()
+        log, replicating = of_log(core), self._server.replicating
+        found = replication_of(self._server)
+        told: dict[str, Any] = {
+            "role": "replica" if found.link else "master",
+            "followers": len(found.followers),
+            "followers_lag_bytes": max((each.lag_bytes for each in found.followers), default=0),
+            "followers_lag_seconds": round(max((f.lag_s for f in found.followers), default=0.0), 3),
+            "retained_bytes": found.retained_bytes,
+            "surpluses": found.surpluses,
+            "surplus_records": found.surplus_records,
+        }
         newer = replicating.feeding.feeds.superseded
         if newer is not None:
             told["superseded_by"] = str(newer)
-        if replicating.following:
-            told["role"] = "replica"
+        if found.link is not None:
             told["leader"] = f"{replicating.role.host}:{replicating.role.port}"
-            told["link"] = "down" if link is None or not link.up else "up"
-            if link is not None:
-                told["link_failure"] = link.failure
-                told["lag_lsn"] = max(link.follower.leader_lsn - log.written_lsn, 0)
-                told["lag_seconds"] = round(lag_seconds(core, self._server.loop.time()), 3)
+            told["link"] = "up" if found.link.up else "down"
+            if found.link.leader_lsn is not None:
+                told["link_failure"] = found.link.failure
+                told["lag_lsn"] = found.link.lag_lsn
+                told["lag_seconds"] = round(found.link.lag_s, 3)
                 told["loading"] = replicating.loading
             if core.roles is not None:
                 told["verified_lsn"] = core.roles.agreed
         return {
             "status": "ok",
             **told,
-            "fsync": core.log.policy,
-            "exposed_bytes": nbytes,
-            "exposed_seconds": round(age, 3),
+            "fsync": log.policy,
+            "exposed_bytes": log.unsynced_bytes,
+            "exposed_seconds": round(log.unsynced_s, 3),
             "written_lsn": log.written_lsn,
             "synced_lsn": log.synced_lsn,
-        }
-
-    def _replicated(self) -> dict[str, Any]:
-        """How far the last follower is behind, and what the disk keeps because of replication."""
-        feeding, now = self._server.replicating.feeding, self._server.loop.time()
-        feeds, last = [link.feed for link in feeding.feeds], self._server.core.log.next_lsn - 1
-        kept = feeding.kept
-        return {
-            "followers_lag_bytes": max((feed.lag_bytes(last) for feed in feeds), default=0),
-            "followers_lag_seconds": round(
-                max((f.lag_seconds(now) for f in feeds), default=0.0), 3
-            ),
-            "retained_bytes": kept.retained_bytes,
-            "surpluses": kept.surpluses,
-            "surplus_records": kept.surplus_records,
         }
 
     def _reason(self) -> str | None:

@@ -17,7 +17,7 @@ from tests.store.checkpoint.damaged_row import damage
 
 import tidelog
 from tidelog.engine.rowkeys import GROUP
-from tidelog.server.monitoring.figures import figures
+from tidelog.figures.resident import figures
 from tidelog.store.residence import Residence
 
 ENTRIES = 300

@@ -10,6 +10,7 @@ import click
 
 from tidelog.aof.errors import Damage
 from tidelog.disk.readable import readable
+from tidelog.figures.names import has_due_times
 from tidelog.tools import console, exits, names
 from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.series import GroupName, Sample, Series, base_for, samples
@@ -19,7 +20,6 @@ from tidelog.tools.bases import bases
 from tidelog.tools.installed import installed
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.output import publish, writable
-from tidelog.tools.queue_streams import has_due_times
 from tidelog.tools.text import examples, time_text
 from tidelog.tools.times import moment
 

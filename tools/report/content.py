@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from tidelog.jobs.options import RESERVED, SUFFIXES
+from tidelog.figures.names import HELPERS, LATER, NOTES, queue_of
 from tidelog.spark.jobs.terms import STATES
-from tidelog.tools.queue_streams import LATER, queue_of
 from tidelog.tools.report.rows import Queue, Row, Rows
 from tidelog.tools.report.section import Cell, Chart, Section, Series
 from tidelog.tools.text import argument, time_text
@@ -244,16 +243,16 @@ def _queues(source: Analyses) -> list[Queue]:
     for row in source.groups():
         stream, group = bytes(row["stream"]), bytes(row["group"])
         name, group_name = _utf8(queue_of(stream)), _utf8(group)
-        if not name or not group_name or name.endswith(SUFFIXES):
+        if not name or not group_name or queue_of(stream).endswith(NOTES):
             continue
-        helped = any((row["db"], stream + suffix.encode()) in there for suffix in SUFFIXES)
+        helped = any((row["db"], stream + suffix) in there for suffix in NOTES)
         if helped or group == USUAL_GROUP:
             # The jobs of a priority have a stream of their own.
             found[Queue(row["db"], name, group_name)] += (row["lag"] or 0) + row["pending"]
     known = {(each.db, each.name) for each in found}
     for db, key in there:
         name = _utf8(key.removesuffix(LATER)) if key.endswith(LATER) else None
-        if name and not name.endswith(RESERVED) and (db, name) not in known:
+        if name and not name.encode().endswith(HELPERS) and (db, name) not in known:
             found[Queue(db, name, USUAL_GROUP.decode())] = 0
     return sorted(found, key=lambda each: (-found[each], each))[:QUEUES_MAX]
 

@@ -16,7 +16,7 @@ from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.ids import text
 from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.lag import lag
-from tidelog.jobs.work.later import has_due_times
+from tidelog.figures.names import has_due_times
 from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source.batch.catalog import keys
 from tidelog.spark.source.batch.snapshots import opened, telling

@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 
 from tidelog.engine import ids
 from tidelog.engine.streams.stream import Stream
+from tidelog.figures.names import DUE, QueueStreams, due_ms
 from tidelog.jobs.options import make_options
 from tidelog.jobs.rows import fields_of
-from tidelog.jobs.work.later import GROUP as DUE
 from tidelog.spark.jobs.terms import MS_MAX
-from tidelog.tools.queue_streams import QueueStreams, due_ms
 from tidelog.tools.report.plain_log import Delivery, Place
 from tidelog.tools.report.rows import Queue, Row, Rows, between, quantiles
 from tidelog.tools.state import entries

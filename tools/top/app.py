@@ -19,18 +19,9 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
+from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
 from tidelog.tools.text import argument, span
-from tidelog.tools.top.look import (
-    SORTS,
-    EntryRow,
-    GroupRow,
-    Look,
-    Place,
-    QueueRow,
-    Source,
-    StreamRow,
-    ranked,
-)
+from tidelog.tools.top.look import SORTS, EntryRow, Look, Source, ranked
 from tidelog.tools.top.table import Table
 from tidelog.tools.top.words import (
     GROUP_HEAD,
@@ -90,7 +81,7 @@ class OfStream(Screen[None]):
     def on_mount(self) -> None:
         self.query_one("#entries", Table).focus()
 
-    def tell(self, groups: list[GroupRow], entries: list[EntryRow], at_ms: int) -> None:
+    def tell(self, groups: list[GroupFigures], entries: list[EntryRow], at_ms: int) -> None:
         self.query_one("#groups", Table).fill(
             (str(row.name), group_cells(row, at_ms)) for row in groups
         )
@@ -105,7 +96,7 @@ class OfStream(Screen[None]):
                 ),
             )
             for row in groups
-            for one in row.consumers
+            for one in row.members
         )
         self.query_one("#entries", Table).fill(
             (row.entry_id, (row.entry_id, _short(" ".join(map(argument, row.fields)))))
@@ -155,7 +146,9 @@ class Top(App[None]):
         self._lock = threading.Lock()  # one question to the source at a time
         self._shown: list[Place] = []
         # of the last drawing: the streams of its look, how they were ranked, and the result
-        self._ranked: tuple[list[StreamRow], tuple[str, bool, str], list[StreamRow]] | None = None
+        self._ranked: (
+            tuple[list[StreamFigures], tuple[str, bool, str], list[StreamFigures]] | None
+        ) = None
         self._with_queues = False
 
     def go(self) -> None:
@@ -194,7 +187,7 @@ class Top(App[None]):
         inside = self.screen if isinstance(self.screen, OfStream) else None
         self._ask(lambda: self._once(inside), self._tell)
 
-    def _once(self, inside: OfStream | None) -> tuple[Look, list[QueueRow], Any]:
+    def _once(self, inside: OfStream | None) -> tuple[Look, list[QueueFigures], Any]:
         look = self._source.look(self._shown)
         queues = self._source.queues() if self._with_queues else []
         if inside is None:
@@ -222,7 +215,7 @@ class Top(App[None]):
             self.failure = event.worker.error
             self.exit()
 
-    def _tell(self, found: tuple[Look, list[QueueRow], Any]) -> None:
+    def _tell(self, found: tuple[Look, list[QueueFigures], Any]) -> None:
         self.look, queues, inside = found
         self.show_streams()
         self.main.query_one("#queues", Table).fill(
@@ -326,7 +319,7 @@ class Top(App[None]):
             )
 
 
-def _name(row: StreamRow) -> str:
+def _name(row: StreamFigures) -> str:
     return _place_name(row.place)
 
 

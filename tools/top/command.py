@@ -70,6 +70,9 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
     show_default=True,
     help="Streams that --once shows.",
 )
+@click.option(
+    "--helpers", is_flag=True, help="Show also the streams that queues keep for themselves."
+)
 @click.option("--rates", is_flag=True, help="With --once or --json: look twice, a second apart.")
 @click.option("--once", is_flag=True, help="Print one look as tables, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one look as one JSON object, and end.")
@@ -80,6 +83,7 @@ def command(
     db: int | None,
     wanted: str,
     count: int,
+    helpers: bool,
     rates: bool,
     once: bool,
     as_json: bool,
@@ -88,7 +92,7 @@ def command(
         if rates:
             raise click.UsageError("--rates belongs to --once and --json")
         installed("tidelog top", "textual", extra="top")
-    source = source_of(place, db)
+    source = source_of(place, db, helpers=helpers)
     try:
         if not once and not as_json:
             # here: it loads textual
@@ -111,13 +115,13 @@ def command(
         source.close()
 
 
-def source_of(place: str, db: int | None = None) -> Source:
+def source_of(place: str, db: int | None = None, *, helpers: bool = False) -> Source:
     """The source at a directory or a URL. Raises as Directory and Server; click.BadParameter."""
     if is_url(place):
         # here: redis-py is loaded for a server only
         from tidelog.tools.top.server import Server
 
-        return Server(place_of(place), db or 0)
+        return Server(place_of(place), db or 0, helpers)
     # here: the engine is loaded for a directory only
     from tidelog.engine.keys.state import DATABASES
     from tidelog.tools.top.directory import Directory
@@ -126,7 +130,7 @@ def source_of(place: str, db: int | None = None) -> Source:
         raise click.BadParameter(
             f"a store has the databases 0 to {DATABASES - 1}", param_hint="--db"
         )
-    return Directory(Path(place), db)
+    return Directory(Path(place), db, helpers)
 
 
 def show(source: Source, look: Look, count: int) -> None:

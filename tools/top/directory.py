@@ -8,36 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.aof import durable
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
-from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.ids import MAX, parse
-from tidelog.engine.keys.keyspace import Keyspace, resident
 from tidelog.engine.keys.state import DATABASES, State
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
+from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
+from tidelog.figures.queues import of_queue
+from tidelog.figures.streams import is_helper_in, of_group, of_stream, stream_at
+from tidelog.jobs.names import USUAL
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
-from tidelog.tools.jobs import queue_facts
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.queue_streams import due_ms, has_due_times
 from tidelog.tools.state import id_text
-from tidelog.tools.top.look import (
-    ConsumerRow,
-    EntryRow,
-    GroupRow,
-    Look,
-    Place,
-    QueueRow,
-    Rates,
-    StreamRow,
-)
+from tidelog.tools.top.look import EntryRow, Look, Rates
 from tidelog.tools.why import as_text, refusal, story
 
 # effects that change keys which they do not name, or streams in another database
@@ -45,9 +36,13 @@ _ELSEWHERE: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL, e.RENAME, e.COPY
 
 
 class Directory:
-    """A Source: of all databases, or of the database `db`. Raises as `open_read_only` and `ReadOnlyCore.refresh`."""
+    """A Source: of all databases, or of the database `db`. Raises as `open_read_only` and `ReadOnlyCore.refresh`.
 
-    def __init__(self, path: Path, db: int | None = None) -> None:
+    helpers   also the streams that queues keep for themselves
+    """
+
+    def __init__(self, path: Path, db: int | None = None, helpers: bool = False) -> None:
+        self._helpers = helpers
         self.title = str(path)
         self._databases = range(DATABASES) if db is None else (db,)
         self._files = LogFiles(path, snapshots=True)
@@ -57,8 +52,8 @@ class Directory:
         # of the look before:
         self._state: State | None = None
         self._at_ms = 0
-        self._rows: dict[Place, StreamRow] = {}
-        self._listed: list[StreamRow] = []  # the same list as long as nothing changes
+        self._rows: dict[Place, StreamFigures] = {}
+        self._listed: list[StreamFigures] = []  # the same list as long as nothing changes
         self._moving: set[Place] = set()  # with a rate that is not 0
         # since then:
         self._changed: set[Place] = set()
@@ -96,15 +91,15 @@ class Directory:
             places = {place for place in self._changed if place[0] in self._databases}
         for place in self._moving - places:
             if place in rows:
-                rows[place] = rows[place]._replace(added_per_s=0.0)
+                rows[place] = replace(rows[place], added_per_s=0.0)
         moving: set[Place] = set()
         for place in places:
             known = rows.pop(place, None)
-            row = self._row(state.databases[place[0]].keys, place)
+            row = self._row(state, place)
             if row is None:
                 continue
             rate = None if self._state is None else _rate(known, row, at_ms - before)
-            rows[place] = row._replace(added_per_s=rate)
+            rows[place] = replace(row, added_per_s=rate)
             if rate != 0:
                 moving.add(place)
         if places or self._moving or state is not self._state:
@@ -112,35 +107,11 @@ class Directory:
         self._state, self._at_ms, self._moving = state, at_ms, moving
         self._changed, self._all = set(), False
 
-    def _row(self, keys: Keyspace, place: Place) -> StreamRow | None:
-        value = resident(keys, place[1])
-        if value is None:
-            if place[1] not in keys or keys.is_string(place[1]):
-                return None
-            value, _ = keys.look(place[1])
-        return self._of_stream(place, value) if isinstance(value, Stream) else None
-
-    def _of_stream(self, place: Place, stream: Stream) -> StreamRow:
-        behind: int | None = 0
-        pending = 0
-        oldest: int | None = None
-        due: int | None = None
-        for name, group in stream.groups.items():
-            its = lag(stream, group)
-            behind = None if behind is None or its is None else behind + its
-            count = len(group.pending)
-            if count:
-                pending += count
-                if has_due_times(place[1], name):
-                    due = _first_due(group)
-                    continue
-                first = group.pending.oldest()
-                if first is not None and (oldest is None or first < oldest):
-                    oldest = first
-        added = stream.entries_added
-        return StreamRow(
-            *place, stream.length, added, None, len(stream.groups), behind, pending, oldest, due
-        )
+    def _row(self, state: State, place: Place) -> StreamFigures | None:
+        stream = stream_at(state, place)
+        if stream is None or not self._helpers and is_helper_in(state, place, stream):
+            return None
+        return of_stream(place, stream)
 
     def _facts(self) -> dict[str, Any]:
         """The facts in the files. The writer's fsync latency and exposed bytes are in its memory only."""
@@ -161,59 +132,42 @@ class Directory:
             facts["durable_lsn"] = max((promise.lsn for promise in promises), default=0)
         return facts
 
-    def groups(self, place: Place) -> list[GroupRow]:
+    def groups(self, place: Place) -> list[GroupFigures]:
         at_ms = time.time_ns() // 1_000_000
 
-        def at(state: State) -> list[GroupRow]:
-            stream = _stream(state, place)
+        def at(state: State) -> list[GroupFigures]:
+            stream = stream_at(state, place)
             if stream is None:
                 return []
-            return [
-                self._of_group(place, stream, stream.groups[name], at_ms)
-                for name in sorted(stream.groups)
-            ]
+            groups = [stream.groups[name] for name in sorted(stream.groups)]
+            return [of_group(place[1], stream, group, at_ms) for group in groups]
 
-        rows: list[GroupRow] = self._core.look(at)[0]
-        return rows
+        rows: list[GroupFigures] = self._core.look(at)[0]
+        return [
+            replace(row, read_per_s=self._rates.of((*place, row.name), row.read, at_ms))
+            for row in rows
+        ]
 
-    def _of_group(self, place: Place, stream: Stream, group: Group, at_ms: int) -> GroupRow:
-        read = None if group.entries_read == UNKNOWN else group.entries_read
-        due = has_due_times(place[1], group.name)
-        return GroupRow(
-            group.name,
-            id_text(group.last_id),
-            read,
-            self._rates.of((*place, group.name), read, at_ms),
-            lag(stream, group),
-            len(group.pending),
-            None if due else group.pending.oldest(),
-            [
-                ConsumerRow(
-                    one.name, group.pending.held_by(one.index), max(0, at_ms - one.seen_time)
-                )
-                for one in group.listed()
-            ],
-            _first_due(group) if due else None,
-        )
-
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[QueueFigures]:
         now = time.time_ns() // 1_000_000
 
-        def at(state: State) -> list[QueueRow]:
+        def at(state: State) -> list[QueueFigures]:
             return [
                 row
                 for db in self._databases
                 for key, value, _ in state.databases[db].keys.walk()
                 if isinstance(value, Stream)
-                for row in _queues(state, db, key, value, now)
+                for row in of_queue(state, db, key, value, now)
             ]
 
-        rows: list[QueueRow] = self._core.look(at)[0]
-        return rows
+        rows: list[QueueFigures] = self._core.look(at)[0]
+        return [
+            row if row.group is not None else replace(row, group=USUAL.encode()) for row in rows
+        ]
 
     def entries(self, place: Place, count: int) -> list[EntryRow]:
         def at(state: State) -> list[EntryRow]:
-            stream = _stream(state, place)
+            stream = stream_at(state, place)
             if stream is None:
                 return []
             found = reading.between(stream, 0, MAX, count, reverse=True)
@@ -246,42 +200,9 @@ def life_text(files: LogFiles, key: bytes, entry_id: str) -> str:
     return "".join(lines)
 
 
-def _first_due(group: Group) -> int | None:
-    """When the first job of a group of delayed jobs is due; the next tick of the schedules."""
-    # Not `oldest`: of a chunk that is cold it tells the last time.
-    first = next(group.pending.by_age(0), None)
-    return None if first is None else due_ms(first[0])
-
-
-def _rate(before: StreamRow | None, row: StreamRow, ms: int) -> float | None:
+def _rate(before: StreamFigures | None, row: StreamFigures, ms: int) -> float | None:
     """Entries added each second. A stream that was not there before began with none."""
     added = 0 if before is None or before.added is None else before.added
     if row.added is None or row.added < added or ms <= 0:
         return None
     return (row.added - added) * 1000 / ms
-
-
-def _stream(state: State, place: Place) -> Stream | None:
-    keys = state.databases[place[0]].keys
-    value = keys.look(place[1])[0] if place[1] in keys else None
-    return value if isinstance(value, Stream) else None
-
-
-def _queues(state: State, db: int, key: bytes, stream: Stream, now: int) -> list[QueueRow]:
-    facts = queue_facts(state, db, key, stream, now)
-    if facts is None:
-        return []
-    return [
-        QueueRow(
-            db,
-            key,
-            name,
-            row["depth"],
-            row["waiting"],
-            row["in_flight"],
-            row["paused"],
-            facts["dead"],
-            row["oldest_ms"],
-        )
-        for name, row in zip(sorted(stream.groups), facts["groups"], strict=True)
-    ]

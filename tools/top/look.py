@@ -1,77 +1,14 @@
-"""A look: what a store or a server holds at one moment, and the sources that give looks.
-
-None is a figure that the source does not know: a directory knows nothing of the writer's memory, and a Redis before 7.0
-counts no added entries.
-"""
+"""A look: what a store or a server holds at one moment, and the sources that give looks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-Place = tuple[int, bytes]  # database, key
+from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
 
 # the columns by which streams are sorted
 SORTS: Final = ("lag", "pending", "added_per_s", "length", "oldest", "key")
-
-
-class StreamRow(NamedTuple):
-    """A stream. `lag` and `pending` are sums over its groups.
-
-    oldest_ms   the time of the oldest delivery that is pending
-    due_ms      when the first delayed job, or the next tick of a schedule, is due
-    """
-
-    db: int
-    key: bytes
-    length: int
-    added: int | None
-    added_per_s: float | None
-    groups: int
-    lag: int | None
-    pending: int
-    oldest_ms: int | None
-    due_ms: int | None = None
-
-    @property
-    def place(self) -> Place:
-        return self.db, self.key
-
-
-class ConsumerRow(NamedTuple):
-    """A consumer of a group."""
-
-    name: bytes
-    pending: int
-    idle_ms: int | None
-
-
-class GroupRow(NamedTuple):
-    """A group of a stream; `oldest_ms` and `due_ms` as of a StreamRow."""
-
-    name: bytes
-    last_id: str
-    read: int | None
-    read_per_s: float | None
-    lag: int | None
-    pending: int
-    oldest_ms: int | None
-    consumers: list[ConsumerRow]
-    due_ms: int | None = None
-
-
-class QueueRow(NamedTuple):
-    """A queue, for one of its groups."""
-
-    db: int
-    key: bytes
-    group: bytes
-    depth: int
-    waiting: int
-    in_flight: int
-    paused: int
-    dead: int
-    oldest_ms: int | None
 
 
 class EntryRow(NamedTuple):
@@ -86,12 +23,12 @@ class Look(NamedTuple):
 
     at_ms    unix ms
     facts    about log, checkpoint and process, by name
-    streams  every stream, in no order
+    streams  every stream but the queues' helpers, unless these are asked for; in no order
     """
 
     at_ms: int
     facts: dict[str, Any]
-    streams: list[StreamRow]
+    streams: list[StreamFigures]
 
 
 class Source(Protocol):
@@ -104,10 +41,10 @@ class Source(Protocol):
     def look(self, shown: Sequence[Place]) -> Look:
         """The present state; shown streams come first if not all can be asked. Raises the source's errors."""
 
-    def groups(self, place: Place) -> list[GroupRow]:
+    def groups(self, place: Place) -> list[GroupFigures]:
         """The groups of a stream; none if it is gone."""
 
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[QueueFigures]:
         """Every queue."""
 
     def entries(self, place: Place, count: int) -> list[EntryRow]:
@@ -120,17 +57,19 @@ class Source(Protocol):
         """Give back files and connections."""
 
 
-def ranked(streams: list[StreamRow], sort: str, *, reverse: bool, wanted: str) -> list[StreamRow]:
+def ranked(
+    streams: list[StreamFigures], sort: str, *, reverse: bool, wanted: str
+) -> list[StreamFigures]:
     """The streams whose key contains `wanted`, in the order of a column: the most urgent first, keys from A to Z."""
     part = wanted.encode("utf-8", "surrogateescape")
     found = [row for row in streams if part in row.key] if part else list(streams)
     if sort == "key":
-        return sorted(found, key=lambda row: row[:2], reverse=reverse)
-    found.sort(key=lambda row: row[:2])  # equal figures stay in the order of the keys
+        return sorted(found, key=_by_key, reverse=reverse)
+    found.sort(key=_by_key)  # equal figures stay in the order of the keys
     if sort == "oldest":
         found.sort(key=lambda row: _NEVER if row.oldest_ms is None else row.oldest_ms)
     else:
-        figures: dict[str, Callable[[StreamRow], float | None]] = {
+        figures: dict[str, Callable[[StreamFigures], float | None]] = {
             "lag": lambda row: row.lag,
             "pending": lambda row: row.pending,
             "added_per_s": lambda row: row.added_per_s,
@@ -142,6 +81,10 @@ def ranked(streams: list[StreamRow], sort: str, *, reverse: bool, wanted: str) -
 
 
 _NEVER: Final = 1 << 64
+
+
+def _by_key(row: StreamFigures) -> Place:
+    return row.place
 
 
 class Rates:

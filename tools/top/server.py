@@ -10,27 +10,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.aof.errors import AofError
+from tidelog.figures.asked import group_told, is_helper_told, pairs, queue_told
+from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures, stream_figures
+from tidelog.figures.names import has_due_times, owner_of
 from tidelog.tools.importing.link import Link, ServerError
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.queue_streams import due_ms, has_due_times
 from tidelog.tools.replica.client import Place as Address
 from tidelog.tools.text import argument
 from tidelog.tools.top.directory import life_text
-from tidelog.tools.top.look import (
-    ConsumerRow,
-    EntryRow,
-    GroupRow,
-    Look,
-    Place,
-    QueueRow,
-    Rates,
-    StreamRow,
-)
+from tidelog.tools.top.look import EntryRow, Look, Rates
 
 STREAMS_ASKED: Final = 500
 SCAN_EVERY: Final = 10  # looks
@@ -56,14 +50,18 @@ class _Held(NamedTuple):
 
 
 class Server:
-    """A Source of one database. Raises Unreachable, Refused."""
+    """A Source of one database. Raises Unreachable, Refused.
 
-    def __init__(self, address: Address, db: int = 0) -> None:
+    helpers   also the streams that queues keep for themselves
+    """
+
+    def __init__(self, address: Address, db: int = 0, helpers: bool = False) -> None:
+        self._helpers = helpers
         self.title = f"{address}, database {db}" if db else str(address)
         self._db = db
         self._link = Link(address, TIMEOUT_S)
         self._rates = Rates()
-        self._known: dict[bytes, StreamRow | None] = {}  # None: not asked yet
+        self._known: dict[bytes, StreamFigures | None] = {}  # None: not asked yet
         self._turn: list[bytes] = []
         self._looks = 0
         self._finds_streams = True  # SCAN knows TYPE: from Redis 6.0 on
@@ -94,8 +92,14 @@ class Server:
         for key, stream, groups in zip(keys, replies[::2], replies[1::2], strict=True):
             if isinstance(stream, ServerError) or isinstance(groups, ServerError):
                 self._known.pop(key, None)  # it was deleted meanwhile
+                continue
+            told = pairs(stream)
+            if not self._helpers and is_helper_told(
+                key, told.get(b"first-entry"), owner_of(key) in self._known
+            ):
+                del self._known[key]  # until the next scan
             else:
-                found[key] = _pairs(stream), list(map(_pairs, groups))
+                found[key] = told, list(map(pairs, groups))
         held = [
             _Held(key, name, group[b"pending"], has_due_times(key, name))
             for key, (_, groups) in found.items()
@@ -104,14 +108,18 @@ class Server:
         ]
         oldest = dict(zip((each[:2] for each in held), self._oldest(held, at_ms), strict=True))
         for key, (stream, groups) in found.items():
-            times = [(group[b"name"], oldest[key, group[b"name"]]) for group in groups]
-            self._known[key] = self._row(key, stream, groups, times, at_ms)
+            added = stream.get(b"entries-added")
+            each = (group_told(key, group, oldest[key, group[b"name"]]) for group in groups)
+            rate = self._rates.of((self._db, key), added, at_ms)
+            self._known[key] = stream_figures(
+                self._db, key, stream[b"length"], added, tuple(each), added_per_s=rate
+            )
         streams = [row for row in self._known.values() if row is not None]
         return Look(at_ms, self._facts(), streams)
 
     def _scan(self) -> None:
         """Find the streams, as far as SCAN shows them."""
-        found: dict[bytes, StreamRow | None] = {}
+        found: dict[bytes, StreamFigures | None] = {}
         cursor = b"0"
         while True:
             cursor, keys = self._streams(cursor)
@@ -134,34 +142,6 @@ class Server:
         cursor, keys = self._link.call(*page)
         types = self._link.pipeline(*((b"TYPE", key) for key in keys))
         return cursor, [key for key, kind in zip(keys, types, strict=True) if kind == b"stream"]
-
-    def _row(
-        self,
-        key: bytes,
-        stream: dict[bytes, Any],
-        groups: list[dict[bytes, Any]],
-        times: list[tuple[bytes, int | None]],
-        at_ms: int,
-    ) -> StreamRow:
-        added = stream.get(b"entries-added")
-        lags: list[int | None] = [group.get(b"lag") for group in groups]
-        known = [each for each in lags if each is not None]
-        delivered, due = (
-            [at for name, at in times if at is not None and has_due_times(key, name) is later]
-            for later in (False, True)
-        )
-        return StreamRow(
-            self._db,
-            key,
-            stream[b"length"],
-            added,
-            self._rates.of((self._db, key), added, at_ms),
-            len(groups),
-            sum(known) if len(known) == len(lags) else None,
-            sum(group[b"pending"] for group in groups),
-            min(delivered, default=None),
-            due_ms(min(due)) if due else None,
-        )
 
     def _oldest(self, held: list[_Held], at_ms: int) -> list[int | None]:
         """The time of the oldest delivery of each group, unix ms; None without one."""
@@ -219,41 +199,25 @@ class Server:
         text = self._link.call(b"INFO").decode("utf-8", "backslashreplace")
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
-    def groups(self, place: Place) -> list[GroupRow]:
+    def groups(self, place: Place) -> list[GroupFigures]:
         _, key = place
         (groups,) = self._link.pipeline((b"XINFO", b"GROUPS", key))
         if isinstance(groups, ServerError):
             return []
         at_ms = time.time_ns() // 1_000_000
-        rows = list(map(_pairs, groups))
+        rows = list(map(pairs, groups))
         names: list[bytes] = [group[b"name"] for group in rows]
         held = [_Held(key, group[b"name"], group[b"pending"], True) for group in rows]
         of = self._link.pipeline(*((b"XINFO", b"CONSUMERS", key, name) for name in names))
         found = []
-        for group, oldest, consumers in zip(rows, self._oldest(held, at_ms), of, strict=True):
-            name, read = group[b"name"], group.get(b"entries-read")
-            due = oldest is not None and has_due_times(key, name)
-            found.append(
-                GroupRow(
-                    name,
-                    group[b"last-delivered-id"].decode(),
-                    read,
-                    self._rates.of((*place, name), read, at_ms),
-                    group.get(b"lag"),
-                    group[b"pending"],
-                    None if due else oldest,
-                    []
-                    if isinstance(consumers, ServerError)
-                    else [
-                        ConsumerRow(one[b"name"], one[b"pending"], one[b"idle"])
-                        for one in map(_pairs, consumers)
-                    ],
-                    due_ms(oldest) if due and oldest is not None else None,
-                )
-            )
+        for group, oldest, told in zip(rows, self._oldest(held, at_ms), of, strict=True):
+            consumers = None if isinstance(told, ServerError) else list(map(pairs, told))
+            row = group_told(key, group, oldest, consumers)
+            rate = self._rates.of((*place, row.name), row.read, at_ms)
+            found.append(replace(row, read_per_s=rate))
         return found
 
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[QueueFigures]:
         """Every queue of a tidelog server; none of another one, which has no command that counts paused jobs."""
         (queues,) = self._link.pipeline((b"QUEUE", b"LIST"))
         if isinstance(queues, ServerError):
@@ -262,23 +226,11 @@ class Server:
             *((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in queues)
         )
         at_ms = time.time_ns() // 1_000_000
-        found = []
-        for (name, group), reply in zip(queues, replies, strict=True):
-            if isinstance(reply, ServerError):
-                continue  # it was deleted meanwhile
-            stats = _pairs(reply)
-            seconds = stats[b"oldest_seconds"]
-            found.append(
-                QueueRow(
-                    self._db,
-                    name,
-                    group,
-                    *(stats[b"depth"], stats[b"waiting"], sum(stats[b"in_flight"][1::2])),
-                    *(stats[b"paused"], stats[b"dead"]),
-                    None if seconds is None else at_ms - round(float(seconds) * 1000),
-                )
-            )
-        return found
+        return [
+            queue_told(self._db, name, group, pairs(reply), at_ms)
+            for (name, group), reply in zip(queues, replies, strict=True)
+            if not isinstance(reply, ServerError)  # it was deleted meanwhile
+        ]
 
     def entries(self, place: Place, count: int) -> list[EntryRow]:
         (found,) = self._link.pipeline(
@@ -305,7 +257,7 @@ class Server:
         (found,) = self._link.pipeline((b"CONFIG", b"GET", b"dir"))
         if isinstance(found, ServerError) or "tidelog_version" not in self._info():
             return None
-        return Path(_pairs(found)[b"dir"].decode("utf-8", "surrogateescape"))
+        return Path(pairs(found)[b"dir"].decode("utf-8", "surrogateescape"))
 
     def _files(self, root: Path) -> LogFiles | None:
         """The log in this directory, if the server's present life writes it: other machines may have such a path."""
@@ -317,8 +269,3 @@ class Server:
         fields = headers[-1].fields if headers else None
         life = self._info().get("master_replid")
         return files if fields is not None and f"{fields.incarnation:040x}" == life else None
-
-
-def _pairs(reply: list[Any]) -> dict[bytes, Any]:
-    """A flat list of names and values as a dict."""
-    return dict(zip(reply[::2], reply[1::2], strict=True))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures
 from tidelog.tools.queue_streams import due_in
 from tidelog.tools.text import argument, json_value, size_text, span
-from tidelog.tools.top.look import GroupRow, Look, QueueRow, StreamRow
+from tidelog.tools.top.look import Look
 
 UNKNOWN: Final = "?"
 STREAM_HEAD: Final = ("STREAM", "LENGTH", "ADDED", "ADDED/S", "GROUPS", "LAG", "PENDING", "OLDEST")
 GROUP_HEAD: Final = ("GROUP", "LAST", "READ", "READ/S", "LAG", "PENDING", "OLDEST", "CONSUMERS")
 QUEUE_HEAD: Final = (
-    *("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OLDEST"),
+    *("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "SCHEDULED", "DEAD", "OLDEST"),
 )
 
 
@@ -28,7 +29,7 @@ def rate(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.1f}"
 
 
-def oldest(row: StreamRow | GroupRow, at_ms: int) -> str:
+def oldest(row: StreamFigures | GroupFigures, at_ms: int) -> str:
     """The age of the oldest delivery; of delayed jobs and schedules when the first is due."""
     if row.oldest_ms is not None or row.due_ms is None:
         return age(row.oldest_ms, at_ms)
@@ -40,7 +41,7 @@ def age(ms: int | None, at_ms: int) -> str:
     return "" if ms is None else span(at_ms - ms)
 
 
-def stream_cells(row: StreamRow, at_ms: int) -> tuple[str, ...]:
+def stream_cells(row: StreamFigures, at_ms: int) -> tuple[str, ...]:
     return (
         key_text(row.db, row.key),
         count(row.length),
@@ -53,7 +54,7 @@ def stream_cells(row: StreamRow, at_ms: int) -> tuple[str, ...]:
     )
 
 
-def group_cells(row: GroupRow, at_ms: int) -> tuple[str, ...]:
+def group_cells(row: GroupFigures, at_ms: int) -> tuple[str, ...]:
     return (
         argument(row.name),
         row.last_id,
@@ -62,15 +63,17 @@ def group_cells(row: GroupRow, at_ms: int) -> tuple[str, ...]:
         count(row.lag),
         count(row.pending),
         oldest(row, at_ms),
-        count(len(row.consumers)),
+        count(row.consumers),
     )
 
 
-def queue_cells(row: QueueRow, at_ms: int) -> tuple[str, ...]:
-    figures = map(count, (row.depth, row.waiting, row.in_flight, row.paused, row.dead))
+def queue_cells(row: QueueFigures, at_ms: int) -> tuple[str, ...]:
+    figures = map(
+        count, (row.depth, row.waiting, row.in_flight, row.paused, row.scheduled or 0, row.dead)
+    )
     return (
         key_text(row.db, row.key),
-        argument(row.group),
+        argument(row.group or b""),
         *figures,
         age(row.oldest_ms, at_ms),
     )
@@ -100,25 +103,47 @@ def _size(nbytes: int | None) -> str:
     return UNKNOWN if nbytes is None else size_text(nbytes)
 
 
-# --- JSON
+# --- JSON: the figures by these names
+
+# fmt: off
+_STREAM: Final = (
+    "db", "key", "length", "added", "added_per_s", "groups", "lag", "pending", "oldest_ms", "due_ms",
+)
+_GROUP: Final = (
+    "name", "last_id", "read", "read_per_s", "lag", "pending", "oldest_ms", "consumers", "due_ms",
+)
+_QUEUE: Final = (
+    "db", "key", "group", "depth", "waiting", "in_flight", "paused", "dead", "oldest_ms", "scheduled",
+)
+# fmt: on
 
 
-def as_object(look: Look, groups: list[list[GroupRow]], queues: list[QueueRow]) -> dict[str, Any]:
+def as_object(
+    look: Look, groups: list[list[GroupFigures]], queues: list[QueueFigures]
+) -> dict[str, Any]:
     """One look: facts, every stream with its groups, every queue."""
     return {
         "time_ms": look.at_ms,
         "facts": look.facts,
         "streams": [
-            row._asdict() | {"key": json_value(row.key), "groups": list(map(_group_object, of))}
+            _some(row, _STREAM)
+            | {"key": json_value(row.key), "groups": list(map(_group_object, of))}
             for row, of in zip(look.streams, groups, strict=True)
         ],
         "queues": [
-            row._asdict() | {"key": json_value(row.key), "group": json_value(row.group)}
+            _some(row, _QUEUE) | {"key": json_value(row.key), "group": json_value(row.group or b"")}
             for row in queues
         ],
     }
 
 
-def _group_object(row: GroupRow) -> dict[str, Any]:
-    consumers = [one._asdict() | {"name": json_value(one.name)} for one in row.consumers]
-    return row._asdict() | {"name": json_value(row.name), "consumers": consumers}
+def _group_object(row: GroupFigures) -> dict[str, Any]:
+    consumers = [
+        {"name": json_value(one.name), "pending": one.pending, "idle_ms": one.idle_ms}
+        for one in row.members
+    ]
+    return _some(row, _GROUP) | {"name": json_value(row.name), "consumers": consumers}
+
+
+def _some(row: object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}

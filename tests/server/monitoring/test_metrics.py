@@ -27,8 +27,8 @@ from tests.until import PATIENCE_S, until
 import tidelog
 from tidelog.disk.real import RealFile
 from tidelog.engine.streams.stream import Stream
+from tidelog.figures import resident
 from tidelog.server.config.config import ConfigError
-from tidelog.server.monitoring import figures
 from tidelog.server.monitoring.collector import SYNC_BUCKETS_S, SyncTimes
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -437,12 +437,12 @@ def test_a_scrape_never_holds_the_lock_for_long(crowded: Watched) -> None:
     core = inside.core(crowded.running.db)
     before, core.lock = core.lock, Counted(core.lock)
     try:
-        found = figures.figures(core, 100)
+        found = resident.figures(core, 100)
         calls = core.lock.calls
     finally:
         core.lock = before
-    assert len(found) == 100 and all(len(stream.groups) == 5 for stream in found)
-    assert max(calls) < 2 * figures.NAMES, max(calls)
+    assert len(found) == 100 and all(stream.groups == len(stream.each) == 5 for stream in found)
+    assert max(calls) < 2 * resident.NAMES, max(calls)
 
 
 def test_scrapes_beside_clients(crowded: Watched) -> None:
