@@ -5,6 +5,7 @@
     streams      figures of streams and groups, from a state
     resident     the same of what is in memory, in short slices of the store's lock, for a scrape
     queues       figures of queues, from a state
+    working      figures of the queues of an open store, for a scrape
     asked        figures out of the replies of a server
     served       figures of log, checkpoint and replication, from an open store
 

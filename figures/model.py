@@ -100,6 +100,14 @@ class QueueFigures:
     dead        jobs that were given up, by any group; failures: recorded ones that are kept
     scheduled   delayed jobs that are not due; None if there never was one
     oldest_ms   the time of the oldest job that is not done
+
+    Of an open store also counters that the store keeps, so they go on after a restart:
+
+    put         jobs ever put; a delayed one counts from its time on
+    left        jobs that left the group: done or dead
+    died        jobs that became dead jobs, of any group
+    failed      failures that were recorded; retried: pauses that were recorded, and extended leases
+    workers     those alive: they hold jobs or wait for some, in this process or over a connection
     """
 
     db: int
@@ -113,6 +121,12 @@ class QueueFigures:
     oldest_ms: int | None
     failures: int = 0
     scheduled: int | None = None
+    put: int = 0
+    left: int = 0
+    died: int = 0
+    failed: int = 0
+    retried: int = 0
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ each database only the KEYS_MAX keys that came into memory first are considered.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -25,6 +25,7 @@ KEYS_MAX: Final = 10_000
 GROUPS_MAX: Final = 100  # per stream, the oldest groups
 ALL_GROUPS_MAX: Final = 10_000
 NAMES: Final = 500  # keys examined per slice
+DOUBTFUL: Final = 50  # those with the name of a queue's own stream
 FIGURES: Final = 10  # streams or groups measured per slice; each takes a few microseconds
 PAUSE_S: Final = 0.0005  # pause after each slice, so that other threads get the lock and the GIL
 
@@ -73,13 +74,22 @@ def _first(core: Core, count: int, sees: Callable[[bytes], bool]) -> list[DbKey]
         best: list[bytes] = []
         names = names_in_memory(core, db)
         there = frozenset(names)
-        for at in range(0, len(names), NAMES):
-            some = [name for name in names[at : at + NAMES] if sees(name)]
+        seen = [name for name in names if sees(name) and name != SCHEDULES]
+        plain = [name for name in seen if owner_of(name) not in there]
+        for at in range(0, len(plain), NAMES):
+            some = plain[at : at + NAMES]
             with core.lock:
                 keys = core.state.databases[db].keys
-                values = ((name, resident(keys, name)) for name in some)
-                some = [name for name, value in values if _is_shown(name, value, there)]
+                some = [name for name in some if resident(keys, name).__class__ is Stream]
             best = sorted(best + some)[: count - len(found)]
+            time.sleep(PAUSE_S)
+        doubtful = [name for name in seen if owner_of(name) in there]
+        for at in range(0, len(doubtful), DOUBTFUL):
+            with core.lock:
+                keys = core.state.databases[db].keys
+                values = [(name, resident(keys, name)) for name in doubtful[at : at + DOUBTFUL]]
+                best += [name for name, value in values if _is_users(name, value)]
+            best = sorted(best)[: count - len(found)]
             time.sleep(PAUSE_S)
         found += [(db, name) for name in best]
         if len(found) >= count:
@@ -87,14 +97,12 @@ def _first(core: Core, count: int, sees: Callable[[bytes], bool]) -> list[DbKey]
     return found
 
 
-def _is_shown(key: bytes, value: object, there: Collection[bytes]) -> bool:
-    """[lock] Whether a value is a stream of the user's. `there`: the keys of its database.
+def _is_users(key: bytes, value: object) -> bool:
+    """[lock] Whether a value is a stream of the user's, although its name is that of a queue's own stream.
 
-    The first entry of a helper may lie in the checkpoint, so here its groups decide: a queue's notes have none.
+    The first entry may lie in the checkpoint, so its groups decide: of a queue's notes only the delayed jobs have one.
     """
-    if not isinstance(value, Stream) or key == SCHEDULES:
-        return False
-    return owner_of(key) not in there or key.endswith(NOTES) and not value.groups.keys() <= {DUE}
+    return isinstance(value, Stream) and key.endswith(NOTES) and not value.groups.keys() <= {DUE}
 
 
 def names_in_memory(core: Core, db: int) -> list[bytes]:

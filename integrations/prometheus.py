@@ -6,7 +6,8 @@
     prometheus_client.REGISTRY.register(QueueCollector(mails, bills))
     mails.run(metered(send))
 
-A scrape asks each queue for its `stats`. The names begin with `tidelog_queue_`; a server's metrics have others.
+A scrape asks each queue for its `stats`. The names begin with `tidelog_queue_`, as those of a server's /metrics, which
+have the database as a label, too.
 """
 
 from __future__ import annotations

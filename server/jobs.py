@@ -30,6 +30,7 @@ from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.look import was_lost
 from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
 from tidelog.jobs.work.shared import Job as Entry
+from tidelog.server.monitoring.times import JOB_BUCKETS_S, Times
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError
 
@@ -95,9 +96,10 @@ class Lent:
     limit_at     monotonic seconds at which they are taken back in any case, None = never
     unconfirmed  no handler has begun with them: the delivery still lists them in `jobs`
     orphaned     their connection has ended, and GRACE_S has not
+    since        when they were lent, monotonic seconds
     """
 
-    __slots__ = ("delivery", "heartbeat", "limit_at", "unconfirmed", "orphaned")
+    __slots__ = ("delivery", "heartbeat", "limit_at", "unconfirmed", "orphaned", "since")
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Lent:
     ) -> None:
         self.delivery, self.heartbeat = delivery, heartbeat
         self.unconfirmed, self.orphaned = unconfirmed, False
-        mono = delivery.shared.monotonic()
+        mono = self.since = delivery.shared.monotonic()
         self.limit_at = None if limit is None else mono + limit
         delivery.until = None
         self.renew(mono)
@@ -152,10 +154,12 @@ class Desk:
     """The queues of one server that clients use, and the jobs that clients hold.
 
     parked     (database, key, token) -> the session whose TAKE waits with this token
+    durations  (database, key) -> for how long clients held jobs that they settled, of the first QUEUES_MAX queues
     """
 
     def __init__(self) -> None:
         self.parked: dict[Token, Unblockable] = {}
+        self.durations: dict[tuple[int, bytes], Times] = {}
         self._unblocked: dict[Token, None] = {}
         self._held: dict[Place_, Lent] = {}
         self._queues: dict[tuple[int, bytes, tuple[bytes, ...]], Served] = {}
@@ -243,6 +247,16 @@ class Desk:
             lent = self._held.pop((*queue.place, job), None)
             if lent is not None:
                 lent.delivery.settled(job)
+                self._observe(queue.place[:2], lent)
+
+    def _observe(self, place: tuple[int, bytes], lent: Lent) -> None:
+        """Count for how long a job was held."""
+        times = self.durations.get(place)
+        if times is None:
+            if len(self.durations) >= QUEUES_MAX:
+                return
+            times = self.durations[place] = Times(JOB_BUCKETS_S)
+        times.observe(lent.delivery.shared.monotonic() - lent.since)
 
     def forget(self, place: Place_, lent: Lent) -> None:
         """A connection does not hold this job any more."""

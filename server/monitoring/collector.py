@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -23,20 +22,18 @@ from prometheus_client.core import (
 from prometheus_client.samples import Sample
 
 from tidelog.api.face import REDIS_VERSION
-from tidelog.figures.model import StreamFigures
+from tidelog.figures.model import QueueFigures, StreamFigures
 from tidelog.figures.resident import KEYS_MAX, figures, label
 from tidelog.figures.served import of_checkpoint, of_log
+from tidelog.figures.working import Working
 from tidelog.server.host import Host
 from tidelog.server.monitoring.calls import Calls
 from tidelog.server.monitoring.info import replication_of
+from tidelog.server.monitoring.times import SYNC_BUCKETS_S, Times
 from tidelog.server.session import Session
 
 Labels = dict[str, str]
 
-SYNC_BUCKETS_S: Final = (
-    *(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
-    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
 PACE: Final = 30  # samples formatted (in about 0.2 ms) before the thread releases the GIL
 PAUSE_S: Final = 0.0002
 TRIES: Final = 10
@@ -60,17 +57,37 @@ _CHECKPOINT: Final = (
 # fmt: on
 
 
-class SyncTimes:
+# fmt: off
+# Name of the metric after `tidelog_queue_`, field of `QueueFigures`, help.
+_OF_GROUPS: Final = (
+    ("depth", "depth", "Jobs that are due or were delivered, and are not done."),
+    ("waiting", "waiting", "Jobs that are due."),
+    ("in_flight", "in_flight", "Jobs that workers hold."),
+    ("paused", "paused", "Failed jobs that wait for their retry. 0 if no worker of the queue was seen."),
+    ("workers", "workers", "Workers alive: they hold jobs or wait for some."),
+)
+_OF_QUEUES: Final = (
+    ("scheduled", "scheduled", "Jobs that were put with a delay and are not due."),
+    ("dead", "dead", "Jobs that were given up, by any group, and are kept."),
+    ("failures", "failures", "Recorded failures that are kept."),
+)
+_COUNTED_IN_GROUPS: Final = (
+    ("left", "left", "Jobs that left the queue: done or dead, cancelled or purged."),
+)
+_COUNTED_IN_QUEUES: Final = (
+    ("put", "put", "Jobs ever put; a delayed one counts from its time on."),
+    ("died", "died", "Jobs that became dead jobs, by any group. Jobs left less these are done, if there is one group."),
+    ("failed", "failed", "Failures that were recorded."),
+    ("retried", "retried", "Pauses before a retry that were recorded, and leases that were extended."),
+)
+# fmt: on
+
+
+class SyncTimes(Times):
     """A histogram of fsync durations. The log ensures that only one thread at a time calls `observe`."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(SYNC_BUCKETS_S) + 1)
-        self.seconds = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one fsync."""
-        self.counts[bisect_left(SYNC_BUCKETS_S, seconds)] += 1
-        self.seconds += seconds
+        super().__init__(SYNC_BUCKETS_S)
 
     def attach(self, log: Any) -> SyncTimes:
         """Observe this log's fsyncs. If the log already has a SyncTimes, keep and return that one."""
@@ -98,6 +115,7 @@ class Collector:
         self._server = server
         self._core = server.core
         self._streams_max: int = server.config["metrics-streams"]
+        self._working = Working(server.core)
         self._one = threading.Lock()  # one scrape at a time
         self.times = SyncTimes().attach(server.core.log)
 
@@ -122,6 +140,7 @@ class Collector:
         yield from self._of_checkpoints()
         yield from self._of_keyspace()
         yield from self._of_streams()
+        yield from self._of_queues()
         yield from self._of_replication()
 
     # --- replication
@@ -228,17 +247,11 @@ class Collector:
     def _of_log(self) -> Iterator[Metric]:
         log = self._core.log
         self.times = self.times.attach(log)  # the store may have opened a new log
-        counts, seconds = list(self.times.counts), self.times.seconds
-        buckets: list[tuple[str, float]] = []
-        total = 0
-        for bound, count in zip((*SYNC_BUCKETS_S, "+Inf"), counts, strict=True):
-            total += count
-            buckets.append((str(bound), total))
         yield HistogramMetricFamily(
             "tidelog_fsync_duration_seconds",
             "Duration of the log's fsyncs, in seconds.",
-            buckets=buckets,
-            sum_value=seconds,
+            buckets=self.times.buckets(),
+            sum_value=self.times.seconds,
         )
         told = of_log(self._core)
         yield _gauge(
@@ -327,6 +340,56 @@ class Collector:
             _group_samples(found, "oldest_ms", lambda ms: max(now - ms, 0) / 1000),
         )
 
+    # --- queues
+
+    def _of_queues(self) -> Iterator[Metric]:
+        found = self._working.figures(self._streams_max, self._sees())
+        now = self._core.clocks().store
+        groups = [row for row in found if row.group is not None]
+        firsts = list({(row.db, row.key): row for row in found}.values())
+        text = (
+            f" Shows the first {self._streams_max} queues by name (metrics-streams) that were used since the store was "
+            "opened, or whose own streams are known."
+        )
+        yield _gauge("queues_shown", "Number of queues shown one by one." + text, len(firsts))
+        for rows, kind, metrics in (
+            (found, "gauge", _OF_GROUPS),
+            (groups, "counter", _COUNTED_IN_GROUPS),
+            (firsts, "gauge", _OF_QUEUES),
+            (firsts, "counter", _COUNTED_IN_QUEUES),
+        ):
+            for name, slot, text in metrics:
+                values = ((_queue_labels(row, rows is firsts), getattr(row, slot)) for row in rows)
+                told = ((labels, value) for labels, value in values if value is not None)
+                yield _labelled("queue_" + name, text, told, kind)
+        ages = ((row, row.oldest_ms) for row in found)
+        yield _labelled(
+            "queue_oldest_seconds",
+            "Age of the oldest job that is not done. Missing if there is none.",
+            (
+                (_queue_labels(row, False), max(now - ms, 0) / 1000)
+                for row, ms in ages
+                if ms is not None
+            ),
+        )
+        held = HistogramMetricFamily(
+            "tidelog_queue_held_seconds",
+            "Seconds for which clients held a job, from TAKE until they settled it, well or not.",
+            labels=["db", "queue"],
+        )
+        durations = self._server.desk.durations
+        for row in firsts:
+            times = durations.get((row.db, row.key))
+            if times is not None:
+                held.add_metric([str(row.db), label(row.key)], times.buckets(), times.seconds)
+        yield held
+
+
+def _queue_labels(row: QueueFigures, whole: bool) -> Labels:
+    """The labels of a queue's group, or of the whole queue. A queue that no worker has opened has an empty group."""
+    labels = {"db": str(row.db), "queue": label(row.key)}
+    return labels if whole else labels | {"group": label(row.group or b"")}
+
 
 def _stream_samples(found: Iterable[StreamFigures], slot: str) -> Iterator[tuple[Labels, float]]:
     for stream in found:
@@ -344,9 +407,12 @@ def _group_samples(
                 yield at | {"group": label(group.name)}, unit(value)
 
 
-def _labelled(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
-    family = Metric("tidelog_" + name, text, "gauge")
-    family.samples = [Sample("tidelog_" + name, labels, value) for labels, value in samples]
+def _labelled(
+    name: str, text: str, samples: Iterable[tuple[Labels, float]], kind: str = "gauge"
+) -> Metric:
+    family = Metric("tidelog_" + name, text, kind)
+    each = family.name + ("_total" if kind == "counter" else "")
+    family.samples = [Sample(each, labels, value) for labels, value in samples]
     return family
 
 

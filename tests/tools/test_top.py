@@ -278,7 +278,7 @@ def on_screens(place: str, test: Callable[[Screens], Awaitable[None]], every: fl
 def test_streams_sorted_reversed_and_filtered(store: Path) -> None:
     async def test(screens: Screens) -> None:
         first = screens.names("streams")
-        assert first[:2] == ["mails", "orders"] and len(first) == 5
+        assert first == ["mails", "orders"]
         await screens.pilot.press("r")
         await screens.until(lambda: screens.names("streams") == first[::-1])
         await screens.pilot.press("r", "s")
@@ -289,7 +289,7 @@ def test_streams_sorted_reversed_and_filtered(store: Path) -> None:
         assert screens.app.focused is screens.app.main.query_one("#streams")
         assert "1 streams with 'ord' in the key" in screens.text("head")
         await screens.pilot.press("escape")
-        await screens.until(lambda: len(screens.names("streams")) == 5)
+        await screens.until(lambda: len(screens.names("streams")) == 2)
         assert screens.app.main.query_one("#filter", Input).value == ""
 
     on_screens(str(store), test)

@@ -131,7 +131,9 @@ def as_object(
             for row, of in zip(look.streams, groups, strict=True)
         ],
         "queues": [
-            _some(row, _QUEUE) | {"key": json_value(row.key), "group": json_value(row.group or b"")}
+            _some(row, _QUEUE)
+            | {"key": json_value(row.key), "group": json_value(row.group or b"")}
+            | {"scheduled": row.scheduled or 0}
             for row in queues
         ],
     }

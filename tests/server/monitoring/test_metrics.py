@@ -29,7 +29,8 @@ from tidelog.disk.real import RealFile
 from tidelog.engine.streams.stream import Stream
 from tidelog.figures import resident
 from tidelog.server.config.config import ConfigError
-from tidelog.server.monitoring.collector import SYNC_BUCKETS_S, SyncTimes
+from tidelog.server.monitoring.collector import SyncTimes
+from tidelog.server.monitoring.times import SYNC_BUCKETS_S
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -1,0 +1,210 @@
+"""Working: figures of the queues of an open store, for a scrape: counters that the store keeps, and the workers alive.
+
+A scrape may come every second, so each queue costs one short hold of the lock, and the work is bounded: paused jobs are
+counted by what the workers of this process know (jobs/work/shared.py), never by reading the records of pauses. Cold
+streams stay cold: of them a row is read.
+
+The queues are those that this process has worked with, those whose helper streams are in memory, and, of a database of
+at most KEYS_MAX keys, once those in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tidelog.engine.api import Stream, lag, reading
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.ids import MAX
+from tidelog.figures.model import Place, QueueFigures
+from tidelog.figures.names import (
+    DEAD,
+    DUE,
+    FAILURES,
+    HOLDS,
+    LATER,
+    due_ms,
+    has_due_times,
+    jobs_of,
+    owner_of,
+)
+from tidelog.figures.resident import KEYS_MAX, names_in_memory
+from tidelog.figures.streams import is_helper_in, stream_at
+from tidelog.jobs.work.fetch import Fetch
+from tidelog.jobs.work.leases import leases_of
+from tidelog.jobs.work.shared import Shared
+
+if TYPE_CHECKING:
+    from tidelog.store.commit.core import Core
+
+CHECKED: Final = 5  # times as many keys are looked at as queues are shown
+PAUSE_S: Final = 0.0005  # pause after each queue, so that other threads get the lock and the GIL
+Lanes = list[tuple[int, Stream]]  # of each priority that has one
+
+
+class Working:
+    """Finds the queues of an open store again and again. One thread calls it at a time."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: set[Place] = set()  # queues, by database and key
+        self._read: set[int] = set()  # databases whose cold keys were looked through
+
+    def figures(self, count: int, sees: Callable[[bytes], bool]) -> list[QueueFigures]:
+        """The first `count` queues by name, of those that the reader sees, with each of their groups.
+
+        Those that this process has worked with come first.
+        """
+        core = self._core
+        shared = dict(leases_of(core).shared)
+        self._known |= {place[:2] for place in shared}
+        for db in range(len(core.state.databases)):
+            self._known |= {
+                (db, owner)
+                for key in self._names(db)
+                if (owner := owner_of(key)) is not None and owner
+            }
+        seen = [place for place in self._known if sees(place[1])]
+        # A store may have many streams with the names of helpers that are none.
+        worked = {(db, key) for db, key, _ in shared}
+        places = sorted(seen, key=lambda place: (place not in worked, place))[: CHECKED * count]
+        found: list[QueueFigures] = []
+        shown = 0
+        for place in places:
+            if shown >= count:
+                break
+            with core.lock:
+                try:
+                    groups = self._of(place, shared)
+                except CorruptBlock:
+                    continue  # verify tells of it
+            if not groups:
+                self._known.discard(place)
+            shown += bool(groups)
+            found += groups
+            time.sleep(PAUSE_S)
+        return found
+
+    def _names(self, db: int) -> list[bytes]:
+        keys = self._core.state.databases[db].keys
+        if db not in self._read and not keys.complete and len(keys) <= KEYS_MAX:
+            with self._core.lock:
+                self._read.add(db)
+                return list(keys)
+        return names_in_memory(self._core, db)
+
+    def _of(
+        self, place: Place, shared: dict[tuple[int, bytes, bytes], Shared]
+    ) -> list[QueueFigures]:
+        """[lock] A queue, for each of its groups."""
+        db, key = place
+        state, now = self._core.state, self._core.clocks().store
+        lanes = [
+            (priority, stream)
+            for priority, each in enumerate(jobs_of(key))
+            if (stream := stream_at(state, (db, each))) is not None
+        ]
+        dead, failures, later, *holds = (
+            stream_at(state, (db, each))
+            for each in (
+                key + DEAD,
+                key + FAILURES,
+                key + LATER,
+                *(k + HOLDS for k in jobs_of(key)),
+            )
+        )
+        waiting = None if later is None else later.groups.get(DUE)
+        worked = any(known[:2] == place for known in shared)
+        if not worked and waiting is None and not self._has_notes(place, lanes, dead, failures):
+            return []
+        arrived = 0 if waiting is None else waiting.pending.until(now - due_ms(0))
+        base = QueueFigures(
+            *(db, key, None, arrived, arrived, 0, 0, _length(dead), None, _length(failures)),
+            scheduled=None if waiting is None else len(waiting.pending) - arrived,
+            put=sum(stream.entries_added for _, stream in lanes),
+            died=0 if dead is None else dead.entries_added,
+            failed=0 if failures is None else failures.entries_added,
+            retried=sum(each.entries_added for each in holds if each is not None),
+        )
+        named = {
+            name for _, stream in lanes for name in stream.groups if not has_due_times(key, name)
+        }
+        return [
+            self._group(base, lanes, name, shared.get((db, key, name))) for name in sorted(named)
+        ] or [
+            replace(
+                base,
+                depth=base.depth + sum(s.length for _, s in lanes),
+                waiting=base.waiting + sum(s.length for _, s in lanes),
+            )
+        ]
+
+    def _has_notes(
+        self, place: Place, lanes: Lanes, dead: Stream | None, failures: Stream | None
+    ) -> bool:
+        """[lock] Whether helper streams show that there is a queue; a user's stream may have such a name."""
+        db, key = place
+        helpers = [(key + DEAD, dead), (key + FAILURES, failures)]
+        helpers += [(jobs_of(key)[priority], stream) for priority, stream in lanes if priority]
+        state = self._core.state
+        return any(
+            stream is not None and is_helper_in(state, (db, each), stream)
+            for each, stream in helpers
+        )
+
+    def _group(
+        self,
+        base: QueueFigures,
+        lanes: Lanes,
+        name: bytes,
+        shared: Shared | None,
+    ) -> QueueFigures:
+        """[lock] One group of a queue."""
+        unread = pending = nobody = paused = 0
+        oldest: list[int] = []
+        mono = self._core.monotonic()
+        for priority, stream in lanes:
+            group = stream.groups.get(name)
+            if group is None or group.lost:
+                continue
+            fresh = lag(stream, group)
+            # Unknown if an undelivered job was deleted by another client: then the finished ones that are kept count.
+            fresh = max(stream.length - len(group.pending), 0) if fresh is None else fresh
+            if fresh:
+                oldest += reading.between(stream, group.last_id + 1, MAX, 1).ids()
+            if len(group.pending):
+                oldest.append(group.pending.first())
+            unread, pending = unread + fresh, pending + len(group.pending)
+            nacked = group.pending.nacked()
+            nobody += nacked
+            lane = shared if not priority or shared is None else shared.lanes.get(priority)
+            if nacked and lane is not None and (lane.number, lane.group) == (stream.number, group):
+                paused += nacked - len(lane.due(group, mono))
+        depth = unread + pending + base.depth
+        return replace(
+            base,
+            group=name,
+            depth=depth,
+            waiting=unread + nobody - paused + base.waiting,
+            in_flight=pending - nobody,
+            paused=paused,
+            oldest_ms=min(oldest) >> 64 if oldest else None,
+            left=max(base.put - unread - pending, 0),
+            workers=0 if shared is None else len(self._workers(base, name, shared)),
+        )
+
+    def _workers(self, base: QueueFigures, name: bytes, shared: Shared) -> set[bytes]:
+        """[lock] The workers that hold jobs, wait for some, or are consumers of this process."""
+        found = {each.worker for lane in shared.all_lanes() for each in lane.deliveries()}
+        for waiter in self._core.waiting.at((base.db, base.key)):
+            work = waiter.work
+            if isinstance(work, Fetch) and work.options.group_key == name:
+                found.add(work.worker)
+        consumers = (reference() for reference in shared.workers.valuerefs())
+        return found | {each.worker.encode() for each in consumers if each is not None}
+
+
+def _length(stream: Stream | None) -> int:
+    return 0 if stream is None else stream.length
