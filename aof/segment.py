@@ -114,6 +114,11 @@ def unpack(path: Path, data: bytes) -> SegmentHeader:
     return SegmentHeader(uuid, incarnation, first_lsn, time, End(*before), role)
 
 
+def version_of(data: bytes) -> int:
+    """The version of the format in a header that `unpack` accepts."""
+    return int(UNCHECKED.unpack(data[: UNCHECKED.size])[1])
+
+
 def file_name(first_lsn: int) -> str:
     return f"{first_lsn:020d}{SUFFIX}"
 

@@ -8,6 +8,7 @@
     working      figures of the queues of an open store, for a scrape
     asked        figures out of the replies of a server
     served       figures of log, checkpoint and replication, from an open store
+    advice       what of these is not as production recommends
 
-`tidelog top`, `tidelog state`, INFO, /health, /metrics and the console show them.
+`tidelog top`, `tidelog state`, INFO, /health, /metrics and the console show them; `tidelog doctor` advises.
 """

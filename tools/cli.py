@@ -50,6 +50,7 @@ TOP = {
                  "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
     "top":      ("tidelog.tools.top.command",
                  "Show streams, groups and queues as they change, of a store or a server."),
+    "doctor":   ("tidelog.tools.doctor", "Say what is not as recommended for production, and what to do."),
     "diff":     ("tidelog.tools.diff.command",
                  "Compare two logs, or two states: what is common, and where they differ."),
     "queue":    ("tidelog.tools.queue.group",

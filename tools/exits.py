@@ -18,6 +18,7 @@ DAMAGED: Final = 6  # damage in the log; the command stopped there
 NEWER: Final = 7  # written by a newer version of tidelog
 REFUSED: Final = 8  # the store refused the call
 DIFFERS: Final = 9  # `tidelog diff`: the logs or the states are not the same
+ADVICE: Final = 10  # `tidelog doctor` has advice
 INTERRUPTED: Final = 130  # Ctrl-C
 
 VERIFY_TAIL: Final = 20
@@ -49,6 +50,7 @@ WORDS: Final = {
     NEWER: "a newer format",
     REFUSED: "refused",
     DIFFERS: "a difference",
+    ADVICE: "advice",
     VERIFY_TAIL: "to 33 the gravest check that failed",
     VERIFY_AGREEMENT: "a difference",
 }

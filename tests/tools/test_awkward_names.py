@@ -135,6 +135,7 @@ def lines(place: Place, to: Path) -> list[tuple[int, tuple[object, ...]]]:
     return [
         *((exits.OK, words) for words in fine),
         (exits.DIFFERS, ("diff", "--state", root, kept)),
+        (exits.ADVICE, ("doctor", root)), (exits.ADVICE, ("doctor", root, "--json")),
         (exits.NOT_A_STORE, ("cat", root, TYPED + "x")),
         (exits.NOT_A_STORE, ("why", root, TYPED, "1-1")),
         (exits.USAGE, ("why", root, TYPED, TYPED)),
@@ -187,7 +188,7 @@ def test_every_command(place: Place, tmp_path: Path, locale: str) -> None:
         except UnicodeDecodeError as error:
             wrong.append((words, error))
         last = err.splitlines()[-1:] or [""]
-        told_well = code in (exits.OK, exits.DIFFERS) or last[0].startswith(
+        told_well = code in (exits.OK, exits.DIFFERS, exits.ADVICE) or last[0].startswith(
             ("tidelog: ", "Error: ")
         )
         if found != code or "Traceback" in err or not told_well:

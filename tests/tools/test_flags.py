@@ -74,7 +74,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "why": ("orders-data orders 1700000000001-0", "orders-data orders 1700000000002-0 --json"),
     "top": (
         "orders-data --once", "orders-data --once --sort length --filter o --count 1",
-        "orders-data --json --rates --db 0",
+        "orders-data --json --rates --db 0 --helpers",
     ),
     "diff": (
         "orders-data damaged-data", "orders-data damaged-data --json",
@@ -113,7 +113,7 @@ ELSEWHERE = {
     ("snapshot create", "--url"):     "test_snapshot.py",
 }
 ELSEWHERE_WHOLE = {
-    "completion", "crash", "demo", "export", "queue", "replica", "report", "serve", "worker",
+    "completion", "crash", "demo", "doctor", "export", "queue", "replica", "report", "serve", "worker",
 }
 # fmt: on
 
@@ -184,7 +184,7 @@ def test_what_a_command_prints(run: Run, place: Path, name: str) -> None:
 
 
 def test_every_command_is_there() -> None:
-    """Queues, servers, workers, exports and benches have their flags and outputs in tests of their own."""
+    """Queues, servers, workers, exports, benches and advice have their flags and outputs in tests of their own."""
     found = {name for name in COMMANDS if name.split()[0] not in ELSEWHERE_WHOLE}
     assert {*LINES} == found
 

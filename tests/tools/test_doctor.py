@@ -1,0 +1,163 @@
+"""tidelog doctor: planted misconfigurations are named, each with what to do, and a good store gets no advice."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.conftest import Run
+
+import tidelog
+from tidelog.aof import segment
+from tidelog.disk.real import RealDisk
+from tidelog.figures.advice import Facts, findings
+from tidelog.figures.model import QueueFigures
+from tidelog.testing import Clock
+from tidelog.tools import exits
+
+NOW = 1_800_000_000_000
+WELL = QueueFigures(
+    *(0, b"mails", b"workers", 3, 2, 1, 0, 0, NOW - 1000), failures=0, scheduled=0, workers=2
+)
+GOOD = Facts(
+    *("always", None, None, 3600, 60.0, 1 << 20, None, 1, 0.5, None, None, 9121, ("10.0.0.1",)),
+    *(True, True, 0.6, 0, (), None, 0, (WELL,), NOW),
+)
+# Each plants one misconfiguration; the finding that names it.
+PLANTED: dict[str, dict[str, Any]] = {
+    "log-failed": {"failure": "input/output error"},
+    "writes-refused": {"refusal": "no space left"},
+    "damaged": {"damage": "byte 17"},
+    "fsync": {"fsync": "everysec"},
+    "disk": {"free_share": 0.05},
+    "readable": {"readable": 0o055},
+    "old-format": {"older": ("00000000000000000001.aof",)},
+    "checkpoint-failed": {"checkpoint_failure": "no space left"},
+    "log-behind-checkpoint": {"behind_bytes": 3 << 30},
+    "surpluses": {"surpluses": 2},
+    "no-snapshots": {"snapshot_every": 0},
+    "no-backup": {"snapshot_age_s": float("inf")},
+    "follower-lag": {"follower_lag_s": 60.0},
+    "link-down": {"link_up": False},
+    "no-metrics": {"metrics_port": 0},
+    "no-password": {"password": False},
+    "no-tls": {"tls": False},
+    "dead-jobs": {"queues": (replace(WELL, dead=3),)},
+    "no-workers": {"queues": (replace(WELL, workers=0),)},
+    "oldest-job": {"queues": (replace(WELL, oldest_ms=NOW - 3_600_000),)},
+}
+
+
+def names(done: Any) -> set[str]:
+    return {each["finding"] for each in json.loads(done.out)["findings"]}
+
+
+def test_good_facts_give_no_finding() -> None:
+    assert findings(GOOD) == []
+    assert findings(Facts()) == []  # nothing is known
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_misconfiguration_is_named_alone(name: str) -> None:
+    (one,) = findings(replace(GOOD, **PLANTED[name]))
+    assert one.name == name
+    assert one.text.endswith(".") and one.todo.endswith("."), one
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    root = tmp_path / "good"
+    with tidelog.open(root) as db:
+        mails = db.queue("mails")
+        mails.put("hello")
+        job = mails.get("w", block=0)
+        assert job is not None and job.ack()
+        mails.put("again")
+        db.snapshot()
+    os.chmod(root, 0o700)
+    return root
+
+
+@pytest.fixture
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of the tests may be full."""
+    monkeypatch.setattr(RealDisk, "free", lambda disk, path: 1 << 30)
+    monkeypatch.setattr(RealDisk, "capacity", lambda disk, path: 2 << 30)
+
+
+@pytest.mark.usefixtures("roomy")
+def test_a_good_store(run: Run, good: Path) -> None:
+    done = run("doctor", good)
+    assert (done.code, done.out, done.err) == (exits.OK, "nothing to advise\n", "")
+    assert json.loads(run("doctor", good, "--json").out) == {"place": str(good), "findings": []}
+
+
+@pytest.mark.usefixtures("roomy")
+def test_a_good_server(run: Run, good: Path) -> None:
+    options = {"snapshot_every": 3600, "keep_snapshots": 3}
+    with tidelog.open(good, **options) as db, tidelog.serve(db, port=0, metrics_port=0) as serving:
+        assert names(run("doctor", f"redis://127.0.0.1:{serving.port}", "--json")) <= {
+            *("no-metrics", "no-snapshots"),
+        }
+
+
+def test_ten_misconfigurations_of_a_store(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted in the files and in the process that serves them."""
+    root = tmp_path / "bad"
+    clock = Clock((time.time_ns() - 3_600_000_000_000) // 1_000_000)
+    with tidelog.open(root, fsync="everysec", clock=clock) as db:
+        mails, bills = db.queue("mails"), db.queue("bills")
+        mails.put_many(["a", "b"])
+        job = mails.get("w", block=0)
+        assert job is not None and job.fail("no such address")
+        bills.put("x")
+    os.chmod(root, 0o755)
+    (root / "quarantine" / "store.1").mkdir(parents=True)
+    monkeypatch.setattr(RealDisk, "free", lambda disk, path: 1)
+    monkeypatch.setattr("tidelog.figures.advice.BEHIND_BYTES", 10)
+    monkeypatch.setattr(segment, "VERSION", segment.VERSION + 1)
+    with tidelog.open(root, fsync="everysec") as db, tidelog.serve(db, port=0):
+        pass
+    with tidelog.open(root, fsync="everysec") as db:
+        served = root / "serve.sock"
+        with tidelog.serve(db, port=0, unixsocket=str(served)):
+            monkeypatch.setattr("tidelog.tools.doctor.is_served", lambda path: True)
+            done = run("doctor", root, "--json")
+    assert done.code == exits.ADVICE, done.err
+    assert names(done) >= {
+        *("fsync", "disk", "readable", "old-format", "log-behind-checkpoint", "surpluses"),
+        *("no-snapshots", "no-backup", "no-metrics", "dead-jobs", "no-workers"),
+    }
+
+
+def test_a_late_job(run: Run, good: Path) -> None:
+    assert "oldest-job" in names(run("doctor", good, "--json", "--oldest", 0))
+
+
+def test_a_damaged_log_points_to_verify(run: Run, good: Path) -> None:
+    (log, *_) = sorted((good / "aof").glob("*.aof"))
+    data = bytearray(log.read_bytes())
+    data[20] ^= 1
+    log.write_bytes(data)
+    done = run("doctor", good)
+    assert done.code == exits.ADVICE and "tidelog verify" in done.out
+
+
+def test_nothing_there(run: Run, tmp_path: Path) -> None:
+    assert run("doctor", tmp_path / "none").code == exits.NOT_A_STORE
+    assert run("doctor", "redis://127.0.0.1:1").code in (exits.SYSTEM, exits.REFUSED)
+
+
+@pytest.fixture(autouse=True)
+def _masked() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)

@@ -1,0 +1,212 @@
+"""`tidelog doctor`: what of a store or a server is not as production recommends, each with what to do."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+import tidelog
+from tidelog.aof import segment
+from tidelog.aof.errors import Damage
+from tidelog.client.address import is_served
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.disk.modes import open_to_others
+from tidelog.engine.keys.state import DATABASES, State
+from tidelog.engine.streams.stream import Stream
+from tidelog.figures.advice import OLDEST_S, Facts, findings
+from tidelog.figures.asked import pairs, queue_told
+from tidelog.figures.model import QueueFigures
+from tidelog.figures.names import jobs_of
+from tidelog.figures.queues import of_queue
+from tidelog.figures.streams import stream_at
+from tidelog.replication.status import surpluses
+from tidelog.snapshot.portable import Unreadable, snapshots
+from tidelog.store.clock import SYSTEM
+from tidelog.store.lifetime import close
+from tidelog.store.read_only import open_read_only
+from tidelog.tools import exits
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.places import PLACE, Place
+from tidelog.tools.snapshot.facts import snapshots_of
+from tidelog.tools.text import examples, path_value
+
+SEEN_MS: Final = 600_000  # a worker that asked for jobs within this time is alive
+
+
+@click.command(
+    help="Say what is not as recommended for production, and what to do.",
+    epilog=examples(
+        "tidelog doctor orders-data; echo $?",
+        "tidelog doctor redis://127.0.0.1:6379 --oldest 60",
+        "tidelog doctor orders-data --json | jq -r '.findings[].finding'",
+        codes=(*exits.READING, exits.ADVICE),
+    ),
+)
+@click.argument("place", metavar="PATH|URL", type=PLACE)
+@click.option(
+    "--oldest",
+    type=click.FloatRange(0),
+    default=OLDEST_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="From this age on a waiting job is late.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(place: Place, oldest: float, as_json: bool) -> int:
+    found = findings(of_server(place) if isinstance(place, str) else of_files(place), oldest)
+    if as_json:
+        told = [{"finding": each.name, "text": each.text, "todo": each.todo} for each in found]
+        click.echo(json.dumps({"place": path_value(place), "findings": told}))
+    else:
+        for each in found:
+            click.echo(f"{each.name:<22} {each.text}\n{'':<22} {each.todo}")
+        if not found:
+            click.echo("nothing to advise")
+    return exits.ADVICE if found else exits.OK
+
+
+def of_files(path: Path) -> Facts:
+    """The facts in the files of a store; if a process serves it, also those of the process."""
+    files = LogFiles(path)
+    disk, root = files.disk, files.root
+    told = of_server(root) if is_served(root) else Facts(now_ms=time.time_ns() // 1_000_000)
+    kept = snapshots(disk, snapshots_of(disk, path))
+    made = [each.manifest.created_ms for each in kept if not isinstance(each, Unreadable)]
+    age = (told.now_ms - max(made)) / 1000 if made else float("inf")
+    broken = [str(each.error) for each in kept if isinstance(each, Unreadable)]
+    told = replace(
+        told,
+        snapshot_age_s=age,
+        readable=open_to_others(root),
+        free_share=disk.free(root) / max(disk.capacity(root), 1),
+        surpluses=len(surpluses(disk, root)),
+        damage=told.damage or (broken[0] if broken else None),
+    )
+    try:
+        _, found = files.survey()
+        heads = ((each.path.name, _head(disk, each.path)) for each in found)
+        older = [name for name, head in heads if segment.version_of(head) < segment.VERSION]
+        core = open_read_only(disk, root, SYSTEM)
+    except Damage as error:
+        return replace(told, damage=told.damage or str(error))
+    try:
+        opened = core.beneath.opened
+        folded = 0 if opened is None else opened.meta.position.lsn
+        behind = sum(disk_size for lsn, disk_size in _sizes(files) if lsn > folded)
+        queues = told.queues or tuple(core.look(lambda state: _queues(state, told.now_ms))[0])
+    finally:
+        close(core)
+    if told.behind_bytes is not None:
+        behind = told.behind_bytes
+    return replace(told, older=tuple(older), behind_bytes=behind, queues=queues)
+
+
+def _head(disk: Disk, path: Path) -> bytes:
+    file = disk.open(path)
+    try:
+        return file.pread(segment.HEADER_BYTES, 0)
+    finally:
+        file.close()
+
+
+def _sizes(files: LogFiles) -> list[tuple[int, int]]:
+    """The last LSN that may be in each segment, and its bytes."""
+    paths = files.paths()
+    firsts = [int(path.stem) for path in paths]
+    lasts = [*(first - 1 for first in firsts[1:]), 1 << 63]
+    return [(last, recipe.size(files.disk, path)) for last, path in zip(lasts, paths, strict=True)]
+
+
+def _queues(state: State, now: int) -> list[QueueFigures]:
+    """The queues of all databases, with the workers that were seen lately."""
+    found = []
+    for db in range(DATABASES):
+        for key, value, _ in state.databases[db].keys.walk():
+            if isinstance(value, Stream):
+                found += [
+                    replace(row, workers=_seen(state, row, now))
+                    for row in of_queue(state, db, key, value, now)
+                ]
+    return found
+
+
+def _seen(state: State, row: QueueFigures, now: int) -> int:
+    streams = (stream_at(state, (row.db, key)) for key in jobs_of(row.key))
+    groups = (stream.groups.get(row.group or b"") for stream in streams if stream is not None)
+    return sum(
+        one.seen_time > now - SEEN_MS
+        for group in groups
+        if group is not None
+        for one in group.listed()
+    )
+
+
+def of_server(place: str | Path) -> Facts:
+    """The facts that a server tells by its own commands. Raises as `tidelog.connect`."""
+    with tidelog.connect(place) as store:
+        ask = store.execute_command
+        info: dict[str, Any] = {}
+        for line in _text(ask("INFO")).splitlines():
+            name, _, value = line.partition(":")
+            info[name] = value
+        config = _config(ask("CONFIG", "GET", "*"))
+        now = time.time_ns() // 1_000_000
+        queues = []
+        for name, group in ask("QUEUE", "LIST"):
+            stats = pairs(ask("QUEUE", "STATS", name, "GROUP", group))
+            row = queue_told(0, name, group, stats, now)
+            queues.append(replace(row, workers=_alive(ask, name, group) if row.waiting else 1))
+    lags = [
+        float(part.removeprefix("behind="))
+        for name, value in info.items()
+        if name.startswith("slave") and "state=online" in value
+        for part in value.split(",")
+        if part.startswith("behind=")
+    ]
+    follows = info.get("role") == "slave"
+    port, tls = int(config.get("port", 0)), int(config.get("tls-port", 0))
+    return Facts(
+        fsync=info.get("fsync"),
+        failure=info.get("failure") or None,
+        refusal=info.get("refusal") or None,
+        snapshot_every=int(config.get("snapshot-every", 0)),
+        behind_bytes=int(info.get("bytes_since_checkpoint") or 0),
+        checkpoint_failure=info.get("checkpoint_failure") or None,
+        followers=len(lags),
+        follower_lag_s=max(lags, default=None),
+        link_up=info.get("master_link_status") == "up" if follows else None,
+        link_lag_s=float(info.get("slave_lag_seconds") or 0) if follows else None,
+        metrics_port=int(config.get("metrics-port", 0)),
+        listens=tuple(config.get("bind", "").split()) if port or tls else (),
+        password=bool(config.get("requirepass")),
+        tls=bool(tls) and not port,
+        surpluses=int(info.get("surpluses") or 0),
+        queues=tuple(queues),
+        now_ms=now,
+    )
+
+
+def _alive(ask: Any, name: bytes, group: bytes) -> int:
+    """How many workers of a queue asked for jobs lately, or wait for some."""
+    try:
+        told = ask("XINFO", "CONSUMERS", name, group)
+    except tidelog.ResponseError:
+        return 0
+    rows = (each if isinstance(each, dict) else pairs(each) for each in told)
+    return sum(row[b"idle"] < SEEN_MS for row in rows)
+
+
+def _config(told: Any) -> dict[str, str]:
+    """CONFIG GET as a dict."""
+    flat = told if isinstance(told, dict) else pairs(told)
+    return {_text(name): _text(value) for name, value in flat.items()}
+
+
+def _text(raw: Any) -> str:
+    return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else str(raw)
