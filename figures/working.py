@@ -30,7 +30,7 @@ from tidelog.figures.names import (
     jobs_of,
     owner_of,
 )
-from tidelog.figures.resident import KEYS_MAX, names_in_memory
+from tidelog.figures.resident import KEYS_MAX, label, names_in_memory
 from tidelog.figures.streams import is_helper_in, stream_at
 from tidelog.jobs.work.fetch import Fetch
 from tidelog.jobs.work.leases import leases_of
@@ -58,17 +58,19 @@ class Working:
         Those that this process has worked with come first.
         """
         core = self._core
-        shared = dict(leases_of(core).shared)
-        self._known |= {place[:2] for place in shared}
+        # A copy of the references: other threads open queues meanwhile.
+        alive = (reference() for reference in leases_of(core).shared.valuerefs())
+        shared = {(each.db, each.key, each.group_key): each for each in alive if each is not None}
+        worked = {place[:2] for place in shared}
+        self._known |= worked
         for db in range(len(core.state.databases)):
             self._known |= {
                 (db, owner)
                 for key in self._names(db)
                 if (owner := owner_of(key)) is not None and owner
             }
-        seen = [place for place in self._known if sees(place[1])]
+        seen = [place for place in self._known if sees(place[1]) and _is_text(place[1])]
         # A store may have many streams with the names of helpers that are none.
-        worked = {(db, key) for db, key, _ in shared}
         places = sorted(seen, key=lambda place: (place not in worked, place))[: CHECKED * count]
         found: list[QueueFigures] = []
         shown = 0
@@ -77,7 +79,7 @@ class Working:
                 break
             with core.lock:
                 try:
-                    groups = self._of(place, shared)
+                    groups = self._of(place, shared, place in worked)
                 except CorruptBlock:
                     continue  # verify tells of it
             if not groups:
@@ -92,13 +94,16 @@ class Working:
         if db not in self._read and not keys.complete and len(keys) <= KEYS_MAX:
             with self._core.lock:
                 self._read.add(db)
-                return list(keys)
+                try:
+                    return list(keys)
+                except CorruptBlock:
+                    pass  # verify tells of it
         return names_in_memory(self._core, db)
 
     def _of(
-        self, place: Place, shared: dict[tuple[int, bytes, bytes], Shared]
+        self, place: Place, shared: dict[tuple[int, bytes, bytes], Shared], worked: bool
     ) -> list[QueueFigures]:
-        """[lock] A queue, for each of its groups."""
+        """[lock] A queue, for each of its groups. `worked`: this process has worked with it."""
         db, key = place
         state, now = self._core.state, self._core.clocks().store
         lanes = [
@@ -116,7 +121,6 @@ class Working:
             )
         )
         waiting = None if later is None else later.groups.get(DUE)
-        worked = any(known[:2] == place for known in shared)
         if not worked and waiting is None and not self._has_notes(place, lanes, dead, failures):
             return []
         arrived = 0 if waiting is None else waiting.pending.until(now - due_ms(0))
@@ -129,7 +133,10 @@ class Working:
             retried=sum(each.entries_added for each in holds if each is not None),
         )
         named = {
-            name for _, stream in lanes for name in stream.groups if not has_due_times(key, name)
+            name
+            for _, stream in lanes
+            for name in stream.groups
+            if _is_text(name) and not has_due_times(key, name)
         }
         return [
             self._group(base, lanes, name, shared.get((db, key, name))) for name in sorted(named)
@@ -204,6 +211,11 @@ class Working:
                 found.add(work.worker)
         consumers = (reference() for reference in shared.workers.valuerefs())
         return found | {each.worker.encode() for each in consumers if each is not None}
+
+
+def _is_text(raw: bytes) -> bool:
+    """Whether a name is one that a queue may have; others would share labels."""
+    return label(raw).encode() == raw
 
 
 def _length(stream: Stream | None) -> int:

@@ -71,6 +71,17 @@ _OF_QUEUES: Final = (
     ("dead", "dead", "Jobs that were given up, by any group, and are kept."),
     ("failures", "failures", "Recorded failures that are kept."),
 )
+# Fields of `ReplicationFigures`, with their help; of `LogFigures`, with the name of the metric.
+_KEPT: Final = (
+    ("retained_bytes", "Bytes of the log that followers need, also those that are away."),
+    ("surpluses", "Sets of records in quarantine/."),
+    ("surplus_records", "Records that were set aside in quarantine/ because the leader does not have them."),
+)
+_TROUBLES: Final = (
+    ("failed", "failure", "1 if the log failed and no write is possible any more."),
+    ("refuses_writes", "refusal", "1 while writes are refused, for example on a full disk."),
+    ("replies_parked", "parked", "1 while replies wait because the disk is too slow."),
+)
 _COUNTED_IN_GROUPS: Final = (
     ("left", "left", "Jobs that left the queue: done or dead, cancelled or purged."),
 )
@@ -171,13 +182,8 @@ class Collector:
             "About how many bytes of the log a follower lacks.",
             (({"follower": each.name}, each.lag_bytes) for each in told.followers),
         )
-        for name, value, text in (
-            ("retained_bytes", told.retained_bytes, "Bytes of the log that followers need, also those that are away."),
-            ("surpluses", told.surpluses, "Sets of records in quarantine/."),
-            ("surplus_records", told.surplus_records,
-             "Records that were set aside in quarantine/ because the leader does not have them."),
-        ):  # fmt: skip
-            yield _gauge("replication_" + name, text, value)
+        for name, text in _KEPT:
+            yield _gauge("replication_" + name, text, getattr(told, name))
         link = told.link
         if link is None:
             return
@@ -274,12 +280,8 @@ class Collector:
         yield _labelled(
             "log_fsync_policy", "1 for the policy in force.", [({"policy": told.policy}, 1)]
         )
-        for name, value, text in (
-            ("failed", told.failure, "1 if the log failed and no write is possible any more."),
-            ("refuses_writes", told.refusal, "1 while writes are refused, for example on a full disk."),
-            ("replies_parked", told.parked or None, "1 while replies wait because the disk is too slow."),
-        ):  # fmt: skip
-            yield _gauge("log_" + name, text, int(value is not None))
+        for name, slot, text in _TROUBLES:
+            yield _gauge("log_" + name, text, int(getattr(told, slot) not in (None, False)))
 
     def _of_checkpoints(self) -> Iterator[Metric]:
         facts = of_checkpoint(self._core)

@@ -43,6 +43,7 @@ from typing import Final, Literal, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidelog.figures.names import HOLDS, jobs_of
 from tidelog.jobs.options import Options, make_options
 from tidelog.jobs.rows import EXPIRES, HEADER, ORIGIN, VALUE
 from tidelog.jobs.work.later import GROUP as DUE
@@ -72,8 +73,8 @@ class _Streams(NamedTuple):
 
 def _streams(options: Options) -> _Streams:
     key = options.key
-    jobs = [key, *(key + b":priority:%d" % priority for priority in range(1, 10))]
-    holds = [lane + b":holds" for lane in jobs]
+    jobs = jobs_of(key)
+    holds = [lane + HOLDS for lane in jobs]
     return _Streams(jobs, holds, options.failures_key, options.dead_key, options.later_key)
 
 

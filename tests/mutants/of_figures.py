@@ -46,8 +46,8 @@ MUTANTS: Final = (
     Mutant(
         "figures/dead-jobs-only-of-this-life",
         "figures/working.py",
-        "                return list(keys)\n",
-        "                return []\n",
+        "                    return list(keys)\n",
+        "                    return []\n",
         (f"{SCRAPE_TESTS}::test_dead_jobs_of_an_earlier_life_are_counted_and_stay_cold",),
         "A scrape counts the dead jobs of a queue that nobody has used since the store was opened.",
     ),

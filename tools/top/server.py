@@ -97,7 +97,7 @@ class Server:
             if not self._helpers and is_helper_told(
                 key, told.get(b"first-entry"), owner_of(key) in self._known
             ):
-                del self._known[key]  # until the next scan
+                self._known.pop(key, None)  # until the next scan
             else:
                 found[key] = told, list(map(pairs, groups))
         held = [
