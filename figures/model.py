@@ -104,7 +104,7 @@ class QueueFigures:
     Of an open store also counters that the store keeps, so they go on after a restart:
 
     put         jobs ever put; a delayed one counts from its time on
-    left        jobs that left the group: done or dead
+    left        jobs that left the group: done or dead; done: without the dead ones, if no other group has made any
     died        jobs that became dead jobs, of any group
     failed      failures that were recorded; retried: pauses that were recorded, and extended leases
     workers     those alive: they hold jobs or wait for some, in this process or over a connection
@@ -123,6 +123,7 @@ class QueueFigures:
     scheduled: int | None = None
     put: int = 0
     left: int = 0
+    done: int | None = None
     died: int = 0
     failed: int = 0
     retried: int = 0

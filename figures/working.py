@@ -138,9 +138,13 @@ class Working:
             for name in stream.groups
             if _is_text(name) and not has_due_times(key, name)
         }
-        return [
+        groups = [
             self._group(base, lanes, name, shared.get((db, key, name))) for name in sorted(named)
-        ] or [
+        ]
+        if len(groups) == 1:
+            (one,) = groups
+            return [replace(one, done=max(one.left - one.died, 0))]
+        return groups or [
             replace(
                 base,
                 depth=base.depth + sum(s.length for _, s in lanes),

@@ -84,10 +84,11 @@ _TROUBLES: Final = (
 )
 _COUNTED_IN_GROUPS: Final = (
     ("left", "left", "Jobs that left the queue: done or dead, cancelled or purged."),
+    ("done", "done", "Those of them that are not dead. Missing if the queue has several groups."),
 )
 _COUNTED_IN_QUEUES: Final = (
     ("put", "put", "Jobs ever put; a delayed one counts from its time on."),
-    ("died", "died", "Jobs that became dead jobs, by any group. Jobs left less these are done, if there is one group."),
+    ("died", "died", "Jobs that became dead jobs, by any group."),
     ("failed", "failed", "Failures that were recorded."),
     ("retried", "retried", "Pauses before a retry that were recorded, and leases that were extended."),
 )
