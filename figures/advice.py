@@ -13,9 +13,8 @@ from tidelog.figures.model import QueueFigures
 
 SNAPSHOT_AGE_S: Final = 2 * 86_400.0  # a backup that is older is none
 LAG_S: Final = 10.0
-BEHIND_BYTES: Final = (
-    1 << 30
-)  # of the log behind the checkpoint; reading them takes the next start some seconds
+# of the log behind the checkpoint: the next start reads them all
+BEHIND_BYTES: Final = 1 << 30
 OLDEST_S: Final = 900.0
 FREE_SHARE: Final = 0.1
 LOOPBACK: Final = frozenset(("127.0.0.1", "-::1", "::1", "localhost"))
