@@ -17,7 +17,7 @@ from tidelog.jobs import rows
 from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import ACK, DoneWith
-from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
+from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.callers import Holder

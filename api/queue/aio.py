@@ -31,7 +31,7 @@ from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.verbs.result import AskResult, waited_ms
 from tidelog.jobs.verbs.verb import Verb
-from tidelog.jobs.work.fetch import NEXT
+from tidelog.jobs.work.fetch import DELIVERED, NEXT, NOTHING
 from tidelog.jobs.work.shared import Delivery
 
 # threads: from tidelog.store.commit.callers import ThreadCaller
@@ -312,10 +312,11 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                 continue
             try:
                 me = this_task()
-                if delivery.holder != me:
-                    delivery.taken(entry[0], me)
                 if not delivery.gathers:
+                    delivery.holder = me
                     self._delivery = None  # only the job keeps the delivery alive
+                elif delivery.holder != me:
+                    delivery.taken(entry[0], me)
                 row = entry[1]
                 queue = self._queue
                 try:
@@ -334,7 +335,7 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
 
     async def _fetch(self) -> Delivery | None:
         queue = self._queue
-        core = queue._core
+        core, face = queue._core, queue._face
         while True:
             request = self._request()
             try:
@@ -342,11 +343,13 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                 if reply.__class__ is Waiter:
                     self._park(parked := reply)
                     try:
-                        reply, promise = await queue._face._wait(parked, request.tell_deaths)
+                        reply, promise = await face._wait(parked, request.tell_deaths)
                     finally:
                         self._parked.discard(parked)
-                if not queue._face._holds_already(promise):
-                    await queue._face._hold(promise)
+                if face._holds_each or promise[1] > core.durability.through(
+                    promise[0], face._level
+                ):
+                    await face._hold(promise)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -355,9 +358,9 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                     core.desert(get_ident())
                 self._broke(request)
                 raise
-            if reply is NEXT or (got := self._got(request, reply)):
+            if reply is NEXT or (outcome := self._got(request, reply)) is DELIVERED:
                 return self._take(request)
-            if got is False:
+            if outcome is NOTHING:
                 return None
 
     async def aclose(self) -> None:

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Final, Generic
 
 from tidelog.api.queue.base import QueueBase
 from tidelog.engine.api import Context, Waiter
-from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.engine.reply import Reply
 from tidelog.jobs.options import positive
 from tidelog.jobs.settling import Place
 from tidelog.jobs.typed import T
 from tidelog.jobs.work.ends import log_all_leftovers
-from tidelog.jobs.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch
-from tidelog.jobs.work.look import History
+from tidelog.jobs.work.fetch import DELIVERED, NO_GROUP, Fetch, Outcome
 from tidelog.jobs.work.retention import SWEEP_JOBS
+from tidelog.jobs.work.selection import History
 from tidelog.jobs.work.shared import Delivery, Leftover
 from tidelog.store.commit.callers import Caller
 from tidelog.store.durations import patience, seconds
@@ -43,10 +43,11 @@ class ConsumerBase(Generic[T]):
         time_limit: Any,
         reraise: bool,
     ) -> None:
-        positive("batch", batch)
-        if batch > BATCH_MAX:
-            raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
-        wait = patience("block", block)
+        if batch != 1 or batch is True:
+            positive("batch", batch)
+            if batch > BATCH_MAX:
+                raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+        wait = None if block is None else patience("block", block)
         self.worker = queue._worker(worker)
         self._queue = queue
         self._engine = engine = queue._engine
@@ -138,26 +139,20 @@ class ConsumerBase(Generic[T]):
             leases.arm()
         return delivery
 
-    def _got(self, request: Fetch, reply: Reply) -> bool | None:
-        """The outcome of a fetch: True = jobs, False = no job came in time, None = ask again."""
-        request.written()
-        request.tell_deaths()
+    def _got(self, request: Fetch, reply: Reply) -> Outcome:
+        """The outcome of a fetch whose reply holds."""
+        outcome = request.landed(reply)
         engine = self._engine
-        shared = engine.shared
-        if shared.room:
-            shared.made_room()
-        if reply is DELIVERED:
+        if engine.shared.room:
+            engine.shared.made_room()
+        if outcome is DELIVERED:
             if engine.keeps:
                 engine.sweep(SWEEP_JOBS)
-            return True
-        self._fetched, self._history = request, request.history
-        if reply is NO_GROUP:
-            engine.subscribe()
-            return None
-        if reply is AGAIN:
-            return None
-        assert reply is NULL_ARRAY
-        return False
+        else:
+            self._fetched, self._history = request, request.history
+            if outcome is NO_GROUP:
+                engine.subscribe()
+        return outcome
 
     def _give_back(self) -> Any:
         """Close: wake the blocked calls, return jobs not handed out, write finished ones. Returns a promise or None."""

@@ -32,7 +32,7 @@ from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.verbs.result import AskResult, waited_ms
 from tidelog.jobs.verbs.verb import Verb
-from tidelog.jobs.work.fetch import NEXT
+from tidelog.jobs.work.fetch import DELIVERED, NEXT, NOTHING
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.durations import Duration, patience
@@ -304,10 +304,11 @@ class Consumer(ConsumerBase[T], Closing):
                 continue
             try:
                 me = get_ident()
-                if delivery.holder != me:
-                    delivery.taken(entry[0], me)
                 if not delivery.gathers:
+                    delivery.holder = me
                     self._delivery = None  # only the job keeps the delivery alive
+                elif delivery.holder != me:
+                    delivery.taken(entry[0], me)
                 row = entry[1]
                 queue = self._queue
                 try:
@@ -326,7 +327,7 @@ class Consumer(ConsumerBase[T], Closing):
 
     def _fetch(self) -> Delivery | None:
         queue = self._queue
-        core = queue._core
+        core, face = queue._core, queue._face
         while True:
             request = self._request()
             try:
@@ -334,11 +335,13 @@ class Consumer(ConsumerBase[T], Closing):
                 if reply.__class__ is Waiter:
                     self._park(parked := reply)
                     try:
-                        reply, promise = queue._face._wait(parked, request.tell_deaths)
+                        reply, promise = face._wait(parked, request.tell_deaths)
                     finally:
                         self._parked.discard(parked)
-                if not queue._face._holds_already(promise):
-                    queue._face._hold(promise)
+                if face._holds_each or promise[1] > core.durability.through(
+                    promise[0], face._level
+                ):
+                    face._hold(promise)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -347,9 +350,9 @@ class Consumer(ConsumerBase[T], Closing):
                     core.desert(get_ident())
                 self._broke(request)
                 raise
-            if reply is NEXT or (got := self._got(request, reply)):
+            if reply is NEXT or (outcome := self._got(request, reply)) is DELIVERED:
                 return self._take(request)
-            if got is False:
+            if outcome is NOTHING:
                 return None
 
     def close(self) -> None:

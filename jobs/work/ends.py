@@ -2,16 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
 from tidelog.engine.api import XNACK, Context, Group, Stream
 from tidelog.engine.idlist import pack
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import among_held, stream_at
 from tidelog.jobs.work.settle import log_done
-from tidelog.jobs.work.shared import Job, Leftover, Shared
+from tidelog.jobs.work.shared import Delivery, Job, Leftover, Shared
+
+
+class Ending(Protocol):
+    """A lane during one decision, as `Ends` sees it."""
+
+    shared: Shared
+    options: Options
+    stream: Stream
+    group: Group
+
+
+class Ends:
+    """What ends in the unit of a fetch. Noted when the unit is in the log.
+
+    before    the previous delivery of the worker, if it has finished jobs
+    writing   these jobs              held    those of them that the worker still holds
+    lane      the lane in which they are to be logged as done; None if there is nothing to log any more
+    left      leftovers that the unit deals with
+    """
+
+    before: Delivery | None = None
+    writing: Sequence[int] = ()
+    held: Sequence[int] = ()
+    lane: Ending | None = None
+    left: Sequence[Leftover] = ()
+
+    def take_finished(self, before: Delivery, lanes: Iterable[Ending]) -> None:
+        """Take the finished jobs of the previous delivery, to acknowledge them in this unit."""
+        self.before = before
+        self.writing = before.take_finished()
+        for lane in lanes:
+            if lane.shared is before.shared:
+                self.held = before.still_held(lane.group, self.writing)
+                self.lane = lane
+                return
+        # its stream was deleted
+
+    def take_done(self) -> list[int]:
+        """The jobs of `lane` that are done. The caller logs them."""
+        self.lane = None
+        return list(self.held)
+
+    def handled_in(self, shared: Shared) -> set[int]:
+        """The jobs of a lane that a leftover ended or gave back in this unit."""
+        handled: set[int] = set()
+        for leftover in self.left:
+            if leftover.shared is shared:
+                handled.update(leftover.finished)
+                handled.update(job for job, _, _ in leftover.unseen)
+        return handled
+
+    def log_rest(self, ctx: Context) -> None:
+        """[lock] Log the done jobs of a lane that nobody asked for jobs."""
+        if self.lane is not None and self.held:
+            lane, self.lane = self.lane, None
+            log_finished(lane.shared, lane.options, ctx, lane.stream, self.held)
+
+    def written(self, lane_0: Shared) -> None:
+        """The unit is in the log."""
+        if self.before is not None:
+            self.before.written(self.writing, self.held)
+        if self.left:
+            lane_0.dealt_with(self.left)
+
+    def failed(self) -> None:
+        """The unit is not in the log, or its outcome is unknown: the finished jobs have to be written (again)."""
+        if self.before is not None:
+            self.before.finished.extendleft(reversed(self.writing))
+
+
+NOTHING_ENDS: Final = Ends()
 
 
 def log_finished(
-    shared: Shared, options: Options, ctx: Context, stream: Stream, jobs: list[int]
+    shared: Shared, options: Options, ctx: Context, stream: Stream, jobs: Sequence[int]
 ) -> None:
     """[lock] Log that these jobs are done."""
     if shared.extended or shared.failed:

@@ -1,4 +1,4 @@
-"""Keyed: which jobs of a lane a fetch delivers if keys are limited. Part of the decision of a fetch.
+"""Keyed: the sources of a lane if keys are limited. See selection.py.
 
 First the jobs that were set aside and whose keys have a place now, then new ones. New jobs whose keys have none are
 delivered and given back in the same unit, with the delivery count 0, so that the group has passed them.
@@ -10,57 +10,44 @@ import math
 from itertools import chain, repeat
 from typing import Any, Final
 
-from tidelog.engine.api import NOBODY, XACK, XNACK, Context, Entries, EntryRow, log_new, reading
+from tidelog.engine.api import NOBODY, XACK, XNACK, Entries, EntryRow, log_new, reading
 from tidelog.engine.idlist import pack
 from tidelog.jobs import rows
 from tidelog.jobs.rows import key_of
-from tidelog.jobs.units import UNIT_BYTES
 from tidelog.jobs.work.keys import PASS_MAX, Keys
-from tidelog.jobs.work.look import LOOK_MAX, Place
-from tidelog.jobs.work.shared import Job, Leftover
+from tidelog.jobs.work.selection import Decision, Selection
 
 GROWTH: Final = 8  # how many more jobs the next read takes, if all of the last one were set aside
 
 
 class Keyed:
-    """The search of one fetch in one lane.
+    """The search of one decision in one lane.
 
-    claims    jobs that were set aside -> deliveries      got      the delivered jobs with their rows
-    opened    new jobs -> deliveries                      passed   new jobs that are set aside
-    dead      entries for `<name>:dead` of expired jobs   done     these jobs
+    passed    new jobs that are set aside
     """
 
-    def __init__(
-        self, ctx: Context, place: Place, worker: bytes, keys: Keys, left: list[Leftover]
-    ) -> None:
-        self._ctx, self._place, self._worker, self._keys = ctx, place, worker, keys
-        self._lane = place.shared.priority
-        most = place.options.concurrency_per_key
+    def __init__(self, now: Decision, found: Selection, keys: Keys) -> None:
+        self._ctx, self._place, self._worker, self._keys = now.ctx, found.lane, now.worker, keys
+        self._lane = found.lane.shared.priority
+        most = found.lane.options.concurrency_per_key
         self._most = math.inf if most is None else most
         # given back in this unit: due at the next look
-        self._refused = {job for each in left for job, _, _ in each.unseen}
-        self._dead_bytes = 0
-        self.claims: dict[int, int] = {}
-        self.opened: dict[int, int] = {}
-        self.got: list[Job] = []
+        self._refused = {job for each in now.ends.left for job, _, _ in each.unseen}
+        self._found = found
+        found.begin_source()
+        self._limits = now.limits
         self.passed: list[int] = []
-        self.dead: list[EntryRow] = []
-        self.done: list[int] = []
-
-    @property
-    def _full(self) -> bool:
-        """Whether one unit should not make more jobs dead jobs."""
-        return len(self.dead) >= LOOK_MAX or self._dead_bytes >= UNIT_BYTES
 
     def take_aside(self, left: int) -> None:
         """Take at most `left` jobs that were set aside and have a place now."""
         stream, pending = self._place.stream, self._place.group.pending
         gone: list[int] = []
-        while len(self.claims) < left and not self._full:
-            found = self._keys.take(self._lane, self._most, left - len(self.claims), self._refused)
-            if not found:
+        taken = 0
+        while taken < left and not self._found.full:
+            ready = self._keys.take(self._lane, self._most, left - taken, self._refused)
+            if not ready:
                 break
-            for job in found:
+            for job in ready:
                 held, row = pending.get(job), stream.get(job)
                 if held is None:  # another client has ended it
                     self._keys.ended(self._lane, (job,))
@@ -72,8 +59,9 @@ class Keyed:
                 elif rows.is_expired(row, self._ctx.now):
                     self._expire(job, row)
                 else:
-                    self.claims[job] = held[2] + 1
-                    self.got.append((job, row, held[2] + 1))
+                    self._found.claim(job, row, held[2] + 1)
+                    taken += 1
+        self._limits.free -= taken
         if gone:
             options = self._place.options
             ids = pack(sorted(gone))
@@ -81,7 +69,7 @@ class Keyed:
 
     def take_new(self, left: int, fresh: Entries) -> None:
         """Take at most `left` new jobs, and set those aside whose keys have no place. `fresh`: the next `left` ones."""
-        if self._full:
+        if self._found.full:
             return
         stream, group, want = self._place.stream, self._place.group, left
         if self._take_all(fresh):
@@ -91,7 +79,7 @@ class Keyed:
         while True:
             sorted_ = self._sort(some, left)
             total += sorted_
-            if self.opened or sorted_ < len(some) or len(some) < want or total >= PASS_MAX:
+            if self._found.opened or sorted_ < len(some) or len(some) < want or total >= PASS_MAX:
                 break
             want = min(want * GROWTH, PASS_MAX)
             some = reading.after(stream, some.ids()[-1], want)
@@ -103,23 +91,24 @@ class Keyed:
         """Take all of these entries if each has a place or no key, the usual case, which is faster. Else do nothing."""
         if not all(part.lacks(rows.EXPIRES) for part in fresh.parts):
             return False
-        found: list[Any] = list(chain.from_iterable(part.rows() for part in fresh.parts))
+        whole: list[Any] = list(chain.from_iterable(part.rows() for part in fresh.parts))
         jobs = fresh.ids()
         # `key_of` for each, without a call for most of them
         name = rows.KEY
-        keys = [row[3] if len(row) > 3 and row[2] == name else key_of(row) for row in found]
+        keys = [row[3] if len(row) > 3 and row[2] == name else key_of(row) for row in whole]
         keyed: dict[int, Any] = dict(zip(jobs, keys, strict=True))
         if None in keys:
             keyed = {job: key for job, key in keyed.items() if key is not None}
         if not self._keys.begin_all(self._lane, keyed, self._most):
             return False
-        self.opened = dict.fromkeys(jobs, 1)
-        self.got += zip(jobs, found, repeat(1))
+        self._found.opened = dict.fromkeys(jobs, 1)
+        self._found.got += zip(jobs, whole, repeat(1))
         return True
 
     def _sort(self, fresh: Entries, left: int) -> int:
         """Take the entries with a place, up to the `left`-th, and set the others aside. Returns how many were seen."""
         keys, lane, now, most = self._keys, self._lane, self._ctx.now, self._most
+        found = self._found
         seen = 0
         for job, row in fresh:
             assert row is not None  # the entries of a range exist
@@ -127,18 +116,19 @@ class Keyed:
             key = key_of(row)
             if rows.is_expired(row, now):
                 self._expire(job, row)
-                if self._full:
+                if found.full:
                     break
             elif key is None or keys.has_place(lane, key, most):
                 if key is not None:
                     keys.begin(lane, job, key)
-                self.opened[job] = 1
-                self.got.append((job, row, 1))
-                if len(self.opened) == left:
+                found.opened[job] = 1
+                found.got.append((job, row, 1))
+                if len(found.opened) == left:
                     break
             else:
                 keys.put_aside(lane, job, key)
                 self.passed.append(job)
+                found.passed = True
         return seen
 
     def _log(self, fresh: Entries) -> None:
@@ -151,6 +141,5 @@ class Keyed:
             ctx.effects.append((XNACK, ctx.db, key, group.name, pack(self.passed), counts))
 
     def _expire(self, job: int, row: EntryRow) -> None:
-        self._dead_bytes += sum(map(len, row))
-        self.dead.append(rows.dead_row(self._place.options, job, row, 0, rows.EXPIRED, ()))
-        self.done.append(job)
+        self._found.bury(job, row, 0, rows.EXPIRED, ())
+        self._found.done.append(job)

@@ -15,6 +15,7 @@ and like that it is changed by the decision whose unit changes the state.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
@@ -118,8 +119,9 @@ class Keys:
             heappush(lane.ready, each)
         return taken
 
-    def limit(self, most: float) -> None:
-        """[lock] A worker has this limit."""
+    def limit(self, jobs: int | None) -> None:
+        """[lock] A worker has this limit; None = it has none."""
+        most = math.inf if jobs is None else jobs
         if most > self.most:
             self.most = most
             for lane in self._lanes.values():

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.engine.api import SET, Context, Group
+from tidelog.jobs.options import Options
 from tidelog.jobs.rates import Rate
 from tidelog.jobs.streams import wrong_type
 
@@ -75,11 +76,39 @@ def _parsed(stored: bytes) -> tuple[int, list[list[int]]]:
     return 0, []
 
 
-def free_places(groups: Iterable[Group], concurrency: int | None, finished: int) -> float:
-    """How many more jobs workers may hold at once in all lanes, which have these groups. `finished` of the jobs that
-    they hold end in the same unit.
+class Limits:
+    """How many jobs one decision may still deliver.
+
+    jobs     of all kinds                            free     of those that no worker holds
+    rate     the deliveries of the last period, if the queue has a `rate`
     """
-    if concurrency is None:
-        return math.inf
-    held = sum(len(group.pending) - group.pending.nacked() for group in groups)
-    return concurrency - (held - finished)
+
+    __slots__ = ("jobs", "free", "rate")
+
+    def __init__(self, batch: int) -> None:
+        self.jobs, self.free = batch, math.inf
+        self.rate: Delivered | None = None
+
+    def heed(self, ctx: Context, options: Options, groups: Iterable[Group], finished: int) -> None:
+        """Heed the limits of the queue. `groups`: those of all lanes. `finished` of the jobs that workers hold end in
+        the same unit. Raises ResponseError for a rate's key of another type.
+        """
+        if options.concurrency is not None:
+            held = sum(len(group.pending) - group.pending.nacked() for group in groups)
+            self.free = options.concurrency - (held - finished)
+        if options.rate is not None:
+            self.rate = Delivered(ctx, options.rate_key, options.rate)
+            self.jobs = min(self.jobs, self.rate.left)
+
+    @property
+    def stop_all(self) -> bool:
+        """Whether nothing can be delivered, though jobs may be due."""
+        return self.jobs == 0 or self.free <= 0
+
+    def wait(self) -> float:
+        """In how many seconds to look again if they stop all.
+
+        Nobody need end a job for a rate to allow the next one, and another client's acknowledgement wakes nobody.
+        """
+        seconds = LOOK_SECONDS if self.rate is None or self.jobs else self.rate.wait_ms / 1000
+        return max(0.001, min(seconds, LOOK_SECONDS))

@@ -1,4 +1,4 @@
-"""Look: the jobs of a lane that were delivered before, and that a worker gets again. A part of the fetch's decision."""
+"""Look: the sources of jobs that were delivered before, and that a worker gets again. See selection.py."""
 
 from __future__ import annotations
 
@@ -6,34 +6,20 @@ from heapq import heappop, heappush
 from typing import Final
 
 from tidelog.engine import ids
-from tidelog.engine.api import (
-    NOBODY,
-    XACK,
-    Context,
-    EntryRow,
-    Group,
-    Stream,
-    decide_xadd_many,
-    xtrim,
-)
+from tidelog.engine.api import NOBODY, XACK, Context, EntryRow, decide_xadd_many, xtrim
 from tidelog.engine.idlist import pack
 from tidelog.jobs import rows
 from tidelog.jobs.dedup import let_go
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import many, stream_at
-from tidelog.jobs.units import UNIT_BYTES
 from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.deaths import given_up
+from tidelog.jobs.work.selection import DEAD_MAX, ENDED, Decision, History, Selection
 from tidelog.jobs.work.settle import failures
-from tidelog.jobs.work.shared import Job, Shared
+from tidelog.jobs.work.shared import Shared
 
-# One unit makes at most this many jobs dead jobs, with about UNIT_BYTES of values at most.
-LOOK_MAX: Final = 100
 ABANDONED: Final = "abandoned: the worker ended or dropped the job without finishing it"
-ENDED: Final = -1  # instead of a worker's place in its history
-# A worker's place in its own history in each lane, by priority: the next ID, or ENDED. A lane that is missing begins.
-History = dict[int, int]
 
 
 def was_lost(ctx: Context, shared: Shared, options: Options, job: int, count: int) -> bool:
@@ -44,85 +30,56 @@ def was_lost(ctx: Context, shared: Shared, options: Options, job: int, count: in
     return any(each.deliveries == count and each.error == ABANDONED for each in known)
 
 
-class Place:
-    """A lane during one decision."""
-
-    __slots__ = ("shared", "options", "stream", "group")
-
-    def __init__(self, shared: Shared, options: Options, stream: Stream, group: Group) -> None:
-        self.shared, self.options, self.stream, self.group = shared, options, stream, group
-
-
 class Look:
-    """Looks for jobs that were delivered before: own history, paused jobs that are due, abandoned jobs.
+    """Two sources of a lane: the worker's own history; and paused jobs that are due, with lost ones.
 
     A suspect (alone.py) is taken alone, or is held back.
 
-    handled    jobs that end or go back in the same unit
-    history    the worker's place in its own history, which moves; None after its end
-    claims     job -> deliveries, this one included     got     the same jobs with their rows
-    doomed     delivered too often                      gone    no entry: it was deleted
-    limit      claims at most                           free    claims of jobs that nobody holds, at most
-    resumed    claims of jobs that nobody held
-    unsure     a server does not log which jobs its clients confirmed. So a job that an earlier server gave out, and
-               that nobody has renewed since, is delivered once more before it is given up: perhaps no handler has begun
+    If the decision is `unsure`, a server does not log which jobs its clients confirmed. So a job that an earlier server
+    gave out, and that nobody has renewed since, is delivered once more before it is given up: perhaps no handler has
+    begun.
+
+    _gone      jobs without an entry: it was deleted
+    _handled   jobs that end or go back in the same unit
+    _skip      these, and those that living workers hold: they cannot be delivered now. A paused job is not among them,
+               because no worker holds it
     """
 
-    def __init__(
-        self,
-        ctx: Context,
-        place: Place,
-        worker: bytes,
-        history: History | None,
-        mono: float,
-        handled: set[int],
-        limit: int,
-        free: float,
-        unsure: bool,
-        asking: Asking,
-    ) -> None:
-        self._asking = asking
+    def __init__(self, now: Decision, found: Selection, asking: Asking) -> None:
+        lane = found.lane
+        self._ctx, self._mono, self._worker = now.ctx, now.mono, now.worker
+        self._history, self._limits = now.history, now.limits
+        self._shared, self._options = lane.shared, lane.options
+        self._stream, self._group = lane.stream, lane.group
+        self._lane, self._found, self._asking = lane, found, asking
         self._overran: set[int] | None = None
-        self._born_ms = place.shared.core.opened_at[0] if unsure else 0
-        self._limit, self._free, self.resumed = limit, free, 0
-        self._ctx, self._mono = ctx, mono
-        self._worker, self._history = worker, history
-        self._shared, self._options = place.shared, place.options
-        self._stream, self._group = place.stream, place.group
-        self.claims: dict[int, int] = {}
-        self.got: list[Job] = []
-        self._doomed: list[Job] = []
+        self._born_ms = lane.shared.core.opened_at[0] if now.unsure else 0
+        self._doomed: list[int] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        self._handled = handled
-        living, self._lapsed = place.shared.held_jobs(mono)
-        # Jobs that cannot be delivered now: those that this unit has handled already, and those that living workers
-        # hold. A paused job is not among them, because no worker holds it.
-        self._skip = living | handled
-        self._doomed_bytes = 0
+        self._handled = now.ends.handled_in(lane.shared).union(found.done)
+        living, self._lapsed = lane.shared.held_jobs(now.mono)
+        self._skip = living | self._handled
 
     def run(self) -> None:
+        """Take jobs, and log what becomes of those that cannot be taken any more."""
         if self._history is not None:
             self._own(self._history)
-        if self._mono >= self._shared.looks.get(self._options.retry_after, 0.0):
+        if self._lane.is_due(self._mono):
             self._paused()
             self._late()
+        self._log()
 
     @property
     def _full(self) -> bool:
-        return (
-            self._asking.lone
-            or len(self.claims) >= self._limit
-            or len(self._doomed) >= LOOK_MAX
-            or self._doomed_bytes >= UNIT_BYTES
-        )
+        return self._asking.lone or self._limits.jobs <= 0 or self._found.full
 
     def _own(self, history: History) -> None:
         """Take jobs pending for this worker's name that no living delivery holds."""
         pending, lane = self._group.pending, self._shared.priority
         consumer = self._group.consumers.get(self._worker)
         while consumer is not None and history.get(lane, 0) != ENDED and not self._full:
-            page = pending.page(history.get(lane, 0), ids.MAX, LOOK_MAX, consumer.index)
+            page = pending.page(history.get(lane, 0), ids.MAX, DEAD_MAX, consumer.index)
             for job, time, _, count in page:
                 if self._full:
                     return
@@ -130,7 +87,7 @@ class Look:
                     if not self._take(job, count, self._worker, time, True):
                         return
                 history[lane] = job + 1
-            if len(page) < LOOK_MAX:
+            if len(page) < DEAD_MAX:
                 break
         if not self._full:
             history[lane] = ENDED
@@ -149,8 +106,9 @@ class Look:
         if not shared.all_returned_known(self._group):
             shared.find_paused(self._group, self._mono)
         heap, again = shared.heap, []
-        before = len(self.claims)
-        while heap and heap[0][0] <= self._mono and not self._full and self.resumed < self._free:
+        limits, claims, held = self._limits, self._found.claims, len(self._found.claims)
+        free = limits.free
+        while heap and heap[0][0] <= self._mono and not self._full and limits.free > 0:
             due, job = heappop(heap)
             hold = shared.paused.get(job)
             if hold is None or hold.due != due:
@@ -162,7 +120,7 @@ class Look:
             if row is None or row[1] != NOBODY:
                 shared.drop_notes(self._ctx, self._options, (job,))  # settled or redelivered
             elif self._take(job, row[2], b"", 0, self._was_lost(job, row[2])):
-                self.resumed = len(self.claims) - before
+                limits.free = free - (len(claims) - held)
             else:
                 again.append((due, job))
                 if self._asking.enough:
@@ -205,6 +163,8 @@ class Look:
         if len(shared.dropped) > len(pending):  # others settled some
             for job in [job for job in list(shared.dropped) if not pending.contains(job)]:
                 shared.dropped.pop(job, None)
+        if shared.lane_0 is None:
+            look_at = min(look_at, shared.chores_at)
         shared.looks[period] = look_at
 
     def _is_suspect(self, job: int) -> bool:
@@ -230,7 +190,7 @@ class Look:
         asking = self._asking
         if not suspect:
             return not asking.only
-        if self.claims or not asking.may_take():
+        if self._found.claims or not asking.may_take():
             asking.hold_back()
             return False
         asking.lone = True
@@ -255,21 +215,21 @@ class Look:
             name = rows.shown(worker)
             self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")
         if doomed:
-            self._doomed.append((job, row, count))
-            self._doomed_bytes += sum(map(len, row))
+            self._bury(job, row, count, expired)
         else:
-            self.claims[job] = count + 1
-            self.got.append((job, row, count + 1))
+            self._found.claim(job, row, count + 1)
         return True
 
-    def dead(self) -> list[EntryRow]:
-        """The entries for `<name>:dead`. Call it before `log`, which forgets the failures."""
-        return [self._dead(job) for job in self._doomed]
+    def _bury(self, job: int, row: EntryRow, count: int, expired: bool) -> None:
+        self._doomed.append(job)
+        known = failures(self._shared, self._ctx, self._options, job)
+        if job in self._abandoned:
+            known.append(self._abandoned[job])
+        reason = rows.EXPIRED if expired else given_up(count, ": never finished")
+        self._found.bury(job, row, count, reason, known)
 
-    def log(self) -> list[int]:
-        """Append the effects of all but the claims and the entries of dead jobs. Returns the jobs that become dead
-        jobs, to be logged as done.
-        """
+    def _log(self) -> None:
+        """Log failures that nobody has recorded, and the end of jobs without an entry."""
         ctx, options, shared = self._ctx, self._options, self._shared
         if self._abandoned:
             stream_at(ctx, options.failures_key)
@@ -285,9 +245,8 @@ class Look:
             added = many(decide_xadd_many(ctx, options.failures_key, told))
             for (job, _), entry in zip(latest, added, strict=True):
                 shared.remember_failure(job, entry)
-        doomed = [job for job, _, _ in self._doomed]
-        shared.drop_notes(ctx, options, [*self.claims, *doomed, *self._gone])
-        for job in (*doomed, *self._gone):
+        shared.drop_notes(ctx, options, [*self._found.claims, *self._doomed, *self._gone])
+        for job in (*self._doomed, *self._gone):
             shared.failed.pop(job, None)
         if self._gone:
             if shared.limited:
@@ -296,15 +255,4 @@ class Look:
             ctx.effects.append(
                 (XACK, ctx.db, options.key, options.group_key, pack(sorted(self._gone)))
             )
-        return doomed
-
-    def _dead(self, doomed: Job) -> EntryRow:
-        job, row, count = doomed
-        options = self._options
-        known = failures(self._shared, self._ctx, options, job)
-        if job in self._abandoned:
-            known.append(self._abandoned[job])
-        reason = rows.EXPIRED
-        if not rows.is_expired(row, self._ctx.now):
-            reason = given_up(count, ": never finished")
-        return rows.dead_row(options, job, row, count, reason, known)
+        self._found.done += self._doomed

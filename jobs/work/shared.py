@@ -357,6 +357,19 @@ class Shared:
         # Replace the dict, because other threads iterate over it.
         self.lanes = {each: lanes[each] for each in sorted(lanes, reverse=True)}
 
+    def do_chores(self, ctx: Context, options: Options, mono: float) -> None:
+        """[lock] Put the jobs that are due, each as a unit of its own, and look for lanes. Of lane 0, which this is."""
+        # While higher lanes have jobs, the look at lane 0 is due at each fetch. The chores are not.
+        if self.lanes and mono < self.chores_at:
+            return
+        core = self.core
+        # Ticks first: they put jobs that are due now.
+        ticks_in = self.ticks.advance(core, ctx)
+        self.chores_at = mono + min(ticks_in, self.later.advance(core, ctx, options))
+        self.find_lanes(ctx.database.keys)
+        if self.lanes:
+            self.chores_at = min(self.chores_at, mono + options.retry_after)
+
     def lane(self, priority: int) -> Shared:
         """[lock] The lane of a priority, of lane 0, which this is."""
         if not priority:

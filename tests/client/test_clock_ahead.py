@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.client.faces.faces import Awaited, Loop
+from tests.client.faces.awaited import Awaited, Loop
 from tests.rounds import rest_slow
 
 import tidelog

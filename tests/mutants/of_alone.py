@@ -78,7 +78,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "alone/in-a-batch",
-        "jobs/work/fetch.py",
+        "jobs/work/selection.py",
         "        if asking is not None and (asking.lone or asking.only):\n",
         "        if asking is not None and asking.only:\n",
         (f"{TESTS}::test_a_batch_has_no_suspect_beside_others",),

@@ -48,8 +48,8 @@ MUTANTS: Final = (
     Mutant(
         "lanes/a-limit-counts-one-lane",
         FETCH,
-        "            groups = [lane.group for lane in lanes]\n",
-        "            groups = [lanes[-1].group]\n",
+        "            limits.heed(ctx, options, [lane.group for lane in lanes], len(ends.held))\n",
+        "            limits.heed(ctx, options, [lanes[-1].group], len(ends.held))\n",
         (f"{PRIORITY_TESTS}::test_limits_count_all_lanes",),
         "`concurrency` counts the jobs of all lanes.",
     ),
@@ -72,8 +72,8 @@ MUTANTS: Final = (
     Mutant(
         "lanes/a-worker-begins-in-one-lane",
         FETCH,
-        "        if self.history is not None and all(\n",
-        "        if self.history is not None and any(\n",
+        "        if any(history.get(lane.shared.priority) != ENDED for lane in lanes):\n",
+        "        if all(history.get(lane.shared.priority) != ENDED for lane in lanes):\n",
         (
             "tests/server/test_queue_commands.py"
             "::test_a_worker_that_returns_gets_its_jobs_of_all_priorities",

@@ -22,7 +22,7 @@ MUTANTS: Final = (
     Mutant(
         "limits/retries-without-a-place",
         "jobs/work/look.py",
-        "and not self._full and self.resumed < self._free:\n",
+        "and not self._full and limits.free > 0:\n",
         "and not self._full:\n",
         (f"{TESTS}::test_a_retry_needs_a_place",),
         "A retry needs a free place.",
@@ -46,8 +46,8 @@ MUTANTS: Final = (
     Mutant(
         "limits/retries-are-free",
         FETCH,
-        "                rate.log(ctx, len(self.delivery.jobs))\n",
-        "                rate.log(ctx, sum(count == 1 for _, _, count in self.delivery.jobs))\n",
+        "            limits.rate.log(ctx, len(self.delivery.jobs))\n",
+        "            limits.rate.log(ctx, sum(count == 1 for _, _, count in self.delivery.jobs))\n",
         (f"{TESTS}::test_every_delivery_counts",),
         "Retries count against the rate.",
     ),

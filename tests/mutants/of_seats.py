@@ -96,8 +96,8 @@ MUTANTS: Final = (
     Mutant(
         "deaths/told-of-a-unit-that-failed",
         "jobs/work/fetch.py",
-        "            self._dying += dead\n",
-        "            self._dying += dead\n            tell(self.options, dead)\n",
+        "            ends.failed()\n",
+        "            ends.failed()\n        tell(self.options, self._dying)\n",
         (f"{DEATH_TESTS}::test_a_unit_that_fails_tells_nothing",),
         "A job is logged as dead when that is stored, once.",
     ),

@@ -128,7 +128,7 @@ def test_the_figures_of_the_others_are_shown(store: Path) -> None:
     with tidelog.open(store, **QUIET) as db:
         assert db.xlen("s") == ENTRIES
         (stream,) = figures(inside.core(db), 10)
-        assert stream.length == ENTRIES and [group.name for group in stream.groups] == ["sound"]
+        assert stream.length == ENTRIES and [group.name for group in stream.each] == [b"sound"]
 
 
 def test_its_key_can_be_deleted(store: Path) -> None:

@@ -10,7 +10,7 @@ from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.jobs.verbs.take import Take
-from tidelog.jobs.work.fetch import AGAIN, DELIVERED, NEXT, NO_GROUP, Fetch
+from tidelog.jobs.work.fetch import AGAIN, NO_GROUP, NOTHING, Fetch
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.server.blocked import NOT_YET
@@ -108,16 +108,15 @@ class _Taking(Parked):
         """The reply for the outcome of a fetch; NOT_YET: ask again."""
         request, queue, session = self._request, self._queue, self._session
         shared = queue.engine.shared
-        request.written()
-        request.tell_deaths()
+        outcome = request.landed(reply)
         shared.made_room()
-        if reply is NO_GROUP:
+        if outcome is NO_GROUP:
             queue.engine.subscribe()
             return NOT_YET
-        if reply is AGAIN:
+        if outcome is AGAIN:
             return NOT_YET
         session.rest_on(promise)
-        if reply is not DELIVERED and reply is not NEXT:
+        if outcome is NOTHING:
             queue.engine.sweep(1)  # the worker has nothing else to do
             return NULL_ARRAY
         delivery = request.delivery
