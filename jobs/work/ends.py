@@ -23,7 +23,7 @@ class Ending(Protocol):
 
 
 class Ends:
-    """What ends in the unit of a fetch. Noted when the unit is in the log.
+    """The jobs that end in the unit of a fetch. Noted when the unit is in the log.
 
     before    the previous delivery of the worker, if it has finished jobs
     writing   these jobs              held    those of them that the worker still holds

@@ -68,7 +68,7 @@ class LaneNow:
 
 @dataclass(slots=True, eq=False)
 class Decision:
-    """What all sources of all lanes need to know.
+    """Facts that all sources of all lanes need.
 
     mono      monotonic seconds
     lanes     the lanes that exist, in the order in which they are asked
@@ -100,7 +100,7 @@ class Decision:
         return int(min(limits.jobs, max(0, limits.free)))
 
     def ask(self, lane_0: Shared, options: Options) -> Asking:
-        """What the worker's process may get."""
+        """The part of a fetch that the worker's process may get."""
         if self.asking is None:
             alone: Any = lane_0.alone
             # not `self`, which would make a cycle

@@ -169,8 +169,8 @@ def test_the_new_one_dies_midway(remembered: Path) -> None:
         passed = takeover.ask(remembered)
         assert passed is not None
         passed.close()
-        assert db.get("a") == b"1"
-        assert owner_of(remembered) != owner
+        # The owner may answer a call before it ends.
+        until(lambda: db.get("a") == b"1" and owner_of(remembered) != owner, "it does not end")
 
 
 def test_the_old_one_dies_midway(remembered: Path) -> None:

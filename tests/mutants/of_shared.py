@@ -122,7 +122,7 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-client-does-not-confirm",
         "client/consumer.py",
-        '            link.post(lane, queue.words(b"CONFIRM", worker, first, one.deliveries))\n',
+        '            link.post(lane, queue.words(b"CONFIRM", worker, first, taken.deliveries))\n',
         "            pass\n",
         (f"{UNSEEN}::test_a_job_that_a_handler_began_stays_when_its_connection_breaks",),
         "A job whose handler runs is not begun again when a connection breaks.",

@@ -112,7 +112,7 @@ def lines(place: Place, to: Path) -> list[tuple[int, tuple[object, ...]]]:
         ("aof", "dump", root, "--key", TYPED, "--group", TYPED, "--consumer", TYPED), ("aof", "dump", root, "--json"),
         ("aof", "dump", root, "--command", TYPED), ("aof", "ls", root, "--json"), ("aof", "stats", root, "--json"),
         ("aof", "plot", root, "-o", to / "é.png", "--key", TYPED, "--group", TYPED),
-        ("config", root, "set", "unixsocket=/é"), ("config", root), ("config", root, "--json"),
+        ("config", root, "set", "masteruser=é"), ("config", root), ("config", root, "--json"),
         ("queue", "ls", root), ("queue", "ls", root, "--json"), ("queue", "watch", root, "--count", 1),
         *(("queue", *words.split(), root, QUEUE, *more) for more in ((), ("--json",))
           for words in ("stats", "peek", "failures", "dead ls")),

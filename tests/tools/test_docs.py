@@ -164,7 +164,16 @@ def test_the_worker_of_the_readme_does_what_the_first_example_puts(tmp_path: Pat
     (tmp_path / "work.py").write_text(handler)
     (command,) = re.findall(r"^\$ tidelog (worker .*)$", (ROOT / "README.md").read_text(), re.M)
     lines = done_in(
-        tmp_path, "-m", "tidelog", *command.split(), "--until-idle", "0", "--loglevel", "error"
+        tmp_path,
+        "-m",
+        "tidelog",
+        *command.split(),
+        "--workers",
+        "1",
+        "--until-idle",
+        "0",
+        "--loglevel",
+        "error",
     )
     assert sorted(lines) == ["sent to ann", "sent to ben"]
 

@@ -113,7 +113,7 @@ ELSEWHERE = {
     ("snapshot create", "--url"):     "test_snapshot.py",
 }
 ELSEWHERE_WHOLE = {
-    "completion", "crash", "demo", "doctor", "export", "queue", "replica", "report", "serve", "worker",
+    "completion", "config", "crash", "demo", "doctor", "export", "queue", "replica", "report", "serve", "worker",
 }
 # fmt: on
 

@@ -182,7 +182,7 @@ class Methods(Face):
         return [(job.id, job.deliveries, job.value, job.headers, job.priority, job.key)]
 
     def drop(self, group: str, id: str) -> None:
-        """A worker forgets its job without a word. Whoever has it is told at once."""
+        """A worker forgets its job without a word. The server is told at once."""
         del self.jobs[group, id]
         gc.collect()
         self.beat()

@@ -291,7 +291,7 @@ def test_a_check_fails(
 
 
 def test_deaths_and_doubts() -> None:
-    """Whatever a kill explains is no fault."""
+    """A check finds no fault in a thing that a kill explains."""
     told = Told()
     told.put("few")
     told.end(told.take(queue="few"), "nack")

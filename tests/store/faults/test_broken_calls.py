@@ -104,7 +104,7 @@ class Places:
         return bool(trap.where)
 
 
-@pytest.mark.parametrize("every", some_slow_and_soak(17, 0, 1))
+@pytest.mark.parametrize("every", some_slow_and_soak(11, 0, 1))
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
 def test_raising_at_every_line(
@@ -139,7 +139,7 @@ def test_raising_at_every_line(
     assert reloads > (5 // every if every else 5)
 
 
-@pytest.mark.parametrize("every", some_slow_and_soak(41, 0, 1))
+@pytest.mark.parametrize("every", some_slow_and_soak(29, 0, 1))
 @pytest.mark.parametrize("call", [pipelined, piled])
 def test_a_pipeline_tells_what_is_stored_and_what_not(
     tmp_path: Path, call: Call, every: int
