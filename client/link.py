@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import secrets
 import shlex
 import ssl
@@ -58,7 +59,7 @@ from tidelog.store.version import __version__
 CONNECT_S: Final = 5.0  # for one attempt to connect
 FIRST_PAUSE_S: Final = 0.005  # between two attempts; it doubles
 LAST_PAUSE_S: Final = 0.25
-TURN_S: Final = 2.0  # for which a call leaves it to another one to start the owner
+TURN_S: Final = 5.0  # for which a call leaves it to another one to start the owner, or up to four times as long
 KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
@@ -331,7 +332,8 @@ class Link:
         """A connection to the server that leads. Starts an owner if there is none. Raises TidelogError."""
         starting: Starting | None = None
         turn: Turn | None = None
-        alone = time.monotonic() + TURN_S
+        # The one that has the turn may be stopped. Then one starts an owner after the other, not all at once.
+        alone = time.monotonic() + TURN_S * random.uniform(1, 4)
         pause = FIRST_PAUSE_S
         killed = 0
         why: Exception | None = None
@@ -369,7 +371,7 @@ class Link:
                         turn = take_turn(root)
                         if turn is not None:
                             continue  # the one before it may have started an owner
-                    if starting is None and (turn is not None or time.monotonic() >= alone):
+                    if starting is None and (turn is not None or _is_left_alone(root, alone)):
                         starting = self._start(why)
                     if starting is None:
                         time.sleep(min(pause, left))
@@ -526,6 +528,11 @@ class Link:
 def _follows(reply: Reply) -> bool:
     """Whether the server refused the command because another one leads."""
     return isinstance(reply, CommandError) and reply.line.split(b" ", 1)[0] in LEADERLESS
+
+
+def _is_left_alone(root: Path, since: float) -> bool:
+    """Whether nobody has started an owner that has the store."""
+    return time.monotonic() >= since and not is_owner(root)
 
 
 def _nothing() -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import redis
@@ -22,6 +22,7 @@ from tests.until import until
 
 import tidelog
 from tidelog.aof.layout import SHARED, SHARED_LOG
+from tidelog.aof.lock import OWNER
 from tidelog.client import link
 from tidelog.client.address import addresses_of
 from tidelog.client.starting import READY, Starting
@@ -203,17 +204,27 @@ def test_owners_that_are_killed_again_and_again(
     assert time.monotonic() - begun < 20
 
 
-def test_many_that_miss_an_owner_start_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Path] = []
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The stores for which this process has started owners."""
+    found: list[Path] = []
 
     class Counted(Starting):
         def __init__(self, root: Path, options: Mapping[str, str]) -> None:
-            started.append(root)
+            found.append(root)
             super().__init__(root, options)
 
+    monkeypatch.setattr(link, "Starting", Counted)
+    return found
+
+
+def test_many_that_miss_an_owner_start_one(
+    root: Path, started: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TURN_S", 60.0)  # however busy the machine is
     clients = [tidelog.connect(root) for _ in range(8)]
     kill(root)
-    monkeypatch.setattr(link, "Starting", Counted)
+    started.clear()
     threads = [threading.Thread(target=client.incr, args=("n",)) for client in clients]
     for thread in threads:
         thread.start()
@@ -234,6 +245,39 @@ def test_nobody_waits_for_ever_for_a_turn(root: Path, monkeypatch: pytest.Monkey
     with tidelog.connect(root) as db:
         assert db.incr("n") == 1
     turn.close()
+    turn.close()
+
+
+# Like an owner that has the store, and does not listen yet. Its words are those of an owner.
+_BEGINS: Final = """
+import os, sys
+from pathlib import Path
+from tidelog.aof.lock import acquire
+from tidelog.disk.real import RealDisk
+lock = acquire(RealDisk(), Path(sys.argv[1]), os.getpid())
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_nobody_starts_a_second_owner_beside_one_that_begins(
+    root: Path, started: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would load all modules to find the store open, on a machine that has no time for it."""
+    monkeypatch.setattr(link, "TURN_S", 0.01)
+    root.mkdir()
+    turn = take_turn(root)
+    assert turn is not None
+    words = [sys.executable, "-c", _BEGINS, str(root), OWNER]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as begins:
+        assert begins.stdout is not None and begins.stdout.readline() == b"locked\n"
+        with pytest.raises(tidelog.Unreachable):
+            tidelog.connect(root, timeout=0.5)
+        assert not started
+        begins.kill()
+    with tidelog.connect(root) as db:
+        assert db.incr("n") == 1
+    assert started
     turn.close()
 
 
