@@ -19,8 +19,11 @@ from tidelog.jobs.verbs.failures import Failures
 from tidelog.jobs.verbs.forget import Forget
 from tidelog.jobs.verbs.length import Length
 from tidelog.jobs.verbs.move import Move
+from tidelog.jobs.verbs.pause import Pause
+from tidelog.jobs.verbs.paused import Paused
 from tidelog.jobs.verbs.peek import Peek
 from tidelog.jobs.verbs.purge import Purge
+from tidelog.jobs.verbs.resume import Resume
 from tidelog.jobs.verbs.stats import AskStats
 from tidelog.jobs.verbs.subscribe import Subscribe
 from tidelog.jobs.verbs.verb import Verb
@@ -139,6 +142,39 @@ class Verbs(QueueOf[T]):
             DataError: An argument is invalid.
         """
         return bool(self._ask(Move.of(job_id, delay, at)))
+
+    def pause(self) -> bool:
+        """Deliver no more jobs, to no group of the queue, until `resume`. The pause is stored.
+
+        Workers go on with the jobs that they hold, and wait for others. Jobs are put, and schedules and delays go on.
+
+        Returns:
+            False if the queue was paused.
+
+        Raises:
+            Unsupported: The server of a shared store is too old; nothing changed.
+        """
+        return bool(self._ask(Pause()))
+
+    def resume(self) -> bool:
+        """Deliver jobs again.
+
+        Returns:
+            False if the queue was not paused.
+
+        Raises:
+            Unsupported: The server of a shared store is too old; nothing changed.
+        """
+        return bool(self._ask(Resume()))
+
+    def paused_at(self) -> datetime | None:
+        """When the queue was paused, in UTC; None if it is not paused.
+
+        Raises:
+            Unsupported: The server of a shared store is too old.
+        """
+        ms: int | None = self._ask(Paused())
+        return None if ms is None else rows.moment(ms)
 
     def purge(self) -> int:
         """Delete every job that is not in flight, delayed jobs too.

@@ -23,7 +23,9 @@ LOOKS: Final = "readonly noscript no_multi"
 WORKS: Final = "write noscript no_multi"
 PUTS: Final = "write denyoom noscript no_multi"
 ANY_TIME: Final = "loading stale"
-DEDUP: Final = b"dedup"  # a capability of servers from version 0.2 on
+# Capabilities of servers from version 0.2 on.
+DEDUP: Final = b"dedup"
+PAUSE: Final = b"pause"
 
 
 class Safe(enum.Enum):

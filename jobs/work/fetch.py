@@ -200,7 +200,8 @@ class Fetch:
         if shared.alone.turns:
             now.ask(shared, options)
         several = len(lanes) > 1 and not limits.stop_all and self._in_turn(lanes, mono)
-        found = self._search(now)
+        halted = shared.halted and shared.is_halted(ctx.database.keys)
+        found = None if halted else self._search(now)
         if ends.lane is not None:
             ends.log_rest(ctx)
         if self.history is not None:
@@ -325,7 +326,7 @@ class Fetch:
     def _without(self, now: Decision) -> Outcome | Park:
         """There is no job for the worker: wait, unless it does not."""
         shared, asking, mono = self.shared, now.asking, now.mono
-        if asking is not None and asking.cleared_in_vain():
+        if asking is not None and not shared.halted and asking.cleared_in_vain():
             return AGAIN
         if self.timeout_ms is None:
             # This unit itself may have returned jobs to the queue. Only a new request can get them, so AGAIN asks the
@@ -339,7 +340,9 @@ class Fetch:
         if shared.keys is not None and shared.keys.is_waiting():
             # another client's acknowledgement wakes nobody
             look_at = min(look_at, mono + LOOK_SECONDS)
-        if now.limits.stop_all:
+        if shared.halted:
+            look_at = min(mono + LOOK_SECONDS, shared.chores_at)  # ticks and delays go on
+        elif now.limits.stop_all:
             # nothing can be delivered sooner, though older jobs may be due
             look_at = mono + now.limits.wait()
         return Park([shared.place], [b"XREADGROUP"], self.timeout_ms, None, look_at)

@@ -41,6 +41,7 @@ from tidelog.jobs.rows import fields_of, hold_of, text
 from tidelog.jobs.streams import among_held, stream_at
 from tidelog.jobs.work.keys import Keys
 from tidelog.jobs.work.later import Later
+from tidelog.jobs.work.pausing import paused_since
 from tidelog.jobs.work.results import Results
 from tidelog.jobs.work.ticks import Ticks
 from tidelog.store.commit.callers import Caller, Holder
@@ -250,7 +251,8 @@ class Shared:
     room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
     closing     the store is being closed: no more jobs are handed out
     keys        the jobs with keys, of all lanes; None unless a worker of this process limits them
-    plain       in lane 0: there are neither other lanes nor limited keys, so a fetch may go the short way
+    halted      in lane 0: the queue is paused (pausing.py)
+    plain       in lane 0: there are neither other lanes nor limited keys nor a pause, so a fetch may go the short way
     limited     a worker of this process has limits, so the end of a job wakes those that wait
     later       the delayed jobs of the queue, which all of its groups share
     results     the results of its jobs, likewise
@@ -292,7 +294,7 @@ class Shared:
         self.closing = False
         self.limited = False
         self.keys: Keys | None = None
-        self.plain = True
+        self.plain, self.halted = True, False
         # of what the cache was read from: number of the stream, -1 = read it again; and the group
         self.number = -1
         self.group: Group | None = None
@@ -320,6 +322,16 @@ class Shared:
         core = self._core()
         assert core is not None  # the caller holds a face of it
         return core
+
+    def halt(self) -> None:
+        """[lock] The queue is paused, in the unit under way. Of lane 0, which this is."""
+        self.halted, self.plain = True, False
+
+    def is_halted(self, keys: Keyspace) -> bool:
+        """[lock] Whether the queue is still paused, since it was when somebody looked. Of lane 0, which this is."""
+        self.halted = paused_since(keys, self._options) is not None
+        self.plain = not (self.halted or self.lanes or self.keys is not None)
+        return self.halted
 
     # --- lanes
 
@@ -385,6 +397,7 @@ class Shared:
             self._forget()
             if self.lane_0 is None:
                 self.find_lanes(ctx.database.keys)
+                self.is_halted(ctx.database.keys)
             if self.keys is not None:
                 self.keys.load(self.priority, stream, group)
             self._load(ctx, options, group)

@@ -102,6 +102,29 @@ async def forget(t: Tape) -> None:
 
 
 @script
+async def pause(t: Tape) -> None:
+    """A paused queue takes puts, delays and ticks, and delivers nothing, also after a restart. Twice each."""
+    mails = t.queue("mails")
+    await mails.put("a")
+    job = await mails.get("anna", 0)
+    await mails.put("b", priority=3)
+    await mails.put("c", delay=2)
+    for _ in range(2):
+        await mails.pause()
+    await mails.paused_at()
+    await job.nack("no", 0)
+    await t.wait(3)
+    await mails.get("anna", 0)
+    await t.reopen()
+    await mails.get("anna", 0)
+    await t.look(mails)
+    for _ in range(2):
+        await mails.resume()
+    await mails.paused_at()
+    await t.work(mails, "anna")
+
+
+@script
 async def put_headers(t: Tape) -> None:
     """Headers stay with a job through a retry, a death and a redrive."""
     mails = t.queue("mails", max_deliveries=2)

@@ -462,7 +462,32 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE FORGET none z
         QUEUE FORGET mails
     """,
-    "help-4": """
+    "pause": """
+        QUEUE PUT mails a
+        QUEUE PAUSED mails
+        QUEUE PAUSE mails ONCE lane 1
+        QUEUE PAUSE mails ONCE lane 1
+        QUEUE PAUSE mails
+        QUEUE PAUSED mails
+        QUEUE TAKE mails anna
+        reopen
+        QUEUE TAKE mails anna GROUP audit
+        QUEUE RESUME mails ONCE lane 2
+        QUEUE RESUME mails ONCE lane 2
+        QUEUE RESUME mails
+        QUEUE PAUSED mails
+        QUEUE TAKE mails anna
+        XADD logs 1-1 a b
+        QUEUE PAUSE logs
+        QUEUE PAUSE none
+        SET mails:paused x
+        QUEUE PAUSED mails
+        XADD bills:paused * a b
+        QUEUE PAUSE bills
+        QUEUE PAUSED bills
+        QUEUE RESUME bills now
+    """,
+    "help-5": """
         QUEUE HELP
         QUEUE NONE
         reopen

@@ -83,6 +83,7 @@ class Face:
     def state(self) -> list[Any]:
         """The view of other clients: the streams of the queue, and the holder of each job."""
         found: list[Any] = [self.db.get(f"q:rate:{group}") for group in GROUPS]
+        found.append(self.db.get("q:paused"))
         found += map(self.db.xrange, ("q:dead", "q:failures", "q:later", "tidelog:schedules"))
         for key in ("q:later", "tidelog:schedules"):
             if self.db.exists(key):
@@ -149,6 +150,15 @@ class Methods(Face):
 
     def forget(self, dedup_id: str) -> Any:
         return self.queue.forget(dedup_id)
+
+    def pause(self) -> Any:
+        return self.queue.pause()
+
+    def resume(self) -> Any:
+        return self.queue.resume()
+
+    def paused_at(self) -> Any:
+        return self.queue.paused_at()
 
     def move(self, id: str, **given: Any) -> Any:
         return self.queue.move(id, **self._times(given))
@@ -434,6 +444,16 @@ class Commands(Face):
 
     def forget(self, dedup_id: str) -> Any:
         return bool(self.call("FORGET", dedup_id))
+
+    def pause(self) -> Any:
+        return bool(self.call("PAUSE"))
+
+    def resume(self) -> Any:
+        return bool(self.call("RESUME"))
+
+    def paused_at(self) -> Any:
+        ms = self.call("PAUSED")
+        return None if ms is None else moment(ms)
 
     def move(self, id: str, **given: Any) -> Any:
         return bool(self.call("MOVE", id, *self._words(given)))
