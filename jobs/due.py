@@ -5,20 +5,29 @@ from __future__ import annotations
 from tidelog.engine.api import Context, State
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import Lane
+from tidelog.jobs.work.shared import Shared
 
 
 def due_in(engine: QueueEngine, state: State, lane: Lane) -> list[int]:
     """[lock] Jobs of a lane that were delivered before and are due, in delivery order."""
-    stream, group, options = lane.stream, lane.group, lane.options
+    group = lane.group
     if group is None or not group.pending.nacked():
         return []
-    core, lane_0 = engine.core, engine.shared
+    core = engine.core
     ctx = Context(state, core.settings)
     ctx.db, ctx.now = engine.db, core.now
-    # the store is read-only, and the writer cannot invalidate this process's cache
-    if core.checkpoints is None:
-        lane_0.stale()
-    shared = lane_0.lane(options.priority)
-    shared.fresh(ctx, options, stream, group)
+    shared = known(engine, ctx, lane)
     # Read the clock now: the times in a cache that was just read are not later.
     return shared.due(group, shared.monotonic())
+
+
+def known(engine: QueueEngine, ctx: Context, lane: Lane) -> Shared:
+    """[lock] What this process knows of a lane that has the group, as it is now."""
+    lane_0, group = engine.shared, lane.group
+    assert group is not None
+    # the store is read-only, and the writer cannot invalidate this process's cache
+    if engine.core.checkpoints is None:
+        lane_0.stale()
+    shared = lane_0.lane(lane.options.priority)
+    shared.fresh(ctx, lane.options, lane.stream, group)
+    return shared

@@ -30,7 +30,7 @@ from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.verbs.result import AskResult, waited_ms
-from tidelog.jobs.verbs.verb import Verb
+from tidelog.jobs.verbs.verb import Question, Verb
 from tidelog.jobs.work.fetch import DELIVERED, NEXT, NOTHING
 from tidelog.jobs.work.shared import Delivery
 
@@ -160,6 +160,8 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncVerbs[T], AsyncClosi
         return total
 
     async def _ask(self, verb: Verb) -> Any:
+        if isinstance(verb, Question):
+            return await self._answered(verb, 0)
         found, promise = verb.decide(self._engine)
         await self._face._hold(promise)
         return found
@@ -252,6 +254,10 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncVerbs[T], AsyncClosi
             DataError: An argument is invalid.
         """
         request, wait = AskResult.of(job_id), patience("timeout", timeout)
+        return self._result(job_id, await self._answered(request, wait))
+
+    async def _answered(self, request: Question, wait: float | None) -> Any:
+        """The answer to a question. It may wait even with 0, until it is known where the job is."""
         question = request.question(self._engine, waited_ms(wait))
         try:
             outcome, promise = self._core.run(self._db, question, TaskCaller)
@@ -262,7 +268,7 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncVerbs[T], AsyncClosi
                 self._core.desert(get_ident())
             raise
         await self._face._hold(promise)
-        return self._result(job_id, outcome)
+        return outcome
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio  # asyncio
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +12,12 @@ from tidelog.api.queue.base import QueueOf
 from tidelog.jobs import rows
 from tidelog.jobs.rows import Failure, WaitingJob
 from tidelog.jobs.stats import Stats
+from tidelog.jobs.status import JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.failures import Failures
 from tidelog.jobs.verbs.forget import Forget
+from tidelog.jobs.verbs.job import AskJob
 
 # threads: from tidelog.jobs.verbs.length import Length
 from tidelog.jobs.verbs.move import Move
@@ -85,6 +88,23 @@ class AsyncVerbs(QueueOf[T]):
         """
         found: list[Failure] = await self._ask(Failures(job_id, count))
         return found
+
+    async def job(self, job_id: str) -> JobStatus | None:
+        """Tell what became of a job, for the group of this queue, for as long as anything of it is stored.
+
+        Args:
+            job_id: The ID that `put` returned, whatever ID the job has now.
+
+        Returns:
+            None if nothing of the job is left: it is done and was not kept, was cancelled or purged, or never was.
+            A job that was delayed or redriven is known by its result once it is done.
+
+        Raises:
+            DataError: `job_id` is no ID.
+            Unsupported: The server of a shared store is too old.
+        """
+        found: JobStatus | None = await self._ask(AskJob.of(job_id))
+        return None if found is None else replace(found, codec=self._options.codec)
 
     # threads: def __len__(self) -> int:
     # threads:     """Number of jobs that are not done."""

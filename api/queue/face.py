@@ -31,7 +31,7 @@ from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.verbs.result import AskResult, waited_ms
-from tidelog.jobs.verbs.verb import Verb
+from tidelog.jobs.verbs.verb import Question, Verb
 from tidelog.jobs.work.fetch import DELIVERED, NEXT, NOTHING
 from tidelog.jobs.work.shared import Delivery
 from tidelog.store.commit.callers import ThreadCaller
@@ -156,6 +156,8 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
         return total
 
     def _ask(self, verb: Verb) -> Any:
+        if isinstance(verb, Question):
+            return self._answered(verb, 0)
         found, promise = verb.decide(self._engine)
         self._face._hold(promise)
         return found
@@ -246,6 +248,10 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
             DataError: An argument is invalid.
         """
         request, wait = AskResult.of(job_id), patience("timeout", timeout)
+        return self._result(job_id, self._answered(request, wait))
+
+    def _answered(self, request: Question, wait: float | None) -> Any:
+        """The answer to a question. It may wait even with 0, until it is known where the job is."""
         question = request.question(self._engine, waited_ms(wait))
         try:
             outcome, promise = self._core.run(self._db, question, ThreadCaller)
@@ -256,7 +262,7 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
                 self._core.desert(get_ident())
             raise
         self._face._hold(promise)
-        return self._result(job_id, outcome)
+        return outcome
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.

@@ -5,6 +5,7 @@ Generated from averbs.py by tools/dev/make_sync.py: change that file.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,10 +14,12 @@ from tidelog.api.queue.dead import Dead
 from tidelog.jobs import rows
 from tidelog.jobs.rows import Failure, WaitingJob
 from tidelog.jobs.stats import Stats
+from tidelog.jobs.status import JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.failures import Failures
 from tidelog.jobs.verbs.forget import Forget
+from tidelog.jobs.verbs.job import AskJob
 from tidelog.jobs.verbs.length import Length
 from tidelog.jobs.verbs.move import Move
 from tidelog.jobs.verbs.pause import Pause
@@ -86,6 +89,23 @@ class Verbs(QueueOf[T]):
         """
         found: list[Failure] = self._ask(Failures(job_id, count))
         return found
+
+    def job(self, job_id: str) -> JobStatus | None:
+        """Tell what became of a job, for the group of this queue, for as long as anything of it is stored.
+
+        Args:
+            job_id: The ID that `put` returned, whatever ID the job has now.
+
+        Returns:
+            None if nothing of the job is left: it is done and was not kept, was cancelled or purged, or never was.
+            A job that was delayed or redriven is known by its result once it is done.
+
+        Raises:
+            DataError: `job_id` is no ID.
+            Unsupported: The server of a shared store is too old.
+        """
+        found: JobStatus | None = self._ask(AskJob.of(job_id))
+        return None if found is None else replace(found, codec=self._options.codec)
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""

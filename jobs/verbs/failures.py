@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -70,20 +71,25 @@ class Failures(Verb):
 
     def reply(self, result: list[Failure]) -> Reply:
         """See `Verb`."""
-        return [
-            [
-                *(failure.job_id.encode(), rows.milliseconds(failure.at), failure.worker.encode()),
-                *(failure.deliveries, rows.unshown(failure.error), rows.unshown(failure.traceback)),
-            ]
-            for failure in result
-        ]
+        return [told_failure(failure) for failure in result]
 
     def result(self, reply: Any) -> list[Failure]:
         """See `Verb`."""
-        return [
-            Failure(
-                *(job.decode(), rows.moment(ms), worker.decode(), deliveries),
-                *(rows.shown(error), rows.shown(trace)),
-            )
-            for job, ms, worker, deliveries, error, trace in reply
-        ]
+        return list(map(failure_told, reply))
+
+
+def told_failure(failure: Failure) -> list[Reply]:
+    """A failure in a reply of the server."""
+    return [
+        *(failure.job_id.encode(), rows.milliseconds(failure.at), failure.worker.encode()),
+        *(failure.deliveries, rows.unshown(failure.error), rows.unshown(failure.traceback)),
+    ]
+
+
+def failure_told(found: Sequence[Any]) -> Failure:
+    """The failure of a reply."""
+    job, ms, worker, deliveries, error, trace = found
+    return Failure(
+        *(job.decode(), rows.moment(ms), worker.decode(), deliveries),
+        *(rows.shown(error), rows.shown(trace)),
+    )

@@ -11,7 +11,7 @@ from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import job_number
 from tidelog.jobs.own import ONE, Own, job_id
-from tidelog.jobs.verbs.verb import Facts, Verb
+from tidelog.jobs.verbs.verb import Facts, Question
 from tidelog.jobs.work.results import NONE, Died, Found, Outcome
 
 
@@ -21,8 +21,8 @@ def waited_ms(wait: float | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class AskResult(Verb):
-    """The outcome of a job: Found, Died, NONE, or None if it has not ended in time. It waits, so it has a question."""
+class AskResult(Question):
+    """The outcome of a job: Found, Died, NONE, or None if it has not ended in time."""
 
     name = b"RESULT"
     facts = Facts(
@@ -50,7 +50,7 @@ class AskResult(Verb):
         return cls(job_id(words[0]))
 
     def question(self, engine: QueueEngine, timeout_ms: int | None) -> Outcome:
-        """The decision for a caller, who asks again when it wakes. 0 = wait for ever, None = not at all."""
+        """See `Question`."""
         return Outcome(engine.core, engine.shared.results, engine.options, self.job, timeout_ms)
 
     def reply(self, result: Any) -> Reply:

@@ -26,6 +26,7 @@ ANY_TIME: Final = "loading stale"
 # Capabilities of servers from version 0.2 on.
 DEDUP: Final = b"dedup"
 PAUSE: Final = b"pause"
+JOB: Final = b"job"
 
 
 class Safe(enum.Enum):
@@ -130,3 +131,13 @@ class Change(Verb):
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
         return engine.decided(self.decision(engine))
+
+
+class Question(Verb):
+    """A request whose decision may have to wait."""
+
+    __slots__ = ()
+
+    def question(self, engine: QueueEngine, timeout_ms: int | None) -> Callable[[Context], Reply]:
+        """The decision for a caller, who asks again when it wakes. 0 = wait for ever, None = not at all."""
+        raise NotImplementedError

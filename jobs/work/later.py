@@ -267,6 +267,13 @@ class Later:
 
     # --- looking
 
+    def due_of(self, core: Core, group: Group, job: int, now: int) -> tuple[int, int]:
+        """[lock] When a delayed job is due: by the store's time, and by the wall clock, unix ms."""
+        self.watch_clock(core, now)
+        row = group.pending.get(job)
+        due = now if row is None else self._due(group, row[0], job)
+        return due, due - self.lead
+
     @property
     def disordered(self) -> bool:
         """Whether the wall clock leapt or is behind, so that jobs are not due in the order of their times."""

@@ -125,6 +125,31 @@ async def pause(t: Tape) -> None:
 
 
 @script
+async def job(t: Tape) -> None:
+    """The status of a job in each state: delayed, waiting, running, paused, dead, redriven, done, and of none."""
+    mails = t.queue("mails", max_deliveries=2, keep=5)
+    first = await mails.put("a", headers={"n": "t"})
+    later = await mails.put("b", delay=3, priority=2)
+    for each in (first, later, "1-1", "x"):
+        await mails.job(each)
+    held = await mails.get("anna", 0)
+    await mails.job(first)
+    await held.nack("no", 5)
+    await mails.job(first)
+    await t.wait(6)
+    await mails.job(later)
+    await t.reopen()
+    await t.work(mails, "anna", error=ValueError("bad"))
+    await mails.job(first)
+    await t.dead(mails).redrive()
+    await mails.job(first)
+    again = await mails.get("anna", 0)
+    await again.ack(result="r")
+    await mails.job(first)
+    await mails.job(later)
+
+
+@script
 async def put_headers(t: Tape) -> None:
     """Headers stay with a job through a retry, a death and a redrive."""
     mails = t.queue("mails", max_deliveries=2)

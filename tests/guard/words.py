@@ -487,6 +487,33 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE PAUSED bills
         QUEUE RESUME bills now
     """,
+    "job": """
+        QUEUE PUT mails a HEADERS 1 n t KEY k
+        QUEUE PUT mails b DELAY 2000 PRIORITY 3
+        QUEUE PUT mails c
+        QUEUE JOB mails @a
+        QUEUE JOB mails @b
+        QUEUE TAKE mails anna COUNT 2
+        QUEUE JOB mails @a
+        QUEUE DONE mails anna @a 1 RESULT r
+        QUEUE RETRY mails anna @c 1 no DELAY 5000
+        QUEUE JOB mails @a
+        QUEUE JOB mails @c
+        time 3
+        QUEUE JOB mails @b
+        reopen
+        QUEUE TAKE mails anna
+        QUEUE JOB mails @b
+        time 6
+        QUEUE TAKE mails anna
+        QUEUE FAIL mails anna @c 2 bad
+        QUEUE JOB mails @c
+        QUEUE JOB mails @c GROUP audit
+        QUEUE JOB mails 1-1
+        QUEUE JOB none 1-1
+        QUEUE JOB mails x
+        QUEUE JOB mails
+    """,
     "help-5": """
         QUEUE HELP
         QUEUE NONE

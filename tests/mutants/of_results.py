@@ -111,4 +111,12 @@ MUTANTS: Final = (
         (f"{ORIGINS_TESTS}::test_another_client_deletes_jobs",),
         "A stream that another client has replaced is read anew.",
     ),
+    Mutant(
+        "results/a-status-by-the-present-id",
+        "jobs/found.py",
+        "        present = self.job if moved is None else moved[1]\n",
+        "        present = self.job\n",
+        ("tests/client/faces/test_job.py::test_a_delayed_job_has_its_first_id_for_good",),
+        "The ID that `put` returned finds the status of a job that has another one now.",
+    ),
 )

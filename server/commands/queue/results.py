@@ -1,4 +1,4 @@
-"""QUEUE RESULT: what the worker of a job gave, once the job is done."""
+"""QUEUE RESULT and JOB: the outcome of a job, for which the client may have to wait, and its status."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from functools import partial
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
-from tidelog.jobs.verbs.result import AskResult
+from tidelog.jobs.verbs.verb import Question
 from tidelog.server.commands.queue.given import Given, given_of
 from tidelog.server.commands.queue.waiting import Nudge, Parked
 from tidelog.server.commands.wait import parse_timeout
 from tidelog.server.session import Session
+from tidelog.server.table import Handler
 from tidelog.store.commit.durability import Promise
 
 
-def result(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE RESULT name id [BLOCK ms] [option ...]: what the worker of a job gave to QUEUE DONE.
+def handler(verb: type[Question]) -> Handler[Session]:
+    """The handler of a verb that is a question. BLOCK 0 waits for ever; without BLOCK it does not wait for an end."""
 
-    Replies [DONE, value]; [DEAD, ID of the dead job, reason]; [NONE] if the job has ended and left no result; or null
-    if it has not ended in time. BLOCK 0 waits for ever.
-    """
-    given = given_of(session, args[2], args[4:], AskResult.options)
-    return _Asking(session, given, AskResult.parse(args[3:4], given.own)).begin()
+    def ask(session: Session, args: list[bytes]) -> Reply:
+        places = 3 + verb.places
+        given = given_of(session, args[2], args[places:], verb.options)
+        return _Asking(session, given, verb.parse(args[3:places], given.own)).begin()
+
+    return ask
 
 
 class _Asking(Parked):
-    """A client that waits for a result."""
+    """A client that waits for an answer."""
 
-    def __init__(self, session: Session, given: Given, request: AskResult) -> None:
+    def __init__(self, session: Session, given: Given, request: Question) -> None:
         super().__init__(session)
         queue, block = given.queue, given.own.get(b"BLOCK")
         timeout_ms = None if block is None else parse_timeout(session, block[0])

@@ -6,7 +6,7 @@ from typing import Final
 
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.found import VERBS
-from tidelog.jobs.verbs.verb import Verb
+from tidelog.jobs.verbs.verb import Question, Verb
 from tidelog.server.commands import schedules
 from tidelog.server.commands.queue import asking, help, names, putting, results, settling, taking
 from tidelog.server.session import Session
@@ -19,7 +19,6 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
     b"SCHEDULES": schedules.schedules,
     b"TAKE": taking.take,
     b"DONE": settling.done,
-    b"RESULT": results.result,
     b"DONEAND": settling.doneand,
     b"CONFIRM": settling.confirm,
     b"UNBLOCK": settling.unblock,
@@ -33,6 +32,8 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
 def _handler(verb: type[Verb]) -> Handler[Session]:
     if verb.name in _OWN:
         return _OWN[verb.name]
+    if issubclass(verb, Question):
+        return results.handler(verb)
     return settling.handler(verb) if issubclass(verb, Ending) else asking.handler(verb)
 
 

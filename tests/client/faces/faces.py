@@ -24,6 +24,7 @@ from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine import ids
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.rows import DeadJob, moment
+from tidelog.jobs.verbs.job import AskJob
 
 RETRY_AFTER = 8.0
 DEPTH = 12
@@ -150,6 +151,9 @@ class Methods(Face):
 
     def forget(self, dedup_id: str) -> Any:
         return self.queue.forget(dedup_id)
+
+    def job(self, id: str) -> Any:
+        return self.queue.job(id)
 
     def pause(self) -> Any:
         return self.queue.pause()
@@ -444,6 +448,9 @@ class Commands(Face):
 
     def forget(self, dedup_id: str) -> Any:
         return bool(self.call("FORGET", dedup_id))
+
+    def job(self, id: str) -> Any:
+        return AskJob(0).result(self.call("JOB", id))
 
     def pause(self) -> Any:
         return bool(self.call("PAUSE"))

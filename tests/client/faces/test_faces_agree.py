@@ -51,7 +51,7 @@ STEPS = {
         "unschedule": 1,
     },
     **{"take": 20, "end": 27, "redrive": 2, "dead": 1, "dead_get": 1, "dead_purge": 1},
-    **{"purge": 1, "result": 3, "failures_of": 1, "pass_time": 8, "figures": 5},
+    **{"purge": 1, "result": 3, "job": 4, "failures_of": 1, "pass_time": 8, "figures": 5},
     **{"subscribe": 1, "crash": 1, "leave": 2, "drop": 2},
 }
 ENDS = ("ack", "ack", "result", "nack", "nack", "fail", "release", "extend", "and", "later", *MODES)
@@ -85,7 +85,7 @@ class History:
                 args, given = (values,), self.how()
             elif name == "forget":
                 args = (pick.choice(("d1", "d2", "next")),)
-            elif name in ("cancel", "move", "result", "failures_of"):
+            elif name in ("cancel", "move", "result", "job", "failures_of"):
                 if not face.ids:
                     continue
                 args = (pick.choice(face.ids[-9:]),)

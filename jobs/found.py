@@ -1,0 +1,101 @@
+"""Found: where a job is, and what became of it. One decision, under the store's lock."""
+
+from __future__ import annotations
+
+from tidelog.engine.api import NOBODY, Context, EntryRow, Group
+from tidelog.engine.reply import Park, Reply
+from tidelog.jobs import rows
+from tidelog.jobs.due import known
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.lanes import Lane, lanes_in
+from tidelog.jobs.status import DEAD, DELAYED, DONE, PAUSED, RUNNING, WAITING, JobStatus
+from tidelog.jobs.work.later import find_later
+from tidelog.jobs.work.results import Died, Found, Outcome
+from tidelog.jobs.work.settle import failures
+
+
+class Finding(Outcome):
+    """A caller's question for the status of one job. Its reply is a JobStatus, or None if nothing of it is left.
+
+    It parks, as `Outcome` does, until it is known where the job is.
+    """
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: QueueEngine, job: int) -> None:
+        super().__init__(engine.core, engine.shared.results, engine.options, job, None)
+        self._engine = engine
+
+    def __call__(self, ctx: Context) -> Reply:
+        outcome = super().__call__(ctx)
+        found: Reply = outcome if isinstance(outcome, Park) else self._status(ctx, outcome)
+        return found
+
+    def _status(self, ctx: Context, outcome: Reply) -> JobStatus | None:
+        first = rows.text(self.job)
+        if isinstance(outcome, Died):
+            return _dead(first, outcome, self._engine)
+        there = self._delayed(ctx, first) or self._in_lane(ctx, first)
+        if isinstance(outcome, Found):  # a worker left it; the entry may be kept
+            row = () if there is None else there.row
+            present = None if there is None else there.present_id
+            return JobStatus(first, DONE, present, row, result_raw=outcome.value)
+        return there
+
+    def _delayed(self, ctx: Context, first: str) -> JobStatus | None:
+        later = find_later(ctx, self._engine.options)
+        row = None if later is None else later[0].get(self.job)
+        if later is None or row is None:
+            return None
+        due, shown = self._engine.shared.later.due_of(
+            self._engine.core, later[1], self.job, ctx.now
+        )
+        if due <= ctx.now:
+            return JobStatus(first, WAITING, first, row, 0)
+        return JobStatus(first, DELAYED, first, row, 0, due_at=rows.moment(shown))
+
+    def _in_lane(self, ctx: Context, first: str) -> JobStatus | None:
+        """The status of a job whose entry is in a lane, under its first ID or another one."""
+        moved = self._engine.shared.results.origins.find(ctx.state, self.job)
+        present = self.job if moved is None else moved[1]
+        for lane in lanes_in(ctx.state, ctx.db, self._engine.options):
+            row = lane.stream.get(present)
+            if row is not None:
+                return self._of_entry(ctx, lane, first, present, row)
+        return None
+
+    def _of_entry(
+        self, ctx: Context, lane: Lane, first: str, present: int, row: EntryRow
+    ) -> JobStatus:
+        now_id, group = rows.text(present), lane.group
+        if group is None or present > group.last_id:
+            return JobStatus(first, WAITING, now_id, row, 0)
+        pending = group.pending.get(present)
+        if pending is None:
+            return JobStatus(first, DONE, now_id, row)
+        _, owner, count = pending
+        shared = known(self._engine, ctx, lane)
+        told = failures(shared, ctx, lane.options, present)
+        hold = shared.paused.get(present)
+        left = 0.0 if hold is None else hold.due - shared.monotonic()
+        if owner != NOBODY:
+            worker = _name_of(group, owner)
+            return JobStatus(first, RUNNING, now_id, row, count, worker, failures=told)
+        worker = told[-1].worker if told else None
+        if left <= 0:
+            return JobStatus(first, WAITING, now_id, row, count, worker, failures=told)
+        due_at = rows.moment(ctx.now + round(left * 1000))
+        return JobStatus(first, PAUSED, now_id, row, count, worker, due_at, failures=told)
+
+
+def _name_of(group: Group, owner: int) -> str | None:
+    found = group.owners[owner]
+    return None if found is None else rows.shown(found.name)
+
+
+def _dead(first: str, died: Died, engine: QueueEngine) -> JobStatus:
+    dead = rows.DeadJob(died.entry, died.row, engine.options.codec)
+    worker = dead.workers[-1] if dead.workers else None
+    return JobStatus(
+        *(first, DEAD, dead.id, died.row, dead.deliveries, worker, None, dead.reason, dead.errors),
+    )

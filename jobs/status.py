@@ -1,0 +1,103 @@
+"""Status: what became of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from tidelog.jobs import rows
+from tidelog.jobs.codecs import NAMED, Codec
+from tidelog.jobs.rows import Failure
+
+DELAYED: Final = "delayed"
+WAITING: Final = "waiting"
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+DONE: Final = "done"
+DEAD: Final = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job at one moment, as `Queue.job` shows it, for the group of the queue.
+
+    Attributes:
+        id: The ID that `put` returned.
+        state: `delayed`: not due yet. `waiting`: due, and no worker has it. `running`: a worker has it. `paused`: it
+            failed, and waits for its retry. `done`, or `dead`.
+        present_id: The ID that it has now, that of a delayed or redriven job, or of a dead one in `Queue.dead`; None if
+            only its result is left.
+        row: Its fields, the name and the value of each one after the other; empty if only its result is left.
+        deliveries: How often it was delivered; None if only its result is left, or nothing but its entry.
+        worker: The name of the worker that has it, or had it last, if that is still recorded.
+        due_at: When a delayed or a paused job is due, in UTC.
+        reason: Why a dead job was given up.
+        failures: The failures that are still recorded, oldest first.
+        result_raw: The result that its worker left, as bytes; None if there is none, or it has expired.
+    """
+
+    id: str
+    state: str
+    present_id: str | None = None
+    row: Sequence[bytes] = ()
+    deliveries: int | None = None
+    worker: str | None = None
+    due_at: datetime | None = None
+    reason: str | None = None
+    failures: Sequence[Failure] = ()
+    result_raw: bytes | None = None
+    codec: Codec = field(default=NAMED["bytes"], repr=False, compare=False)
+
+    @property
+    def value(self) -> Any:
+        """The value, decoded by the codec of the queue; None if only its result is left.
+
+        Raises:
+            DecodeError: The codec cannot decode it; `row` has the bytes.
+        """
+        return rows.decode_row(self.codec, self.row) if self.row else None
+
+    @property
+    def result(self) -> Any:
+        """The result that its worker left, decoded; None if there is none, or it has expired.
+
+        Raises:
+            DecodeError: The codec cannot decode it; `result_raw` has the bytes.
+        """
+        return None if self.result_raw is None else rows.decode_result(self.codec, self.result_raw)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that were put with it."""
+        return rows.headers_of(self.row)
+
+    @property
+    def priority(self) -> int:
+        """Its priority, from 0 to 9."""
+        return rows.priority_of(self.row)
+
+    @property
+    def key(self) -> str | None:
+        """The key that it was put with; None if it has none."""
+        return rows.shown_key(self.row)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
+        return rows.moment(int(self.id.partition("-")[0]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts as a dict, for JSON: times as ISO 8601, bytes as text."""
+        failures = [asdict(each) | {"at": each.at.isoformat()} for each in self.failures]
+        due_at = None if self.due_at is None else self.due_at.isoformat()
+        raw = rows.value_of(self.row) if self.row else None
+        return {
+            **{"id": self.id, "state": self.state, "present_id": self.present_id},
+            **{"value": None if raw is None else rows.shown(raw), "headers": self.headers},
+            **{"priority": self.priority, "key": self.key, "deliveries": self.deliveries},
+            **{"enqueued_at": self.enqueued_at.isoformat(), "worker": self.worker},
+            **{"due_at": due_at, "reason": self.reason, "failures": failures},
+            **{"result": None if self.result_raw is None else rows.shown(self.result_raw)},
+        }
