@@ -17,6 +17,7 @@ from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.acompound import AsyncCompound
 from tidelog.api.queue.aends import AsyncEnds
 from tidelog.api.queue.ahandle import AsyncHandle
+from tidelog.api.queue.aschedules import AsyncSchedules
 from tidelog.api.queue.averbs import AsyncVerbs
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.by_tasks import RunsTasks
@@ -24,7 +25,7 @@ from tidelog.api.queue.running.plan import SHARED_PASSING
 from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
-from tidelog.client.calls import SchedulesCalls, StoreCalls
+from tidelog.client.calls import StoreCalls
 from tidelog.client.consumer import SharedConsumer
 from tidelog.client.job import SharedJob
 from tidelog.client.missing import answers_missing
@@ -38,7 +39,7 @@ from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.job_options import PutOptions
 from tidelog.jobs.typed import T as V
 from tidelog.jobs.verbs.ending import Ending
-from tidelog.jobs.verbs.verb import Verb
+from tidelog.jobs.verbs.verb import OfDatabase, Verb
 from tidelog.store.commit.tasks import this_task
 from tidelog.store.durations import Duration
 from tidelog.store.errors import TidelogError
@@ -204,11 +205,14 @@ class AsyncSharedStore(StoreCalls[TextT], AsyncCompound[AsyncSharedPipeline, Tex
             await self.aclose()
 
 
-class AsyncSharedSchedules(SchedulesCalls):
+class AsyncSharedSchedules(AsyncSchedules):
     """The schedules of a database of a shared store, for asyncio: `AsyncSharedStore.schedules`."""
 
     def __init__(self, schedules: SharedSchedules) -> None:
         self._schedules = schedules
+
+    async def _ask(self, verb: OfDatabase) -> Any:
+        return await threaded(partial(self._schedules._ask, verb))
 
 
 class AsyncSharedJob(JobCalls[V], AsyncEnds, JobFacts):

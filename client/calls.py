@@ -1,6 +1,6 @@
 """Calls: the methods of shared stores for asyncio that only run the threads' method in a thread.
 
-Generated from store.py, schedules.py by tools/dev/make_threaded.py: change those files.
+Generated from store.py by tools/dev/make_threaded.py: change those files.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from tidelog.api.idrange import IdRange
 from tidelog.api.types import KeyT, TextT
-from tidelog.client.schedules import SharedSchedules
 from tidelog.client.store import FSYNCED, SharedStore
 from tidelog.client.threaded import threaded
-from tidelog.jobs.scheduling import Schedule
 from tidelog.store.durations import Duration
 
 if TYPE_CHECKING:
+    from tidelog.jobs.scheduling import Schedule
     from tidelog.snapshot.portable import Snapshot
 
 
@@ -201,55 +200,3 @@ class StoreCalls(Generic[TextT]):
             TokenLost: The history of the store shows that the write was given up.
         """
         await threaded(partial(self._store.wait_for, token, timeout))
-
-
-class SchedulesCalls:
-    """The calls of a `SharedSchedules` that wait in a thread."""
-
-    _schedules: SharedSchedules
-
-    async def list(self) -> list[Schedule]:
-        """All schedules, by name."""
-        return await threaded(self._schedules.list)
-
-    async def pause(self, name: str) -> bool:
-        """Stop the ticks of a schedule. As `Schedules.pause`.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            False if there is no schedule of that name.
-
-        Raises:
-            DataError: `name` is no name.
-        """
-        return await threaded(partial(self._schedules.pause, name))
-
-    async def resume(self, name: str) -> bool:
-        """End a pause. As `Schedules.resume`.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            False if there is no schedule of that name.
-
-        Raises:
-            DataError: `name` is no name, or the next tick cannot be computed where the store is served.
-        """
-        return await threaded(partial(self._schedules.resume, name))
-
-    async def remove(self, name: str) -> bool:
-        """Delete a schedule. As `Schedules.remove`.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            False if there is no schedule of that name.
-
-        Raises:
-            DataError: `name` is no name.
-        """
-        return await threaded(partial(self._schedules.remove, name))

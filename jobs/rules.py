@@ -15,7 +15,7 @@ schedule is not pending.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -72,6 +72,14 @@ class Rule:
         when = self.cron, self.tz, self.every, self.catch_up
         return self.name, self.queue, self.value, self.priority, *when
 
+    def begun(self, now: int) -> Rule:
+        """The same, made at `now`, unix ms. Raises DataError if it never ticks."""
+        if self.cron is None:
+            return replace(self, anchor=now)
+        if self.after(now) is None:
+            raise DataError(f"the cron expression {self.cron!r} never fires in the next 50 years")
+        return self
+
     def after(self, ms: int) -> int | None:
         """The first tick after `ms`, unix ms; None if there is none in the next 50 years. Raises DataError."""
         if self.cron is None:
@@ -120,10 +128,9 @@ def make_rule(
     value: bytes,
     tz: Any,
     catch_up: Any,
-    now: int,
     priority: Any = 0,
 ) -> Rule:
-    """A rule of the arguments that a caller gave. Raises DataError."""
+    """A rule of the arguments that a caller gave, to be begun. Raises DataError."""
     if catch_up not in CATCH_UP:
         raise DataError(f"catch_up must be one of {', '.join(CATCH_UP)}, not {catch_up!r}")
     if (cron is None) == (every is None):
@@ -136,18 +143,13 @@ def make_rule(
         length = seconds("every", every)
         if length < EVERY_SECONDS_MIN:
             raise DataError(f"every must be at least {EVERY_SECONDS_MIN:.0f} second, not {every!r}")
-        return Rule(
-            key, queue_key, value, None, None, round(length * 1000), now, catch_up, priority
-        )
+        return Rule(key, queue_key, value, None, None, round(length * 1000), 0, catch_up, priority)
     if not isinstance(cron, str):
         raise DataError(f"a cron expression is a str such as '0 3 * * *', not {cron!r}")
     zone = "UTC" if tz is None else tz
     if not isinstance(zone, str):
         raise DataError(f"tz must be the name of a time zone such as 'Europe/Berlin', not {tz!r}")
-    rule = Rule(key, queue_key, value, " ".join(cron.split()), zone, 0, 0, catch_up, priority)
-    if rule.after(now) is None:
-        raise DataError(f"the cron expression {cron!r} never fires in the next 50 years")
-    return rule
+    return Rule(key, queue_key, value, " ".join(cron.split()), zone, 0, 0, catch_up, priority)
 
 
 # --- cron expressions

@@ -1,28 +1,31 @@
-"""Change and list the schedules of a database, without waiting. See jobs/rules.py."""
+"""Schedules as a caller sees them, and as a reply of the wire; and where they are in a state. See rules.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from tidelog.engine import ids
-from tidelog.engine.api import Context, Group, State, Stream, reading
+from tidelog.engine.api import reading
 from tidelog.engine.ids import MAX
+from tidelog.engine.reply import Map
 from tidelog.jobs import rows
-from tidelog.jobs.engine import InDatabase
-from tidelog.jobs.options import make_options, named
-from tidelog.jobs.rules import SCHEDULES, Rule, make_rule, rule_of
-from tidelog.jobs.streams import stream_at
-from tidelog.jobs.work.later import GROUP, SHIFT_MS, next_later
-from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.ticks import next_tick, schedules_of, tick_words
+from tidelog.jobs.rules import Rule, rule_of
+from tidelog.jobs.work.later import SHIFT_MS
+from tidelog.jobs.work.ticks import next_tick, schedules_of
 from tidelog.store.clock import Times
-from tidelog.store.commit.core import Answer
-from tidelog.store.durations import Duration
 
-Words = list[list[bytes]]
+_KEYS: Final = tuple(
+    b"name queue cron tz every_ms catch_up value next_ms paused ticks priority".split()
+)
+
+
+class Stored(NamedTuple):
+    """A schedule in a state: its entry, and the row of the pending entry, None if it is paused."""
+
+    entry: int
+    rule: Rule
+    pending: tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,153 +59,52 @@ class Schedule:
     priority: int = 0
 
 
-def _shown(rule: Rule, pending: tuple[int, int, int] | None, times: Times) -> Schedule:
-    tick = None if pending is None else next_tick(rule, pending[0] + SHIFT_MS, times)
-    return Schedule(
-        rows.shown(rule.name),
-        rows.shown(rule.queue),
-        rule.cron,
-        rule.tz,
-        rule.every / 1000 if rule.cron is None else None,
-        rule.catch_up,
-        rule.value,
-        None if tick is None else rows.moment(tick),
-        pending is None,
-        0 if pending is None else pending[2],
-        rule.priority,
-    )
-
-
-class SchedulesEngine(InDatabase):
-    """The schedules of one database of an open store. Each change is one unit."""
-
-    def add(
-        self,
-        name: Any,
-        cron: Any,
-        every: Duration | None,
-        queue: Any,
-        value: Any,
-        tz: Any,
-        catch_up: Any,
-        codec: Any,
-        priority: Any = 0,
-    ) -> Answer:
-        """Add or replace a schedule: ((rule, its row of pending), promise)."""
-        core = self.core
-        options = make_options(queue, codec=codec)
-        raw = rows.encode_value(options, value)
-        times = core.clocks()
-        rule = make_rule(name, cron, every, queue, raw, tz, catch_up, times.wall, priority)
-        ticks = leases_of(core).ticks_of(self.db)
-        kept: list[tuple[Rule, tuple[int, int, int] | None]] = []
-
-        def plan(ctx: Context) -> Words | None:
-            kept.clear()
-            stream = stream_at(ctx, SCHEDULES)
-            found = schedules_of(stream)
-            words: Words = []
-            if found is None:
-                words.append([b"XGROUP", b"CREATE", SCHEDULES, GROUP, b"0", b"MKSTREAM"])
-            old = None if found is None else _find(found, rule.name)
-            paused = False
-            if old is not None and found is not None:
-                entry, before, pending = old
-                if rule.is_like(before):
-                    kept.append((before, pending))
-                    return None
-                paused = pending is None
-                words += _gone_words(entry)
-            entry = next_later(0 if stream is None else stream.last_id, ctx.now)
-            words.append([b"XADD", SCHEDULES, ids.text(entry), *rule.row()])
-            wall = core.clocks(ctx.now).wall
-            tick = None if paused else rule.after(wall)
-            if tick is not None:
-                words.append(tick_words(entry, tick, 0))
-                ticks.hear(core, tick, wall)
-            kept.append((rule, None if tick is None else (tick - SHIFT_MS, 0, 0)))
-            return words
-
-        _, promise = self.unit(plan)
-        return _shown(*kept[-1], times), promise
-
-    def change(self, name: str, words: Callable[[Context, int, Rule, bool], Words]) -> Answer:
-        """Change a schedule by the commands that `words` returns: (whether there is one of that name, promise)."""
-        wanted, there = named("name", name), False
-
-        def plan(ctx: Context) -> Words | None:
-            nonlocal there
-            found = schedules_of(stream_at(ctx, SCHEDULES))
-            old = None if found is None else _find(found, wanted)
-            there = old is not None
-            if old is None:
-                return None
-            entry, rule, pending = old
-            return words(ctx, entry, rule, pending is None) or None
-
-        _, promise = self.unit(plan)
-        return there, promise
-
-    def pause(self, name: str) -> Answer:
-        """Stop the ticks of a schedule: (whether there is one of that name, promise)."""
-
-        def words(ctx: Context, entry: int, rule: Rule, paused: bool) -> Words:
-            return [] if paused else [[b"XACK", SCHEDULES, GROUP, ids.text(entry)]]
-
-        return self.change(name, words)
-
-    def resume(self, name: str) -> Answer:
-        """End a pause: (whether there is one of that name, promise)."""
-        ticks = leases_of(self.core).ticks_of(self.db)
-
-        def words(ctx: Context, entry: int, rule: Rule, paused: bool) -> Words:
-            wall = self.core.clocks(ctx.now).wall
-            tick = rule.after(wall) if paused else None
-            if tick is None:
-                return []
-            ticks.hear(self.core, tick, wall)
-            return [tick_words(entry, tick, 0)]
-
-        return self.change(name, words)
-
-    def remove(self, name: str) -> Answer:
-        """Delete a schedule: (whether there is one of that name, promise)."""
-        return self.change(name, lambda ctx, entry, rule, paused: _gone_words(entry))
-
-    def list(self) -> Answer:
-        """All schedules, by name: ([Schedule, ...], promise)."""
-        times = self.core.clocks()
-
-        def at(state: State) -> list[Schedule]:
-            found = schedules_of(state.databases[self.db].keys.get(SCHEDULES))
-            if found is None:
-                return []
-            listed = [_shown(rule, pending, times) for _, rule, pending in _all(found)]
-            return sorted(listed, key=lambda schedule: schedule.name)
-
-        answer: Answer = self.core.look(at)
-        return answer
-
-
-def _all(
-    found: tuple[Stream, Group],
-) -> list[tuple[int, Rule, tuple[int, int, int] | None]]:
-    """(ID, rule, row of the pending entry or None) of every schedule."""
-    stream, group = found
-    entries = reading.between(stream, 0, MAX)
+def stored(value: object) -> list[Stored]:
+    """Every schedule of the value at SCHEDULES."""
+    found = schedules_of(value)
     return [
-        (entry, rule, group.pending.get(entry))
-        for entry, row in entries
-        if row is not None and (rule := rule_of(row)) is not None
+        Stored(entry, rule, found[1].pending.get(entry))
+        for entry, row in (() if found is None else reading.between(found[0], 0, MAX))
+        if found is not None and row is not None and (rule := rule_of(row)) is not None
     ]
 
 
-def _find(
-    found: tuple[Stream, Group], name: bytes
-) -> tuple[int, Rule, tuple[int, int, int] | None] | None:
-    return next((each for each in _all(found) if each[1].name == name), None)
+def find(value: object, name: bytes) -> Stored | None:
+    """The schedule of a name."""
+    return next((each for each in stored(value) if each.rule.name == name), None)
 
 
-def _gone_words(entry: int) -> Words:
-    job = ids.text(entry)
-    return [[b"XACK", SCHEDULES, GROUP, job], [b"XDEL", SCHEDULES, job]]
+def shown(found: Stored, times: Times) -> Schedule:
+    """A schedule at a time."""
+    _, rule, pending = found
+    tick = None if pending is None else next_tick(rule, pending[0] + SHIFT_MS, times)
+    return Schedule(
+        *(rows.shown(rule.name), rows.shown(rule.queue), rule.cron, rule.tz),
+        *(rule.every / 1000 if rule.cron is None else None, rule.catch_up, rule.value),
+        *(None if tick is None else rows.moment(tick), pending is None),
+        *(0 if pending is None else pending[2], rule.priority),
+    )
+
+
+def pairs(found: Schedule) -> Map:
+    """A schedule as a reply."""
+    every = None if found.every is None else round(found.every * 1000)
+    next_ms = None if found.next_at is None else rows.milliseconds(found.next_at)
+    given = found.name, found.queue, found.cron, found.tz, every, found.catch_up, found.raw, next_ms
+    reply = Map()
+    for key, value in zip(_KEYS, (*given, int(found.paused), found.ticks, found.priority)):
+        reply += key, value.encode() if isinstance(value, str) else value
+    return reply
+
+
+def of_pairs(reply: list[Any]) -> Schedule:
+    """A schedule from a reply."""
+    found = dict(zip(reply[::2], reply[1::2], strict=True))
+    name, queue, cron, tz, every, catch_up, raw, next_ms, *rest = map(found.__getitem__, _KEYS)
+    paused, ticks, priority = rest
+    next_at = None if next_ms is None else rows.moment(next_ms)
+    return Schedule(
+        *(name.decode(), queue.decode(), cron and cron.decode(), tz and tz.decode()),
+        *(None if every is None else every / 1000, catch_up.decode(), raw, next_at),
+        *(bool(paused), ticks, priority),
+    )

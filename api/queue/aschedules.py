@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.api.queue.atold import told
-from tidelog.jobs.scheduling import Schedule, SchedulesEngine
+from tidelog.jobs.engine import InDatabase
+from tidelog.jobs.scheduling import Schedule
+from tidelog.jobs.verbs.schedule import AddSchedule, PauseSchedule, RemoveSchedule, ResumeSchedule
+from tidelog.jobs.verbs.schedules import ListSchedules
+from tidelog.jobs.verbs.verb import OfDatabase
 
 
 class AsyncSchedules:
@@ -22,11 +26,15 @@ class AsyncSchedules:
 
     def __init__(self, face: Any) -> None:
         self._face = face
-        self._engine = SchedulesEngine(face._core, face._db)
+
+    async def _ask(self, verb: OfDatabase) -> Any:
+        """The result of a verb, once its effect has reached the store's durability level."""
+        face = self._face
+        return await told(face, verb.decide(InDatabase(face._core, face._db)))
 
     async def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        found: list[Schedule] = await told(self._face, self._engine.list())
+        found: list[Schedule] = await self._ask(ListSchedules())
         return found
 
     async def pause(self, name: str) -> bool:
@@ -41,7 +49,7 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(await told(self._face, self._engine.pause(name)))
+        return bool(await self._ask(PauseSchedule.of(name)))
 
     async def resume(self, name: str) -> bool:
         """End a pause. Ticks of the time of the pause are not made up.
@@ -53,9 +61,9 @@ class AsyncSchedules:
             False if there is no schedule of that name.
 
         Raises:
-            DataError: `name` is no name, or this machine does not know its time zone.
+            DataError: `name` is no name, or the machine that has the store open does not know its time zone.
         """
-        return bool(await told(self._face, self._engine.resume(name)))
+        return bool(await self._ask(ResumeSchedule.of(name)))
 
     async def remove(self, name: str) -> bool:
         """Delete a schedule. Jobs that it has put stay in their queue.
@@ -69,9 +77,9 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(await told(self._face, self._engine.remove(name)))
+        return bool(await self._ask(RemoveSchedule.of(name)))
 
     async def _make(self, *given: Any) -> Schedule:
         """`Store.schedule`, which documents the arguments."""
-        found: Schedule = await told(self._face, self._engine.add(*given))
+        found: Schedule = await self._ask(AddSchedule.of(*given))
         return found

@@ -12,7 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.api.queue.told import told
-from tidelog.jobs.scheduling import Schedule, SchedulesEngine
+from tidelog.jobs.engine import InDatabase
+from tidelog.jobs.scheduling import Schedule
+from tidelog.jobs.verbs.schedule import AddSchedule, PauseSchedule, RemoveSchedule, ResumeSchedule
+from tidelog.jobs.verbs.schedules import ListSchedules
+from tidelog.jobs.verbs.verb import OfDatabase
 
 
 class Schedules:
@@ -24,11 +28,15 @@ class Schedules:
 
     def __init__(self, face: Any) -> None:
         self._face = face
-        self._engine = SchedulesEngine(face._core, face._db)
+
+    def _ask(self, verb: OfDatabase) -> Any:
+        """The result of a verb, once its effect has reached the store's durability level."""
+        face = self._face
+        return told(face, verb.decide(InDatabase(face._core, face._db)))
 
     def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        found: list[Schedule] = told(self._face, self._engine.list())
+        found: list[Schedule] = self._ask(ListSchedules())
         return found
 
     def pause(self, name: str) -> bool:
@@ -43,7 +51,7 @@ class Schedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(told(self._face, self._engine.pause(name)))
+        return bool(self._ask(PauseSchedule.of(name)))
 
     def resume(self, name: str) -> bool:
         """End a pause. Ticks of the time of the pause are not made up.
@@ -55,9 +63,9 @@ class Schedules:
             False if there is no schedule of that name.
 
         Raises:
-            DataError: `name` is no name, or this machine does not know its time zone.
+            DataError: `name` is no name, or the machine that has the store open does not know its time zone.
         """
-        return bool(told(self._face, self._engine.resume(name)))
+        return bool(self._ask(ResumeSchedule.of(name)))
 
     def remove(self, name: str) -> bool:
         """Delete a schedule. Jobs that it has put stay in their queue.
@@ -71,9 +79,9 @@ class Schedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(told(self._face, self._engine.remove(name)))
+        return bool(self._ask(RemoveSchedule.of(name)))
 
     def _make(self, *given: Any) -> Schedule:
         """`Store.schedule`, which documents the arguments."""
-        found: Schedule = told(self._face, self._engine.add(*given))
+        found: Schedule = self._ask(AddSchedule.of(*given))
         return found

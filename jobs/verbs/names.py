@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.verb import LOOKS, Facts, Verb
+from tidelog.engine.reply import Reply
+from tidelog.jobs.engine import InDatabase
+from tidelog.jobs.names import queue_names
+from tidelog.jobs.verbs.verb import LOOKS, Facts, OfDatabase
+from tidelog.store.commit.core import Answer
 
 
-class ListQueues(Verb):
-    """Names and groups of all queues."""
+class ListQueues(OfDatabase):
+    """Names and groups of all queues: [(name, group), ...]."""
 
     __slots__ = ()
 
     name = b"LIST"
     facts = Facts(
-        *(2, LOOKS, "", "0.1.0"),
-        "List the queues",
-        (
-            "LIST",
-            "Names and groups of all queues.",
-        ),
+        *(2, LOOKS, "", "0.1.0", "List the queues"),
+        ("LIST", "Names and groups of all queues."),
     )
-    of_group = False
+
+    def decide(self, engine: InDatabase) -> Answer:
+        """See `Verb`."""
+        return queue_names(engine.core, engine.db)
+
+    def reply(self, result: list[tuple[str, str]]) -> Reply:
+        """See `Verb`."""
+        return [[name.encode(), group.encode()] for name, group in result]

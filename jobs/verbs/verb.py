@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from tidelog.engine.api import Context
 from tidelog.engine.reply import Reply
-from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.engine import InDatabase, QueueEngine
 from tidelog.jobs.own import Own
 from tidelog.store.commit.core import Answer
 
@@ -115,6 +115,31 @@ class Verb:
     def result(self, reply: Any) -> Any:
         """The result from a reply of the server."""
         return reply
+
+
+class OfDatabase(Verb):
+    """A request about a database, not about one queue.
+
+    places     how many words it has before the options
+    """
+
+    __slots__ = ()
+
+    of_group = False
+
+    @classmethod
+    def chosen(cls, words: list[bytes]) -> type[OfDatabase]:
+        """The class of the request that the words behind its name are. Raises CommandError."""
+        return cls
+
+    @classmethod
+    def puts(cls, words: list[bytes]) -> list[bytes]:
+        """The streams to which a user must have the right to put, by these words."""
+        return []
+
+    def decide(self, engine: InDatabase) -> Answer:
+        """See `Verb`."""
+        raise NotImplementedError
 
 
 class Change(Verb):

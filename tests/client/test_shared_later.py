@@ -97,6 +97,34 @@ def test_bad_arguments(two: Two, call: Callable[[Two], Any]) -> None:
     assert two.bench.db.keys("*") == []
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"cron": 5},
+        {"cron": "x"},
+        {"cron": "* * * * *", "tz": 5},
+        {"cron": "* * * * *", "tz": "Nowhere"},
+        {"every": 5, "tz": "UTC"},
+        {"every": 0.01},
+        {"every": "x"},
+        {"every": 5, "catch_up": "ONE"},
+        {"every": 5, "priority": 10},
+        {"every": 5, "name": ""},
+        {"every": 5, "value": object()},
+    ],
+    ids=str,
+)
+def test_both_faces_refuse_a_schedule_with_the_same_words(two: Two, given: dict[str, Any]) -> None:
+    told = []
+    for store in (two.one.store, two.bench.db):
+        with pytest.raises(tidelog.TidelogError) as caught:
+            store.schedule(**{"name": "s", "queue": "q", **given})
+        told.append((caught.type, str(caught.value)))
+    assert told[0] == told[1]
+    assert two.bench.db.keys("*") == []
+
+
 def test_the_faces_for_asyncio(two: Two) -> None:
     async def work() -> None:
         async with await tidelog.aconnect(two.bench.root) as db:

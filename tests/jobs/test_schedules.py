@@ -52,7 +52,7 @@ def in_berlin(*when: int) -> int:
 
 
 def berlin_ticks(cron: str, start: int, count: int) -> list[str]:
-    rule = make_rule("s", cron, None, "q", b"", "Europe/Berlin", "one", start)
+    rule = make_rule("s", cron, None, "q", b"", "Europe/Berlin", "one").begun(start)
     found: list[str] = []
     at: int | None = start
     while len(found) < count:
@@ -136,6 +136,17 @@ def test_pause_resume_and_remove(db: Any, clock: testing.Clock) -> None:
     assert ticks(queue) == [] and db.schedules.list() == []
     for call in (db.schedules.pause, db.schedules.resume):
         assert not call("poll")
+
+
+def test_the_first_call_of_a_store_may_end_a_pause(tmp_path: Path, clock: testing.Clock) -> None:
+    with tidelog.open(tmp_path / "s", clock=clock, fsync="no") as db:
+        db.schedule("poll", every=60, queue="jobs")
+        db.schedules.pause("poll")
+    with tidelog.open(tmp_path / "s", clock=clock, fsync="no") as db:
+        assert db.schedules.resume("poll")
+        queue = db.queue("jobs")
+        clock.advance(61)
+        assert len(ticks(queue)) == 1
 
 
 @pytest.mark.parametrize(
@@ -238,7 +249,7 @@ def test_a_time_that_winter_time_repeats_ticks_once() -> None:
 
 def test_a_tick_is_never_before_the_time_that_it_follows() -> None:
     between = in_berlin(2026, 10, 25, 1) + 3600_000 + 45 * 60_000  # 02:45, for the first time
-    rule = make_rule("s", "30 2 * * *", None, "q", b"", "Europe/Berlin", "one", between)
+    rule = make_rule("s", "30 2 * * *", None, "q", b"", "Europe/Berlin", "one").begun(between)
     for minutes in range(0, 120, 7):
         at = between + minutes * 60_000
         tick = rule.after(at)
@@ -249,7 +260,7 @@ def test_a_tick_is_never_before_the_time_that_it_follows() -> None:
 def test_every_quarter_of_an_hour_goes_on_through_both_changes() -> None:
     for day in ((2026, 3, 29), (2026, 10, 25)):
         start = in_berlin(*day, 0)
-        rule = make_rule("s", "*/15 * * * *", None, "q", b"", "Europe/Berlin", "one", start)
+        rule = make_rule("s", "*/15 * * * *", None, "q", b"", "Europe/Berlin", "one").begun(start)
         at: int | None = start
         for number in range(1, 30):
             assert at is not None
@@ -367,7 +378,7 @@ def test_bad_arguments(db: Any, given: dict[str, Any], named: str) -> None:
 
 
 def test_a_last_tick_ends_the_schedule_of_a_rule_that_never_fires_again() -> None:
-    rule = make_rule("s", "0 0 29 2 */7", None, "q", b"", None, "one", in_berlin(2026, 1, 1))
+    rule = make_rule("s", "0 0 29 2 */7", None, "q", b"", None, "one").begun(in_berlin(2026, 1, 1))
     assert rule.after(in_berlin(2026, 1, 1)) is not None
     assert rule.after(in_berlin(9999, 1, 1)) is None
 

@@ -79,9 +79,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "ticks/pauses-are-made-up",
-        "jobs/scheduling.py",
-        "            tick = rule.after(wall) if paused else None\n",
-        "            tick = rule.after(rule.anchor) if paused else None\n",
+        "jobs/verbs/schedule.py",
+        "        tick = found.rule.after(wall) if found.pending is None else None\n",
+        "        tick = found.rule.after(found.rule.anchor) if found.pending is None else None\n",
         (f"{SCHEDULES}::test_pause_resume_and_remove",),
         "Ticks of a pause are not made up.",
     ),

@@ -23,10 +23,7 @@ from tidelog.tools.dev.writing import ROOT, write
 CLIENT: Final = ROOT / "client"
 # For each file, its classes: the one for threads, the module of that, and the attribute that has its object.
 FACES: Final = {
-    "calls.py": (
-        ("SharedStore", "store", "_store"),
-        ("SharedSchedules", "schedules", "_schedules"),
-    ),
+    "calls.py": (("SharedStore", "store", "_store"),),
     "queue_calls.py": (
         ("SharedQueue", "queue", "_queue"),
         ("SharedJob", "job", "_job"),
@@ -39,7 +36,7 @@ LEFT_OUT: Final = (
     # its assignment cannot be awaited
     "fsync",
 )
-_NAMED: Final = re.compile(r"\b(Shared(?:Store|Schedules|Queue|Job))\b")
+_NAMED: Final = re.compile(r"\b(Shared(?:Store|Queue|Job))\b")
 
 
 class Made(NamedTuple):

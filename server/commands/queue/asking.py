@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, Final
 
 from tidelog.engine.api import Context
 from tidelog.engine.reply import Map, Reply
+from tidelog.jobs.engine import InDatabase
 from tidelog.jobs.own import TWO
-from tidelog.jobs.verbs.verb import Change, Verb
-from tidelog.server.commands.queue.given import Given, check_writable, checked, given_of, told
-from tidelog.server.once import NEW
+from tidelog.jobs.verbs.names import ListQueues
+from tidelog.jobs.verbs.schedule import RemoveSchedule
+from tidelog.jobs.verbs.schedules import ListSchedules
+from tidelog.jobs.verbs.verb import Change, OfDatabase, Verb
+from tidelog.server.acl.keys import READ
+from tidelog.server.commands.queue.given import (
+    Given,
+    check_put,
+    check_writable,
+    checked,
+    given_of,
+    options_in,
+    told,
+)
+from tidelog.server.once import NEW, Once
 from tidelog.server.session import Session
 from tidelog.server.table import Handler
 from tidelog.server.wire.replies import Double
+from tidelog.store.commit.core import Answer
+
+# Of each thing that a verb lists, whether the user sees it.
+_SEES: Final[dict[type[Verb], Callable[[Session, Any], bool]]] = {
+    ListQueues: lambda session, found: session.sees(found[0].encode()),
+    ListSchedules: lambda session, found: session.user.may(found.queue.encode(), READ),
+}
 
 
 def handler(verb: type[Verb]) -> Handler[Session]:
     """The handler of a verb."""
-    return partial(_ask, verb)
+    return partial(_ask_database, verb) if issubclass(verb, OfDatabase) else partial(_ask, verb)
 
 
 def _ask(verb: type[Verb], session: Session, args: list[bytes]) -> Reply:
@@ -45,6 +67,41 @@ def _changed(session: Session, given: Given, request: Change) -> Reply:
         return changed
 
     return checked(session, session.core.run(session.db, work, None, False))
+
+
+def _ask_database(verb: type[OfDatabase], session: Session, args: list[bytes]) -> Reply:
+    words = args[2:]
+    if "write" in verb.facts.flags:
+        check_writable(session)
+    kind = verb.chosen(words)
+    for key in kind.puts(words):
+        check_put(session, [key, b""])
+    own, _ = options_in(words[kind.places :], kind.options)
+    request, engine = kind.parse(words[: kind.places], own), InDatabase(session.core, session.db)
+    lane = own.get(b"ONCE")
+    if lane is not None and isinstance(request, RemoveSchedule):
+        return told(session, _removed(engine, request, Once(session.user, *lane)))
+    result, sees = told(session, request.decide(engine)), _SEES.get(verb)
+    seen = result if sees is None else [each for each in result if sees(session, each)]
+    return request.reply(seen)
+
+
+def _removed(engine: InDatabase, request: RemoveSchedule, once: Once) -> Answer:
+    """The reply of a removal, made once."""
+    planned = request.planner(engine)
+    reply: Reply = None
+
+    def plan(ctx: Context) -> list[list[bytes]] | None:
+        nonlocal reply
+        reply = once.before(ctx)
+        if reply is not NEW:
+            return None
+        words = planned(ctx)
+        reply = int(words is not None)
+        return [once.words(reply), *(words or ())]
+
+    _, promise = engine.unit(plan)
+    return reply, promise
 
 
 def _figures(reply: Reply) -> Reply:

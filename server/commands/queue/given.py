@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from tidelog.engine.errors import SYNTAX, CommandError
@@ -13,6 +13,7 @@ from tidelog.jobs.own import MANY, ONE, Own
 from tidelog.jobs.work.later import Due
 from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Served
 from tidelog.server.once import Once
+from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Answer
 
@@ -39,14 +40,16 @@ class Given(NamedTuple):
         return None if found is None else Once(session.user, *found)
 
 
-def given_of(session: Session, name: bytes, words: list[bytes], own: Mapping[bytes, int]) -> Given:
-    """Parse the options at the end of a command. Raises CommandError."""
+def options_in(
+    words: list[bytes], own: Mapping[bytes, int], others: Set[bytes] = frozenset()
+) -> tuple[Own, list[bytes]]:
+    """The options at the end of a command, and with their names those of `others`. Raises CommandError."""
     shared: list[bytes] = []
     found = Own()
     at, end = 0, len(words)
     while at < end:
         option = words[at].upper()
-        size = ONE if option in OPTIONS else own.get(option)
+        size = ONE if option in others else own.get(option)
         if size is None:
             raise CommandError(SYNTAX)
         at += 1
@@ -57,11 +60,17 @@ def given_of(session: Session, name: bytes, words: list[bytes], own: Mapping[byt
                 raise CommandError(SYNTAX)
         if at + size > end:
             raise CommandError(SYNTAX)
-        if option in OPTIONS:
+        if option in others:
             shared += (option, words[at])
         else:
             found[option] = words[at : at + size]
         at += size
+    return found, shared
+
+
+def given_of(session: Session, name: bytes, words: list[bytes], own: Mapping[bytes, int]) -> Given:
+    """Parse the options at the end of a command about a queue. Raises CommandError."""
+    found, shared = options_in(words, own, OPTIONS)
     desk = session.server.desk
     return Given(desk.queue(session.core, session.db, name, tuple(shared)), found)
 
@@ -104,6 +113,15 @@ def told(session: Session, answer: Answer) -> Any:
     found, promise = answer
     session.rest_on(promise)
     return found
+
+
+def check_put(session: Session, words: list[bytes]) -> None:
+    """Raise CommandError unless the user may put a job: `words` are the name of a queue, the value and options."""
+    put = session.server.commands.table.commands[b"queue|put"]
+    refusal = session.server.acl.refusal(session.user, put, [b"QUEUE", b"PUT", *words])
+    refusal = refusal or queue_refusal(words[0])
+    if refusal is not None:
+        raise refusal
 
 
 def check_writable(session: Session) -> None:

@@ -27,6 +27,7 @@ from tidelog.jobs.work.ends import log_finished
 from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.server.commands.queue.given import (
     Given,
+    check_put,
     check_writable,
     checked,
     given_again,
@@ -36,7 +37,6 @@ from tidelog.server.commands.queue.given import (
 from tidelog.server.commands.queue.putting import put_of
 from tidelog.server.jobs import Fences, fences_of
 from tidelog.server.once import NEW
-from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
 from tidelog.server.table import Handler
 
@@ -128,11 +128,7 @@ def doneand(session: Session, args: list[bytes]) -> Reply:
             raise CommandError(SYNTAX)
         at += 1 + size
         put = given_of(session, words[0], words[2:], JOB)
-        denied = session.server.commands.table.commands[b"queue|put"]
-        refusal = session.server.acl.refusal(session.user, denied, [b"QUEUE", b"PUT", *words])
-        refusal = refusal or queue_refusal(words[0])
-        if refusal is not None:
-            raise refusal
+        check_put(session, words)
         puts.append(put_of(put, words[1]))
     given = given_of(session, args[2], args[at:], {})
     return _settle(session, given, args, DoneAnd.of(given.queue.engine, puts))

@@ -7,16 +7,13 @@ from typing import Final
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.found import VERBS
 from tidelog.jobs.verbs.verb import Question, Verb
-from tidelog.server.commands import schedules
-from tidelog.server.commands.queue import asking, help, names, putting, results, settling, taking
+from tidelog.server.commands.queue import asking, help, putting, results, settling, taking
 from tidelog.server.session import Session
 from tidelog.server.table import Handler
 
 _OWN: Final[dict[bytes, Handler[Session]]] = {
     b"PUT": putting.put,
     b"PUTMANY": putting.putmany,
-    b"SCHEDULE": schedules.schedule,
-    b"SCHEDULES": schedules.schedules,
     b"TAKE": taking.take,
     b"DONE": settling.done,
     b"DONEAND": settling.doneand,
@@ -24,7 +21,6 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
     b"UNBLOCK": settling.unblock,
     b"RENEW": settling.renew,
     b"DROP": settling.drop,
-    b"LIST": names.names,
     b"HELP": help.help_,
 }
 
