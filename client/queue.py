@@ -68,19 +68,18 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
             "a shared queue cannot be pickled; in the other process, connect to its path"
         )
 
-    def words(self, verb: bytes, *args: bytes) -> list[bytes]:
-        """A QUEUE command with the queue's options."""
-        return [b"QUEUE", verb, self._key, *args, *self._words]
+    def words(self, verb: bytes, *args: bytes, of_group: bool = True) -> list[bytes]:
+        """A QUEUE command; if it is about the queue's group, with the queue's options."""
+        return [b"QUEUE", verb, self._key, *args, *(self._words if of_group else ())]
 
     def heartbeat_words(self) -> list[bytes]:
         """HEARTBEAT and its milliseconds."""
         return [b"HEARTBEAT", self._beat_ms]
 
     def _ask(self, verb: Verb, *more: bytes, block: float = 0.0) -> Any:
-        own = [*verb.words(), *more]
-        words = [b"QUEUE", verb.name, self._key, *own, *(self._words if verb.of_group else ())]
-        link = self._link
-        return verb.result(link.call(words, verb.safe, self._db, block=block, needs=verb.needs))
+        words = self.words(verb.name, *verb.words(), *more, of_group=verb.of_group)
+        call = self._link.call
+        return verb.result(call(words, verb.safe, self._db, block=block, needs=verb.needs))
 
     def _time(self) -> float:
         clock = self._link.call((b"TIME",), Safe.READ)

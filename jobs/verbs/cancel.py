@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Self
 
 from tidelog.engine import ids
 from tidelog.engine.api import Context, log_acked
 from tidelog.engine.idlist import pack
 from tidelog.jobs.dedup import let_go
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.options import job_number
-from tidelog.jobs.own import Own, job_id
-from tidelog.jobs.verbs.verb import WORKS, Change, Facts
+from tidelog.jobs.verbs.verb import WORKS, Change, Facts, OneJob
 from tidelog.jobs.work.freeing import free_window
 from tidelog.jobs.work.later import GROUP, find_later
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel(Change):
+class Cancel(OneJob, Change):
     """Delete a delayed job: 1; 0 if it is no delayed job."""
+
+    __slots__ = ()
 
     name = b"CANCEL"
     facts = Facts(
         *(-4, WORKS, "RW delete", "0.1.0", "Delete a delayed job"),
         ("CANCEL <name> <id>", "Delete a delayed job."),
     )
-    places = 1
-
-    job: int
-
-    @classmethod
-    def of(cls, job: str) -> Self:
-        """The request of a caller who names a job. Raises DataError."""
-        return cls(job_number(job))
-
-    def words(self) -> list[bytes]:
-        """See `Verb`."""
-        return [ids.text(self.job)]
-
-    @classmethod
-    def parse(cls, words: list[bytes], own: Own) -> Self:
-        """See `Verb`."""
-        return cls(job_id(words[0]))
 
     def decision(self, engine: QueueEngine) -> Callable[[Context], int]:
         """See `Change`."""

@@ -18,7 +18,7 @@ from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.options import job_number
 from tidelog.jobs.own import Own, checked_count, job_id
 from tidelog.jobs.putting import Prepared, Put
-from tidelog.jobs.streams import wrong_type
+from tidelog.jobs.streams import stream_at, wrong_type
 from tidelog.jobs.units import in_units
 from tidelog.jobs.verbs.verb import WORKS, Facts, Safe, Verb
 from tidelog.jobs.work.freeing import first_of_dead, free_window
@@ -58,7 +58,7 @@ class Dead(Verb):
         change = {b"REDRIVE": Redrive, b"PURGE": PurgeDead}.get(word)
         if change is None or not rest:
             raise CommandError(SYNTAX)
-        return change(tuple(dict.fromkeys(map(job_id, rest))))
+        return change(tuple(map(job_id, rest)))
 
 
 class CountDead(Dead):
@@ -109,16 +109,12 @@ class ChangeDead(Dead):
 
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
-        found, promise = _look(engine, self._there)
-        changed = 0
-        for unit in in_units(found, lambda job: sum(map(len, job[1]))):
-            some, promise = _change(engine, [job for job, _ in unit], self._planner(engine))
+        changed, left = 0, tuple(dict.fromkeys(self.jobs))
+        while True:
+            some, left, promise = _change(engine, left, self._planner(engine))
             changed += some
-        return changed, promise
-
-    def _there(self, stream: Stream | None) -> list[Row]:
-        there = {job: stream.get(job) for job in self.jobs} if stream is not None else {}
-        return [(job, row) for job, row in there.items() if row is not None]
+            if not left:
+                return changed, promise
 
     def _planner(self, engine: QueueEngine) -> Callable[[Context, EntryRow], list[list[bytes]]]:
         """A function that gives the commands which go with the removal of one dead job of a unit."""
@@ -186,22 +182,28 @@ def _look(engine: QueueEngine, at: Callable[[Stream | None], Any]) -> Answer:
 
 def _change(
     engine: QueueEngine,
-    jobs: list[int],
+    jobs: tuple[int, ...],
     words: Callable[[Context, EntryRow], list[list[bytes]]],
-) -> tuple[int, Promise]:
-    """Remove dead jobs as one unit, with the commands that `words` gives for each. Those no longer dead are skipped."""
-    key, changed = engine.options.dead_key, 0
+) -> tuple[int, tuple[int, ...], Promise]:
+    """Remove the first of these dead jobs, as many as fit into one unit, with the commands that `words` gives for each.
+
+    Those no longer dead are skipped. Returns how many were removed, which are left, and the promise.
+    """
+    key, unit, left = engine.options.dead_key, list[Row](), jobs
 
     def plan(ctx: Context) -> list[list[bytes]] | None:
-        nonlocal changed
-        ctx.stream(engine.options.key)
-        stream = ctx.stream(key)
-        there = [(job, row) for job in jobs if stream is not None and (row := stream.get(job))]
-        changed = len(there)
-        if not there:
+        nonlocal unit, left
+        stream = stream_at(ctx, key)
+        ctx.stream(engine.options.key)  # raises for a key of another type
+        rows_of = ((job, stream.get(job)) for job in jobs if stream is not None)
+        there = ((job, row) for job, row in rows_of if row is not None)
+        unit = next(in_units(there, lambda found: sum(map(len, found[1]))), [])
+        if not unit:
+            left = ()
             return None
-        planned = [command for _, row in there for command in words(ctx, row)]
-        return [*planned, [b"XDEL", key, *(ids.text(job) for job, _ in there)]]
+        left = jobs[jobs.index(unit[-1][0]) + 1 :]
+        planned = [command for _, row in unit for command in words(ctx, row)]
+        return [*planned, [b"XDEL", key, *(ids.text(job) for job, _ in unit)]]
 
     _, promise = engine.unit(plan)
-    return changed, promise
+    return len(unit), left, promise

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from tidelog.engine import ids
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.options import job_number
-from tidelog.jobs.own import ONE, Own, job_id
-from tidelog.jobs.verbs.verb import Facts, Question
+from tidelog.jobs.own import ONE
+from tidelog.jobs.verbs.verb import Facts, OneJob, Question
 from tidelog.jobs.work.results import NONE, Died, Found, Outcome
 
 
@@ -20,9 +18,10 @@ def waited_ms(wait: float | None) -> int | None:
     return 0 if wait is None else max(1, round(wait * 1000)) if wait else None
 
 
-@dataclass(frozen=True, slots=True)
-class AskResult(Question):
+class AskResult(OneJob, Question):
     """The outcome of a job: Found, Died, NONE, or None if it has not ended in time."""
+
+    __slots__ = ()
 
     name = b"RESULT"
     facts = Facts(
@@ -30,24 +29,7 @@ class AskResult(Question):
         "Get what the worker of a job gave as its result; may block",
         ("RESULT <name> <id> [BLOCK <ms>]", "The result that the worker of a job gave."),
     )
-    places = 1
     options = {b"BLOCK": ONE}
-
-    job: int
-
-    @classmethod
-    def of(cls, job: str) -> Self:
-        """The request of a caller who names a job. Raises DataError."""
-        return cls(job_number(job))
-
-    def words(self) -> list[bytes]:
-        """See `Verb`."""
-        return [ids.text(self.job)]
-
-    @classmethod
-    def parse(cls, words: list[bytes], own: Own) -> Self:
-        """See `Verb`."""
-        return cls(job_id(words[0]))
 
     def question(self, engine: QueueEngine, timeout_ms: int | None) -> Outcome:
         """See `Question`."""

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
+from tidelog.engine import ids
 from tidelog.engine.api import Context
 from tidelog.engine.reply import Reply
 from tidelog.jobs.engine import InDatabase, QueueEngine
-from tidelog.jobs.own import Own
+from tidelog.jobs.options import job_number
+from tidelog.jobs.own import Own, job_id
 from tidelog.store.commit.core import Answer
 
 LOOKS: Final = "readonly noscript no_multi"
@@ -140,6 +143,29 @@ class OfDatabase(Verb):
     def decide(self, engine: InDatabase) -> Answer:
         """See `Verb`."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class OneJob(Verb):
+    """A request about one job, by the ID that `put` returned."""
+
+    places = 1
+
+    job: int
+
+    @classmethod
+    def of(cls, job: str) -> Self:
+        """The request of a caller who names a job. Raises DataError."""
+        return cls(job_number(job))
+
+    def words(self) -> list[bytes]:
+        """See `Verb`."""
+        return [ids.text(self.job)]
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`."""
+        return cls(job_id(words[0]))
 
 
 class Change(Verb):
