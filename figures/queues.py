@@ -27,7 +27,7 @@ from tidelog.figures.names import (
 )
 from tidelog.figures.streams import stream_at
 from tidelog.jobs import rows
-from tidelog.jobs.streams import waiting
+from tidelog.jobs.streams import counted
 
 _PAUSES_READ: Final = 100_000  # of the newest records of pauses
 Jobs = tuple[Stream, Stream | None]  # a stream that holds jobs, and its records of pauses
@@ -68,26 +68,21 @@ def has_jobs(stream: Stream) -> bool:
 
 def _counts(streams: list[Jobs], name: bytes | None, now: int) -> dict[str, Any]:
     """The figures of one group, by their names. `streams`: those that hold the queue's jobs."""
-    unread = pending = released = paused = 0
-    oldest: list[int] = []
+    new = pending = given = paused = 0
+    oldest = MAX
     for stream, holds in streams:
         group = None if name is None else stream.groups.get(name)
-        fresh = waiting(stream, group)
-        unread += fresh
-        if fresh:
-            behind = 0 if group is None else group.last_id + 1
-            oldest += reading.between(stream, behind, MAX, 1).ids()
+        found = counted(stream, group)
+        new, pending, given = new + found.new, pending + found.pending, given + found.given
+        oldest = min(oldest, found.oldest)
         if group is not None:
-            pending += len(group.pending)
-            released += group.pending.nacked()  # nobody holds them: paused, or their pause is over
             paused += _paused(holds, group, now)
-            oldest += [group.pending.first()] if len(group.pending) else []
     return {
-        "depth": unread + pending,
-        "waiting": unread + released - paused,
-        "in_flight": pending - released,
+        "depth": new + pending,
+        "waiting": new + given - paused,
+        "in_flight": pending - given,
         "paused": paused,
-        "oldest_ms": min(oldest) >> 64 if oldest else None,
+        "oldest_ms": None if oldest == MAX else oldest >> 64,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.engine.api import State, Stream, reading
+from tidelog.engine.api import State, Stream
 from tidelog.engine.ids import MAX
 from tidelog.engine.reply import Map, Reply
 from tidelog.jobs import rows
@@ -12,7 +12,7 @@ from tidelog.jobs.due import due_in
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lanes_in, totals
 from tidelog.jobs.stats import Stats
-from tidelog.jobs.streams import waiting
+from tidelog.jobs.streams import counted
 from tidelog.jobs.verbs.verb import LOOKS, Facts, Verb
 from tidelog.jobs.work.later import later_of
 from tidelog.store.commit.core import Answer
@@ -39,28 +39,23 @@ class AskStats(Verb):
             pending = unread = paused = due = length = 0
             in_flight: dict[str, int] = {}
             by_priority: dict[int, int] = {}
-            oldest: list[int] = []
+            oldest = MAX
             for lane in lanes_in(state, db, options):
-                stream, group, new = lane.stream, lane.group, waiting(lane.stream, lane.group)
-                back = 0
+                group, back = lane.group, 0
+                found = counted(lane.stream, group)
                 if group is not None:
                     back = len(due_in(engine, state, lane))
-                    paused += group.pending.nacked() - back
                     for consumer in group.listed():
                         held = group.pending.held_by(consumer.index)
                         if held:
                             name = rows.shown(consumer.name)
                             in_flight[name] = in_flight.get(name, 0) + held
-                    if len(group.pending):
-                        pending += len(group.pending)
-                        oldest.append(group.pending.first())
-                if new:
-                    after = 0 if group is None else group.last_id
-                    oldest += reading.between(stream, after + 1, MAX, 1).ids()
-                if new + back:
-                    by_priority[lane.options.priority] = new + back
-                unread, due, length = unread + new, due + back, length + stream.length
-            age = max(0, now - (min(oldest) >> 64)) / 1000 if oldest else None
+                if found.new + back:
+                    by_priority[lane.options.priority] = found.new + back
+                unread, due, length = unread + found.new, due + back, length + lane.stream.length
+                pending, paused = pending + found.pending, paused + found.given - back
+                oldest = min(oldest, found.oldest)
+            age = None if oldest == MAX else max(0, now - (oldest >> 64)) / 1000
             put, done = shared.sample(mono, *totals(state, db, options))
             later = later_of(state, db, options)
             arrived = shared.later.count_due(core, later, now)
