@@ -22,7 +22,7 @@ LOOPBACK: Final = frozenset(("127.0.0.1", "-::1", "::1", "localhost"))
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a store.
+    """The known facts of a store.
 
     fsync            the policy; `failure`, `refusal`: as in LogFigures
     snapshot_every   seconds between automatic snapshots; 0 = none
@@ -72,7 +72,10 @@ class Finding(NamedTuple):
 
 
 def findings(facts: Facts, oldest_s: float = OLDEST_S) -> list[Finding]:
-    """What is not as recommended, the gravest first. `oldest_s`: from what age on a waiting job is late."""
+    """The parts of a store that are not as recommended, the gravest first.
+
+    `oldest_s`: from what age on a waiting job is late.
+    """
     return [
         *_of_log(facts),
         *_of_files(facts),

@@ -176,7 +176,10 @@ PHRASES = re.compile(
     re.IGNORECASE,
 )
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-PLAIN_ENGLISH = (*WITHOUT_FILES, "disk", "testing", "tools", "bench", "tests", "docs", ".github", *PAGES)
+PLAIN_ENGLISH = (
+    *(*WITHOUT_FILES, "disk", "figures", "client", "integrations", "testing", "tools", "bench", "tests"),
+    *("docs", ".github", *PAGES),
+)
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
