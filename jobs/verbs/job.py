@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from tidelog.engine import ids
 from tidelog.engine.reply import NULL_ARRAY, Map, Reply
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.found import Finding
-from tidelog.jobs.options import job_number
-from tidelog.jobs.own import Own, job_id
 from tidelog.jobs.status import JobStatus
 from tidelog.jobs.verbs.failures import failure_told, told_failure
-from tidelog.jobs.verbs.verb import JOB, LOOKS, Facts, Question
+from tidelog.jobs.verbs.verb import JOB, LOOKS, Facts, OneJob, Question
 
 
-@dataclass(frozen=True, slots=True)
-class AskJob(Question):
+class AskJob(OneJob, Question):
     """The status of a job, for the group of the queue: JobStatus, or None if nothing of the job is left."""
+
+    __slots__ = ()
 
     name = b"JOB"
     facts = Facts(
@@ -29,24 +26,7 @@ class AskJob(Question):
             "The status of a job, by the ID that PUT replied; nil if nothing of it is left.",
         ),
     )
-    places = 1
     needs = JOB
-
-    job: int
-
-    @classmethod
-    def of(cls, job: str) -> Self:
-        """The request of a caller who names a job. Raises DataError."""
-        return cls(job_number(job))
-
-    def words(self) -> list[bytes]:
-        """See `Verb`."""
-        return [ids.text(self.job)]
-
-    @classmethod
-    def parse(cls, words: list[bytes], own: Own) -> Self:
-        """See `Verb`."""
-        return cls(job_id(words[0]))
 
     def question(self, engine: QueueEngine, timeout_ms: int | None) -> Finding:
         """See `Question`."""
