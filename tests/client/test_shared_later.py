@@ -111,7 +111,7 @@ def test_bad_arguments(two: Two, call: Callable[[Two], Any]) -> None:
         {"every": 5, "catch_up": "ONE"},
         {"every": 5, "priority": 10},
         {"every": 5, "name": ""},
-        {"every": 5, "value": object()},
+        {"every": 5, "value": {1, 2}},
     ],
     ids=str,
 )
