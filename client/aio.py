@@ -26,7 +26,7 @@ from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT, TextT
 from tidelog.client.apipeline import AsyncSharedPipeline
 from tidelog.client.calls import StoreCalls
-from tidelog.client.consumer import SharedConsumer
+from tidelog.client.consumer import Call, SharedConsumer
 from tidelog.client.job import SharedJob
 from tidelog.client.missing import answers_missing
 from tidelog.client.queue import SharedQueue
@@ -337,13 +337,14 @@ class AsyncSharedConsumer(AsyncClosing, Generic[V]):
         # A call that was cancelled ends first, so that a caller who cancels many has one thread and one connection.
         while self._cancelled is not None and not self._cancelled.done():
             await asyncio.wait((self._cancelled,))
-        future = threaded(partial(self._consumer.following, this_task()))
+        call = Call()
+        future = threaded(partial(self._consumer.following, this_task(), call=call))
         try:
             job = await asyncio.shield(future)
         except asyncio.CancelledError:
             self._cancelled = future
             future.add_done_callback(_give_back)
-            threaded(self._consumer.interrupt)
+            threaded(partial(self._consumer.interrupt, call))
             raise
         if job is None:
             raise StopAsyncIteration

@@ -43,6 +43,20 @@ class Consumed(Queued, Protocol):
         """The name of a worker; None = that of the queue itself. Raises DataError."""
 
 
+class Call:
+    """One call of a consumer that waits for jobs.
+
+    lane     its connection, while it asks
+    ended    it is to end, whether it asks already or not
+    """
+
+    __slots__ = ("lane", "ended")
+
+    def __init__(self) -> None:
+        self.lane: Lane | None = None
+        self.ended = False
+
+
 class SharedConsumer(Closing, Generic[T]):
     """An iterator of jobs; `SharedQueue.consume` makes it. As `Consumer`.
 
@@ -78,7 +92,7 @@ class SharedConsumer(Closing, Generic[T]):
         self._unseen: deque[Entry] = deque()
         # Reentrant, because a signal handler may close a consumer while its thread has the lock.
         self._lock = threading.RLock()
-        self._lanes: set[Lane] = set()  # [lock] of the calls that wait for jobs
+        self._calls: set[Call] = set()  # [lock] those that ask for jobs
         self._closed = False
         queue._keeper.add(self)
 
@@ -104,24 +118,27 @@ class SharedConsumer(Closing, Generic[T]):
         self,
         holder: Holder | None = None,
         handed: list[tuple[SharedJob[T], Entry]] | None = None,
+        call: Call | None = None,
     ) -> SharedJob[T] | None:
         """The next job; None at the end of the iteration.
 
         Args:
             holder: The task that gets it; None = this thread.
             handed: Gets the job, too, before this call returns.
+            call: By this, `interrupt` ends this call alone.
 
         Raises:
             Unreachable: `interrupt` ended the call.
         """
         me = get_ident() if holder is None else holder
+        call = call or Call()
         while True:
             if self._unseen and self._queue._keeper.is_late(self._worked):
                 self._drop_lost()
             try:
                 entry = self._unseen.popleft()
             except IndexError:
-                if self._closed or not self._fetch(me):
+                if self._closed or not self._fetch(me, call):
                     self.close()
                     return None
                 continue
@@ -168,8 +185,11 @@ class SharedConsumer(Closing, Generic[T]):
         made.fail(broken)
         return None
 
-    def _fetch(self, me: Holder) -> bool:
-        """Get the next jobs. Returns False if none came in time, or the consumer was closed."""
+    def _fetch(self, me: Holder, call: Call) -> bool:
+        """Get the next jobs. Returns False if none came in time, or the consumer was closed.
+
+        Raises Unreachable if `interrupt` ended it.
+        """
         queue = self._queue
         link = queue._link
         if self._gathers:
@@ -184,10 +204,13 @@ class SharedConsumer(Closing, Generic[T]):
                 words = [*words, b"HISTORY"]
             lane = link.take()
             with self._lock:
-                self._lanes.add(lane)
+                call.lane = lane
+                self._calls.add(call)
             try:
-                if self._closed:  # before the lane was in the list
+                if self._closed:  # before the call was in the list
                     return False
+                if call.ended:
+                    raise ended_elsewhere()
                 came = self._take(lane, words, left, me)
             except TidelogError:
                 if self._closed:
@@ -195,7 +218,8 @@ class SharedConsumer(Closing, Generic[T]):
                 raise
             finally:
                 with self._lock:
-                    self._lanes.discard(lane)
+                    call.lane = None
+                    self._calls.discard(call)
                 link.give_back(lane)
             if came:
                 return True
@@ -255,18 +279,22 @@ class SharedConsumer(Closing, Generic[T]):
                 if isinstance(reply, CommandError):
                     raise error_of(reply)
 
-    def interrupt(self) -> None:
-        """End the calls that wait for jobs, of all threads. They raise Unreachable, and the next call asks again.
+    def interrupt(self, call: Call | None = None) -> None:
+        """End a call that waits for jobs; None = those of all threads.
 
-        A server that can (CONFIRM) answers them, perhaps with jobs that came just before, which go back. The connection
-        of a call that it does not answer is broken.
+        It raises Unreachable, and the next call asks again. A server that can (CONFIRM) answers it, perhaps with jobs
+        that came just before, which go back. The connection of a call that it does not answer is broken.
         """
         with self._lock:
-            lanes = list(self._lanes)
-            for lane in lanes:
-                lane.ended = True
+            calls = list(self._calls) if call is None else [call]
+            lanes: list[tuple[Call, Lane]] = []
+            for each in calls:
+                each.ended = True
+                if each.lane is not None:
+                    each.lane.ended = True
+                    lanes.append((each, each.lane))
         queue, link = self._queue, self._queue._link
-        for lane in lanes:
+        for each, lane in lanes:
             if time.monotonic() - link.silent_at > link.timeout and lane.can(CONFIRM):
                 try:
                     link.call(queue.words(b"UNBLOCK", lane.name), Safe.READ, queue._db)
@@ -274,7 +302,7 @@ class SharedConsumer(Closing, Generic[T]):
                 except TidelogError:
                     link.silent_at = time.monotonic()
             with self._lock:
-                if lane in self._lanes:
+                if each.lane is lane:
                     lane.hang_up()
 
     def __del__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.client.conftest import Bench
 from tests.until import until
 
 import tidelog
+from tidelog.client.consumer import SharedConsumer
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -196,6 +198,65 @@ def test_a_cancelled_consumer_takes_nothing(bench: Bench) -> None:
             job = await consumer.__anext__()
             assert job.value == 1 and await job.ack()
             await consumer.aclose()
+
+    run(work())
+
+
+def test_a_wait_that_is_cancelled_before_it_asks_asks_nobody(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread may be slow to begin, on a busy machine. It would wait for a job that nobody wants."""
+    begins, go, interrupted = threading.Event(), threading.Event(), threading.Event()
+    fetch, interrupt = SharedConsumer._fetch, SharedConsumer.interrupt
+
+    def slow(consumer: Any, *args: Any) -> bool:
+        begins.set()
+        assert go.wait(60)
+        return fetch(consumer, *args)
+
+    def told(consumer: Any, *args: Any) -> None:
+        interrupt(consumer, *args)
+        interrupted.set()
+
+    monkeypatch.setattr(SharedConsumer, "_fetch", slow)
+    monkeypatch.setattr(SharedConsumer, "interrupt", told)
+
+    async def work() -> None:
+        async with await tidelog.aconnect(bench.root) as db:
+            consumer = db.queue("q").consume("w")
+            waiting = asyncio.create_task(consumer.__anext__())
+            await asyncio.to_thread(begins.wait, 60)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await asyncio.to_thread(interrupted.wait, 60)
+            go.set()
+            call = consumer._cancelled
+            await asyncio.to_thread(until, lambda: call is None or call.done(), "it waits")
+            await db.queue("q").put(1)
+            job = await anext(consumer)
+            assert (job.value, job.deliveries) == (1, 1) and await job.ack()
+
+    run(work())
+
+
+def test_a_cancelled_wait_ends_no_other_one_of_its_consumer(bench: Bench) -> None:
+    server = bench.serving.server
+    assert server is not None
+
+    async def work() -> None:
+        async with await tidelog.aconnect(bench.root) as db:
+            queue = db.queue("q")
+            await queue.subscribe()
+            consumer = queue.consume("w")
+            waits = [asyncio.create_task(consumer.__anext__()) for _ in range(3)]
+            await asyncio.to_thread(until, lambda: server.blocked == 3, "they do not wait")
+            waits[1].cancel()
+            await asyncio.to_thread(until, lambda: server.blocked == 2, "it still waits")
+            await queue.put_many([1, 2])
+            jobs = [await waits[0], await waits[2]]
+            assert sorted(job.value for job in jobs) == [1, 2]
+            assert all([await job.ack() for job in jobs])
 
     run(work())
 
