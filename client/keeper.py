@@ -363,11 +363,12 @@ class Keeper:
                 if at_once or now - self._renewed[worked] >= worked[0].renew_s
             ]
         for worked in due:  # first: a write may wait for the disk
-            if self.is_late(worked) and not self._troubled:
+            late = self.unrenewed_s(worked)  # now: a beat takes long if the server is away
+            if late >= worked[0].lease_s and not self._troubled:
                 log.warning(
                     "queue %s: the leases of worker %s are renewed %.1f s after the last time, so other workers may "
                     "have got its jobs: this process was stopped, or a call kept the interpreter to itself",
-                    *(worked[0].name, worked[1].decode(), now - self._renewed.get(worked, now)),
+                    *(worked[0].name, worked[1].decode(), late),
                 )
             tried(self.renew, worked)
         while self._dropped:
@@ -381,8 +382,12 @@ class Keeper:
 
     def is_late(self, worked: Worked) -> bool:
         """Whether the leases of a worker's jobs may have ended: this process was stopped, or the server is away."""
+        return self.unrenewed_s(worked) >= worked[0].lease_s
+
+    def unrenewed_s(self, worked: Worked) -> float:
+        """For how many seconds the leases of a worker's jobs were not renewed; 0 if it holds none."""
         renewed = self._renewed.get(worked)
-        return renewed is not None and time.monotonic() - renewed >= worked[0].lease_s
+        return 0.0 if renewed is None else time.monotonic() - renewed
 
     def renew(self, worked: Worked) -> None:
         """Renew the leases of a worker's jobs, and let go of those that were lost. Raises TidelogError."""

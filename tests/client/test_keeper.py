@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 from typing import Any
 
@@ -127,6 +128,28 @@ def test_a_renewal_that_came_late_is_told(bench: Bench, caplog: pytest.LogCaptur
     store._keeper.beat()
     assert "queue mails: the leases of worker anna are renewed 16." in caplog.text
     assert job.ack()
+
+
+def test_a_late_renewal_is_told_with_the_time_that_the_one_before_took(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = bench.connect()
+    queues = [store.queue(name, retry_after=0.6) for name in ("mails", "pictures")]
+    for queue in queues:
+        queue.put(1)
+    jobs = [queue.get("anna", block=0) for queue in queues]
+    call = Link.call
+
+    def away(link: Link, words: Any, *args: Any, **given: Any) -> Any:
+        if words[1] == b"RENEW":
+            threading.Event().wait(1.0)
+        return call(link, words, *args, **given)
+
+    monkeypatch.setattr(Link, "call", away)
+    store._keeper.beat(at_once=True)
+    seconds = re.findall(r"are renewed ([0-9.]+) s after", caplog.text)
+    assert seconds and min(map(float, seconds)) >= queues[0].lease_s
+    assert all(job is not None and job.ack() for job in jobs)
 
 
 def test_a_lane_that_nobody_owns_is_gone(bench: Bench) -> None:
