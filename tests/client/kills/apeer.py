@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import random
 import signal
+import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.client.kills.evidence import Evidence
+from tests.client.kills.evidence import CUT, Evidence
 from tests.client.kills.peer import (
     DRAIN_S,
     PUT_TIMEOUT_S,
     UNWRITTEN,
-    left_behind,
     shown,
 )
 from tests.client.kills.queues import EFFECTS, KINDS, RETRY_AFTER_S, TIMEOUT_S, Kind
+from tests.client.kills.remains import left_behind
 
 import tidelog
 
@@ -33,7 +35,7 @@ PUT_PAUSE_S = 0.1
 def work_for_ever(root: Path, name: str, seed: int, policy: str, evidence: Path) -> None:
     told = Evidence(evidence)
     asyncio.run(AsyncPeer(name, seed, told).run(root, policy))
-    told.call("ended", left_behind, list)
+    told.call("ended", partial(left_behind, root=root), list)
 
 
 class AsyncPeer:
@@ -43,8 +45,11 @@ class AsyncPeer:
         self.name, self.pick, self.evidence = name, random.Random(seed), evidence
 
     async def run(self, root: Path, policy: str) -> None:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, show_tasks)
+        # both show where they are: the threads, and the tasks
+        faulthandler.register(signal.SIGUSR1, chain=True)
 
         async def connected() -> Any:
             return await tidelog.aconnect(root, fsync=policy, timeout=TIMEOUT_S)
@@ -99,16 +104,18 @@ class AsyncPeer:
             block = pick.choice(kind.blocks)
             consumer = queue.consume(worker, batch=kind.batch, block=block)
             facts = {"queue": kind.name, "worker": worker, "wait": block}
+            hasty = False
             for _ in range(pick.randrange(1, 30)):
                 number = self.evidence.number()
                 patience = pick.uniform(0, SOON_S) if pick.random() < CANCELLED else None
+                hasty |= patience is not None
                 job: Any = await self.evidence.acall(
                     "take",
                     partial(following, consumer),
-                    shown,
+                    partial(came, hasty),
                     number=number,
                     patience=patience,
-                    cancelled=None,
+                    cancelled=CUT,
                     **facts,
                 )
                 if job is not None:
@@ -153,3 +160,22 @@ class AsyncPeer:
 async def following(consumer: Any) -> Any:
     """The next job, None if there is none."""
     return await anext(consumer, None)
+
+
+def came(hasty: bool, job: Any) -> Any:
+    """The outcome of a wait. `hasty`: one of this consumer was cancelled.
+
+    The answer of that may come later, and if there was no job it ends the consumer, so that nobody is asked any more.
+    """
+    return CUT if job is None and hasty else shown(job)
+
+
+def show_tasks() -> None:
+    """Write where each task is to standard error, down to what it awaits."""
+    for task in asyncio.all_tasks():
+        print(task.get_name(), file=sys.stderr)
+        at: Any = task.get_coro()
+        while (frame := getattr(at, "cr_frame", None)) is not None:
+            print(f"  {frame.f_code.co_qualname}:{frame.f_lineno}", file=sys.stderr)
+            at = at.cr_await
+        print(f"  {at!r}", file=sys.stderr, flush=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from tests.client.kills.account import account
 from tests.client.kills.crowd import HANG_S, NAME, START_S
 from tests.client.kills.dedup import is_replaced, is_stored, values_of
 from tests.client.kills.ends import (
@@ -14,7 +14,7 @@ from tests.client.kills.ends import (
     deliveries_are_explained,
     nothing_is_left_of_those_who_ended,
 )
-from tests.client.kills.evidence import DONE, UNKNOWN, Call, Delivery, Story
+from tests.client.kills.evidence import DONE, NS, SLACK_NS, Call, Delivery, Story
 from tests.client.kills.queues import (
     BY_NAME,
     CONCURRENCY,
@@ -23,22 +23,29 @@ from tests.client.kills.queues import (
     PLANS,
     RATE,
     RETRY_AFTER_S,
-    Plan,
 )
+from tests.client.kills.ticks import ticks_are_made_once
 
 from tidelog.jobs.work.fetch import FAIR
 
-SLACK_NS: Final = 10_000_000  # times are stored in whole milliseconds
-NS: Final = 1_000_000_000
 SEEN_BY_NOBODY: Final = (
     3  # jobs that were on the way to a worker that was killed, while others looked for jobs
 )
+BUSY: Final = 5.0  # a machine that is so much slower than usual
 CROWDED: Final = "narrow"  # the queue whose jobs wait for workers
 Span = tuple[int, int]
 
 
-def check_all(story: Story, wall_ns: int) -> None:
-    """Every check. `wall_ns`: what to add to a monotonic time for the time since 1970."""
+def check_all(story: Story) -> None:
+    """Every check. A note on the error tells what happened to the jobs that its message names."""
+    try:
+        _check_all(story)
+    except AssertionError as wrong:
+        wrong.add_note(account(story, str(wrong)))
+        raise
+
+
+def _check_all(story: Story) -> None:
     no_call_hangs(story)
     nothing_put_is_lost(story)
     nothing_is_stored_twice(story)
@@ -58,16 +65,22 @@ def check_all(story: Story, wall_ns: int) -> None:
     assert held_at_once(story) <= CONCURRENCY, "workers held more jobs at once than they may"
     assert delivered_in_a_second(story) <= RATE, "more jobs were delivered in a second than may be"
     for plan in PLANS:
-        ticks_are_made_once(story, plan, wall_ns)
+        ticks_are_made_once(story, plan)
 
 
 def limits_are_reached(story: Story) -> None:
-    """Otherwise nobody tried to exceed them. And the schedules have ticked."""
-    assert all(number > 10 for number in story.left.ticks.values())
-    assert held_at_once(story) == CONCURRENCY
-    assert held_of_a_key(story) == PER_KEY
-    assert overtakings(story) > 10
-    assert delivered_in_a_second(story) >= 0.6 * RATE
+    """Otherwise nobody tried to exceed them. And the schedules have ticked.
+
+    On a busy machine the putters are too slow to make jobs wait for each other.
+    """
+    ticks, held, of_a_key = story.left.ticks, held_at_once(story), held_of_a_key(story)
+    assert all(number > 10 for number in ticks.values()), f"few ticks: {ticks}"
+    assert (held, of_a_key) == (CONCURRENCY, PER_KEY), f"held at once: {held}; {of_a_key} of a key"
+    rate = delivered_in_a_second(story)
+    assert rate >= 0.6 * RATE, f"{rate} jobs were delivered in a second"
+    if story.slowness < BUSY:
+        waited = overtakings(story)
+        assert waited > 10, f"{waited} jobs came before earlier ones of a lower priority"
 
 
 # --- calls
@@ -455,44 +468,3 @@ def most_in_a_second(spans: Sequence[Span], second: int = NS) -> int:
         inside = sum(begin <= a and b <= begin + second - SLACK_NS for a, b in spans)
         most = max(most, inside)
     return most
-
-
-# --- schedules
-
-
-def ticks_are_made_once(story: Story, plan: Plan, wall_ns: int) -> None:
-    """Each tick of a schedule is one job, and none is missing that had to be made."""
-    found = [(each.headers, each.id) for each in story.deliveries() if each.queue == "ticks"]
-    found += [(headers, id) for id, _, _, headers in story.left.taken.get("ticks", [])]
-    jobs = defaultdict[int, set[str]](set)
-    for headers, id in found:
-        if headers["schedule"] == plan.name:
-            jobs[round(datetime.fromisoformat(headers["tick"]).timestamp() * 1000)].add(id)
-    twice = {tick: ids for tick, ids in jobs.items() if len(ids) > 1}
-    assert not twice, f"these ticks of {plan.name} were made twice: {twice}"
-    ticks = sorted(jobs)
-    assert len(ticks) == story.left.ticks[plan.name], f"{plan.name}: {len(ticks)} ticks were seen"
-    if not ticks:
-        return  # the run was too short
-    firsts = [
-        call.outcome[1]
-        for call in story.of("schedule")
-        if call.outcome is not None and call.outcome[0] == plan.name
-    ]
-    first, last = round(min(firsts) * 1000), ticks[-1]
-    fetches = [
-        (call.begin + wall_ns, call.end + wall_ns)
-        for call in story.of("take")
-        if call.end is not None
-        and call.outcome != UNKNOWN
-        # Of a batch, only the first job needs a fetch.
-        and BY_NAME[call.facts["queue"]].batch == 1
-    ]
-    for tick in range(first, last, plan.every_ms):
-        if tick in jobs:
-            continue
-        # Of several that are due, `one` and `none` make the latest only.
-        assert plan.given["catch_up"] != "all", f"tick {tick} of {plan.name} is missing"
-        begin, end = tick * 1_000_000 + SLACK_NS, (tick + plan.every_ms) * 1_000_000 - SLACK_NS
-        inside = [span for span in fetches if begin < span[0] and span[1] < end]
-        assert not inside, f"no worker made tick {tick} of {plan.name}: {inside[0]}"

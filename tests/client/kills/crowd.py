@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tests.client.kills.evidence import Call, Left, Reader, Story
 from tests.client.kills.queues import BY_NAME, EFFECTS, FAR_S, RETRY_AFTER_S, TIMEOUT_S
+from tests.client.kills.remains import open_files
 from tests.client.owners import is_running, owner_of, owners
 
 import tidelog
@@ -39,15 +40,21 @@ TERMS, OWNER_TERMS, OWNER_FREEZES, BLINKS = 0.2, 0.04, 0.02, 0.05
 END_S: Final = 10.0  # one that is asked to end does so in this time
 BETWEEN: Final = 10  # calls between two kills, at least
 PAUSE_S: Final = 0.2  # after a kill, at most
+# What an owner has without clients: the socket on which it listens, a pair that wakes its loop, and threads, some of
+# which start when they are needed.
+OWN_SOCKETS, OWN_THREADS = 3, 6
 
 
 def within(seconds: float, true: Callable[[], object], what: Callable[[], str]) -> float:
-    """Return as soon as `true()` is; fail after so many seconds, or more on a busy machine. Returns the factor."""
-    begun, factor = time.monotonic(), 1.0
+    """Return as soon as `true()` is; fail after so many seconds, or more on a busy machine. Returns the factor.
+
+    The machine is measured half-way, too: at the end it may be less busy.
+    """
+    begun, factor, half_way = time.monotonic(), 1.0, False
     while not true():
         passed = time.monotonic() - begun
-        if passed > seconds * factor:
-            factor = slowness()
+        if passed > seconds * factor or passed > seconds / 2 and not half_way:
+            half_way, factor = True, max(factor, slowness())
             assert passed <= seconds * factor, f"{what()} ({passed:.1f} s, {factor:.1f} times slow)"
         time.sleep(LOOK_S)
     return factor
@@ -105,6 +112,7 @@ class Crowd:
 
     def act(self) -> None:
         """Do something to somebody, once the crowd has done something, and see that the others get on."""
+        self._look_at_clocks()
         before = self._calls()
         self._within(2 * HANG_S, lambda: self._calls() > before + BETWEEN, lambda: "nobody gets on")
         place = self.pick.randrange(len(self.roles))
@@ -134,6 +142,12 @@ class Crowd:
         else:
             self._kill_peer(place)
         time.sleep(self.pick.uniform(0, PAUSE_S))
+
+    def _look_at_clocks(self) -> None:
+        """A time server may move the wall clock during a run."""
+        ahead, story = time.time_ns() - time.monotonic_ns(), self.story
+        least, most = story.wall_ns or (ahead, ahead)
+        story.wall_ns = min(ahead, least), max(ahead, most)
 
     def _calls(self) -> int:
         for process, child in self.living:
@@ -188,11 +202,13 @@ class Crowd:
         if not self._has_begun(self.living[place]):
             return self._kill_peer(place)
         child.send_signal(signal.SIGTERM)
+        seconds = END_S
         if self.pick.random() < TWICE:
             time.sleep(self.pick.uniform(0, 0.05))
             self._kill_owner()
+            seconds += HANG_S  # it gives back its jobs to the next owner
         self._within(
-            END_S, lambda: child.poll() is not None, lambda: self._hanging_end(process, child)
+            seconds, lambda: child.poll() is not None, lambda: self._hanging_end(process, child)
         )
         assert child.returncode == 0, f"{process} ended with {child.returncode}: {self.errors()}"
         self.story.killed[process] = time.monotonic_ns()
@@ -202,7 +218,9 @@ class Crowd:
     def _hanging_end(self, process: str, child: subprocess.Popen[bytes]) -> str:
         child.send_signal(signal.SIGUSR1)
         time.sleep(1)
-        return f"{process} does not end: {self.errors()}"
+        reader = self.readers[process]
+        reader.read()
+        return f"{process} does not end; open calls: {list(reader.open.values())}; {self.errors()}"
 
     def _freeze(self, place: int, seconds: float) -> None:
         """Stop a process for so long."""
@@ -277,16 +295,21 @@ class Crowd:
         return self.story
 
     def _nobody_is_connected(self) -> None:
-        """The peers are gone, and the owner has noticed."""
+        """The peers are gone, and the owner keeps nothing for them."""
         with tidelog.connect(self.root, fsync=self.policy, timeout=TIMEOUT_S) as db:
-            pid = os.getpid()
 
-            def others() -> list[str]:
+            def kept() -> str:
                 text: bytes = db.execute_command("CLIENT", "LIST")
-                lines = text.decode().splitlines()
-                return lines if len(lines) > len(db._link._busy) + len(db._link._free) + 1 else []
+                lines, pid = text.decode().splitlines(), owner_of(self.root)
+                mine = len(db._link._busy) + len(db._link._free) + 1
+                sockets = [each for each in open_files(pid) if each.startswith("socket:")]
+                threads = os.listdir(f"/proc/{pid}/task")
+                if len(lines) <= mine and len(sockets) <= len(lines) + OWN_SOCKETS:
+                    if len(threads) <= OWN_THREADS:
+                        return ""
+                return f"{len(threads)} threads, {len(sockets)} sockets, and these clients: {lines}"
 
-            self._within(HANG_S, lambda: not others(), lambda: f"not {pid}'s: {others()}")
+            self._within(HANG_S, lambda: not kept(), lambda: f"the owner keeps {kept()}")
 
     def _drain(self, db: Any, left: Left) -> None:
         # Without limits: the store does not know them, and the workers are gone.
@@ -330,7 +353,7 @@ def strays(root: Path) -> list[str]:
             continue
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            places = [os.readlink(fd) for fd in (folder / "fd").iterdir()]
+            places = open_files(int(folder.name))
             if str(root) in words or any(each.startswith(str(root)) for each in places):
                 if is_running(int(folder.name)):
                     found.append(f"{folder.name}: {words}")

@@ -21,8 +21,11 @@ from typing import Any, Final, TypeVar
 import tidelog
 
 T = TypeVar("T")
+NS: Final = 1_000_000_000
+SLACK_NS: Final = 10_000_000  # times are stored in whole milliseconds
 UNKNOWN: Final = "unknown"  # the outcome of a call that raised OutcomeUnknown
 FULL: Final = "full"  # of a put that raised QueueFull
+CUT: Final = "cut"  # of a wait for a job that its caller ended: perhaps nobody was asked
 DONE: Final = ("ack", "result", "and", "with")
 CLOSING: Final = (*DONE, "nack", "release", "fail")
 
@@ -80,6 +83,8 @@ class Evidence:
     ) -> T | None:
         """As `call`, awaited. After `patience` seconds the call is cancelled, and so it is with its task.
 
+        Before Python 3.12, `wait_for` loses the cancellation of a task whose call has just ended. It is not lost here.
+
         cancelled   the outcome of a call that was cancelled
         """
         number = self._begin(threading.current_thread().name, what, number, facts)
@@ -98,6 +103,9 @@ class Evidence:
             self._end(number, cancelled)
             raise
         self._end(number, show(found))
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
         return found
 
     def _begin(self, thread: str, what: str, number: int | None, facts: dict[str, Any]) -> int:
@@ -224,6 +232,7 @@ class Story:
     owners_frozen   (from, to), ns
     started         process -> when it was started, ns
     slowness        how much slower than usual the machine was at its busiest, as far as it mattered
+    wall_ns         what to add to a monotonic time for the time since 1970: the least, the most
     """
 
     calls: list[Call]
@@ -234,6 +243,7 @@ class Story:
     owners_frozen: list[tuple[int, int]] = field(default_factory=list)
     started: dict[str, int] = field(default_factory=dict)
     slowness: float = 1.0
+    wall_ns: tuple[int, int] | None = None
     left: Left = field(default_factory=Left)
 
     def of(self, *what: str) -> Iterator[Call]:
@@ -261,5 +271,5 @@ class Story:
                 closing=closings.get((call.process, call.number)),
             )
             for call in self.of("take")
-            if call.end is not None and call.outcome not in (None, UNKNOWN)
+            if call.end is not None and isinstance(call.outcome, dict)
         ]

@@ -14,13 +14,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.client.kills.evidence import UNKNOWN, Evidence
+from tests.client.kills.evidence import CUT, UNKNOWN, Evidence
 from tests.client.kills.queues import (
     EFFECTS,
     HELD_IDS,
@@ -30,6 +29,7 @@ from tests.client.kills.queues import (
     TIMEOUT_S,
     Kind,
 )
+from tests.client.kills.remains import left_behind
 
 import tidelog
 import tidelog.client.link  # the first call does not count the time of the import
@@ -42,17 +42,15 @@ PACE_S = 0.015  # between two puts, so that the workers keep up
 UNWRITTEN: Callable[[Any], str] = lambda _: UNKNOWN  # noqa: E731
 DEDUP_S = 0.1  # two putters use the same dedup ID in each span of this length
 DRAIN_S = 5.0  # a peer that ends waits so long for its jobs
-LEFT_S, LOOK_S = 5.0, 0.01
 
 
 class Peer:
     """One process, connected."""
 
     def __init__(self, root: Path, name: str, seed: int, policy: str, evidence: Path) -> None:
-        self.name, self.pick = name, random.Random(seed)
+        self.root, self.name, self.pick = root, name, random.Random(seed)
         self.evidence = Evidence(evidence)
         self.stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: self.stop.set())
         connect = lambda: tidelog.connect(root, fsync=policy, timeout=TIMEOUT_S)  # noqa: E731
         db = self.evidence.call("connect", connect)
         assert db is not None
@@ -63,7 +61,7 @@ class Peer:
     def end(self) -> None:
         """Disconnect, as a program does that was asked to end, and tell what is left of it."""
         self.evidence.call("close", lambda: self.db.close(drain=DRAIN_S), int, wait=DRAIN_S)
-        self.evidence.call("ended", left_behind, list)
+        self.evidence.call("ended", partial(left_behind, root=self.root), list)
 
     # --- putting
 
@@ -187,12 +185,16 @@ class Peer:
             while True:
                 number = self.evidence.number()
                 take = partial(next, consumer, None)
-                job: Any = self.evidence.call("take", take, shown, number=number, **facts)
+                job: Any = self.evidence.call("take", take, self.came, number=number, **facts)
                 if job is None:
                     break
                 time.sleep(pick.uniform(0, kind.work_s))
                 self.finish(job, pick.choice(kind.ends), effects, number)
             time.sleep(0.01 if block == 0 else 0)
+
+    def came(self, job: Any) -> Any:
+        """The outcome of a wait. While this process ends, its consumers are closed."""
+        return CUT if job is None and self.stop.is_set() else shown(job)
 
     def finish(self, job: Any, how: str, effects: Any, number: int) -> None:
         if how == "extend":
@@ -208,22 +210,6 @@ class Peer:
             "and": lambda: job.done_and(effects.new([job._queue.name, job.id])),
         }
         self.evidence.call(how, ways[how], UNWRITTEN if how == "with" else bool, take=number)
-
-
-def left_behind() -> list[str]:
-    """Threads and sockets of this process that have not gone soon after it disconnected."""
-    patience = time.monotonic() + LEFT_S
-    while True:
-        places = []
-        for name in os.listdir("/proc/self/fd"):
-            with suppress(FileNotFoundError):
-                places.append(os.readlink(f"/proc/self/fd/{name}"))
-        main = threading.main_thread()
-        found = [each.name for each in threading.enumerate() if each is not main]
-        found += [place for place in places if place.startswith("socket:")]
-        if not found or time.monotonic() > patience:
-            return found
-        time.sleep(LOOK_S)
 
 
 def shown(job: Any) -> dict[str, Any] | None:
@@ -254,7 +240,6 @@ def ended(handle: Any) -> list[Any]:
 
 
 def main() -> None:
-    faulthandler.register(signal.SIGUSR1)  # the test asks one that hangs where it is
     role, root, name, seed, policy, evidence = sys.argv[1:]
     if role == "awork":
         # here, since it needs this module
@@ -262,7 +247,9 @@ def main() -> None:
 
         work_for_ever(Path(root), name, int(seed), policy, Path(evidence))
         return
+    faulthandler.register(signal.SIGUSR1)  # the test asks one that hangs where it is
     peer = Peer(Path(root), name, int(seed), policy, Path(evidence))
+    signal.signal(signal.SIGTERM, lambda *_: peer.stop.set())
     if role == "put":
         peer.put_for_ever()
     else:

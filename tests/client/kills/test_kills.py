@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 from tests.client.kills.checks import check_all, limits_are_reached, overtakings
 from tests.client.kills.crowd import Crowd, strays
+from tests.client.kills.remains import held_here, left_behind
 from tests.client.owners import ended_owner, owners
 from tests.rounds import slow_and_soak
 
-from tidelog.aof.layout import SHARED
+from tidelog.aof.layout import SHARED, SHARED_LOG
 
 
 def test_some_processes_are_killed(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def rounds(tmp_path: Path, policy: str, kills: int, storm: bool = False) -> None
     seed = random.randrange(1 << 32)
     print("seed", seed, policy)
     root = tmp_path / "store"
-    begun = time.monotonic()
+    begun, before = time.monotonic(), held_here(root)
     with ended_owner(root):
         crowd = Crowd(root, policy, seed, storm)
         try:
@@ -61,8 +62,11 @@ def rounds(tmp_path: Path, policy: str, kills: int, storm: bool = False) -> None
             crowd.end()
         story = crowd.tell()
         assert "Traceback" not in crowd.errors(), crowd.errors()
-    check_all(story, time.time_ns() - time.monotonic_ns())
+        owners_told = (root / SHARED_LOG).read_text()
+        assert "Traceback" not in owners_told, owners_told
+    check_all(story)
     assert not owners(root) and not strays(root)
+    assert not left_behind(before, root=root)
     assert not (root / SHARED).exists()
     made = Counter(call.what for call in story.calls)
     took = time.monotonic() - begun
