@@ -59,9 +59,7 @@ from tidelog.store.version import __version__
 CONNECT_S: Final = 5.0  # for one attempt to connect
 FIRST_PAUSE_S: Final = 0.005  # between two attempts; it doubles
 LAST_PAUSE_S: Final = 0.25
-TURN_S: Final = (
-    5.0  # for which a call leaves it to another one to start the owner, or up to four times as long
-)
+TURN_S: Final = 5.0  # a call leaves it to another one to start the owner; up to four times as long
 KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
