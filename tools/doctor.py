@@ -120,7 +120,8 @@ def _sizes(files: LogFiles) -> list[tuple[int, int]]:
     paths = files.paths()
     firsts = [int(path.stem) for path in paths]
     lasts = [*(first - 1 for first in firsts[1:]), 1 << 63]
-    return [(last, recipe.size(files.disk, path)) for last, path in zip(lasts, paths, strict=True)]
+    # A store without a segment has no last one.
+    return [(last, recipe.size(files.disk, path)) for last, path in zip(lasts, paths, strict=False)]
 
 
 def _queues(state: State, now: int) -> list[QueueFigures]:

@@ -145,6 +145,11 @@ def test_a_damaged_log_points_to_verify(run: Run, good: Path) -> None:
     assert done.code == exits.ADVICE and "tidelog verify" in done.out
 
 
+def test_a_store_without_a_write(run: Run, tmp_path: Path, roomy: None) -> None:
+    tidelog.open(tmp_path / "new").close()
+    assert names(run("doctor", tmp_path / "new", "--json")) <= {"no-backup", "readable"}
+
+
 def test_nothing_there(run: Run, tmp_path: Path) -> None:
     assert run("doctor", tmp_path / "none").code == exits.NOT_A_STORE
     assert run("doctor", "redis://127.0.0.1:1").code in (exits.SYSTEM, exits.REFUSED)
