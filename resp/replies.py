@@ -11,6 +11,7 @@ from typing import Any, Final
 
 UNFINISHED: Final = object()  # the reply has not arrived as a whole
 DEPTH_MAX: Final = 16  # levels of nested arrays; no command has more than 6
+_ARRAY: Final = object()  # an array has begun
 _COMPACT_BYTES: Final = 1 << 16  # parsed bytes are dropped from the buffer when there are so many
 
 
@@ -29,6 +30,9 @@ class Replies:
         self._simple, self._error = simple, error
         self._data = bytearray()
         self._at = 0
+        # Arrays that have begun, the outer ones first, and their lengths. They are kept when more bytes are needed: to
+        # begin a long reply again with each of its parts takes the square of the time.
+        self._open: list[tuple[list[Any], int]] = []
 
     def feed(self, data: bytes) -> None:
         """Add bytes that arrived."""
@@ -43,45 +47,56 @@ class Replies:
 
     def take(self) -> Any:
         """The next reply, or UNFINISHED. Raises Malformed."""
-        if self._at == len(self._data):
-            return UNFINISHED
-        reply, end = self._parse(self._at, 0)
-        if reply is not UNFINISHED:
-            self._at = end
-        return reply
+        unfinished = self._open
+        size = len(self._data)
+        while self._at < size:
+            item = self._item()
+            if item is UNFINISHED:
+                return UNFINISHED
+            if item is _ARRAY:
+                continue
+            while unfinished:
+                items, count = unfinished[-1]
+                items.append(item)
+                if len(items) < count:
+                    break
+                unfinished.pop()
+                item = items
+            else:
+                return item
+        return UNFINISHED
 
-    def _parse(self, at: int, depth: int) -> tuple[Any, int]:
-        data = self._data
+    def _item(self) -> Any:
+        """The next item, _ARRAY if an array begins, or UNFINISHED: the next call begins with it again."""
+        data, at = self._data, self._at
         line_end = data.find(b"\r\n", at)
         if line_end < 0:
-            return UNFINISHED, at
+            return UNFINISHED
         kind, line, end = data[at], bytes(data[at + 1 : line_end]), line_end + 2
         if kind == 0x24:  # $
             size = _number(line)
             if size < 0:
-                return None, end
+                self._at = end
+                return None
             if len(data) < end + size + 2:
-                return UNFINISHED, at
-            return bytes(data[end : end + size]), end + size + 2
+                return UNFINISHED
+            self._at = end + size + 2
+            return bytes(data[end : end + size])
+        self._at = end
         if kind == 0x3A:  # :
-            return _number(line), end
+            return _number(line)
         if kind == 0x2B:  # +
-            return self._simple(line), end
+            return self._simple(line)
         if kind == 0x2D:  # -
-            return self._error(line), end
+            return self._error(line)
         if kind == 0x2A:  # *
             count = _number(line)
-            if count < 0:
-                return None, end
-            if depth == DEPTH_MAX:
+            if count <= 0:
+                return None if count else []
+            if len(self._open) == DEPTH_MAX:
                 raise Malformed("arrays are nested too deeply")
-            items: list[Any] = []
-            for _ in range(count):
-                item, end = self._parse(end, depth + 1)
-                if item is UNFINISHED:
-                    return UNFINISHED, at
-                items.append(item)
-            return items, end
+            self._open.append(([], count))
+            return _ARRAY
         raise Malformed(f"a reply cannot begin with byte {kind:#04x}")
 
 

@@ -83,3 +83,19 @@ def test_one_reply_is_whole_or_malformed() -> None:
     for cut in range(len(data)):
         with pytest.raises(Malformed, match="cut off"):
             parse(data[:cut], bytes, bytes)
+
+
+def test_each_item_of_a_long_reply_is_parsed_once() -> None:
+    """Else the time is the square of the length: a minute and more for 280,000 entries."""
+    parsed: list[bytes] = []
+
+    def simple(line: bytes) -> bytes:
+        parsed.append(line)
+        return line
+
+    come = Replies(simple, bytes)
+    data = b"*1000\r\n" + b"+item\r\n" * 1000
+    for at in range(0, len(data), 100):
+        assert come.take() is UNFINISHED
+        come.feed(data[at : at + 100])
+    assert come.take() == [b"item"] * 1000 and len(parsed) == 1000
