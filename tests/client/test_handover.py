@@ -41,8 +41,10 @@ def remembered(root: Path) -> Path:
 class Client:
     """A client of its own that puts numbers, and takes jobs; it notes what it was told."""
 
-    def __init__(self, root: Path, name: str, *, plain: bool = False) -> None:
-        self.name, self._plain = name, plain
+    def __init__(
+        self, root: Path, name: str, *, plain: bool = False, queue: str = "jobs", codec: str = "str"
+    ):
+        self.name, self._plain, self._queue, self._codec = name, plain, queue, codec
         self.put: list[str] = []
         self.error: BaseException | None = None
         self.over = threading.Event()
@@ -53,7 +55,7 @@ class Client:
     def _run(self) -> None:
         try:
             with tidelog.connect(self._root, timeout=120) as db:
-                queue = db.queue("jobs", codec="str")
+                queue = db.queue(self._queue, codec=self._codec)
                 while not self.over.is_set():
                     value = f"{self.name}-{len(self.put)}"
                     if self._plain and len(self.put) % 3 == 0:
@@ -133,6 +135,7 @@ def test_in_turns(remembered: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_in_turns_for_long(remembered: Path) -> None:
     rounds(remembered, 100, 20)
 

@@ -3,6 +3,7 @@
 party.py put STORE NAME COUNT     prints each value whose put was acknowledged
 party.py work STORE               prints each value that was done; SIGTERM ends it
 party.py awork STORE              the same, for asyncio
+party.py crowd STORE NAME CLIENTS many clients that put until SIGTERM, and print as `put` does
 party.py open STORE               starts the owner
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from typing import Any
 
 import tidelog
@@ -39,6 +41,38 @@ def put(store: str, name: str, count: int) -> None:
             print(value, flush=True)
 
 
+def crowd(store: str, name: str, clients: int) -> None:
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    failed: list[BaseException] = []
+
+    def run(client: int) -> None:
+        try:
+            with tidelog.connect(store, timeout=TIMEOUT_S) as db:
+                queue = db.queue("jobs", codec="str")
+                number = 0
+                while not over.is_set():
+                    value = f"{name}-{client}-{number}"
+                    number += 1
+                    try:
+                        queue.put(value)
+                    except tidelog.OutcomeUnknown:
+                        continue
+                    sys.stdout.write(f"{value}\n")
+                    sys.stdout.flush()
+        except BaseException as error:
+            failed.append(error)
+            over.set()
+
+    threads = [threading.Thread(target=run, args=(client,)) for client in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
 def work(store: str) -> None:
     with tidelog.connect(store, timeout=TIMEOUT_S) as db:
         queue = db.queue("q", **OPTIONS)
@@ -65,6 +99,8 @@ def main() -> None:
     role, store, *rest = sys.argv[1:]
     if role == "put":
         put(store, rest[0], int(rest[1]))
+    elif role == "crowd":
+        crowd(store, rest[0], int(rest[1]))
     elif role == "work":
         work(store)
     elif role == "awork":

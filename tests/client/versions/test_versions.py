@@ -92,7 +92,7 @@ class Party:
 
     def start(self, version: str, role: str, *words: str) -> Process:
         """A process of a version."""
-        said = self._folder / f"{version}-{role}.err"
+        said = self._folder / "-".join((version, role, *words, "errors"))
         return Process(self.pythons[version], self._stack, said, PROGRAM, role, self._where, *words)
 
     def join(self, version: str) -> None:
@@ -142,12 +142,6 @@ class Party:
         assert len(again) <= 8, again
 
 
-def owner_version(root: Path, party: Party) -> str:
-    """The version of the process that has the store open."""
-    words = Path(f"/proc/{owner_of(root)}/cmdline").read_bytes().split(b"\0")
-    return {os.fsencode(python): name for name, python in party.pythons.items()}[words[0]]
-
-
 def end(pid: int, number: signal.Signals) -> None:
     """End the process that has the store open."""
     os.kill(pid, number)
@@ -165,13 +159,13 @@ def test_a_path(order: tuple[str, str], ending: signal.Signals, tmp_path: Path) 
         for version in order:
             party.join(version)
         for before, after in (order, order[::-1]):
-            assert owner_version(root, party) == before
+            assert version_of(root, party.pythons) == before
             party.go_on()
             # The others are stopped, so a client of this version starts the next owner.
             party.signal(before, signal.SIGSTOP)
             end(owner_of(root), ending)
             party.start(after, "open").ended()
-            assert owner_version(root, party) == after
+            assert version_of(root, party.pythons) == after
             party.signal(before, signal.SIGCONT)
         party.go_on()
         party.check()
