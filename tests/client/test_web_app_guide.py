@@ -33,14 +33,15 @@ def program(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_web_app_and_two_workers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--preload",)], ids=["as-written", "preload"])
+def test_a_web_app_and_two_workers(more: tuple[str, ...], tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     for name in ("web.py", "worker.py"):
         (tmp_path / name).write_text(program(name))
     words = re.search(r"^gunicorn (.*)$", PAGE.read_text(), re.M)
     assert words
-    web = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{port}", *words[1].split()]
+    web = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{port}", *more, *words[1].split()]
     outputs = [tmp_path / f"worker{n}.txt" for n in range(2)]
     with ended_owner(tmp_path / "mail-data"):
         processes = [subprocess.Popen(web, cwd=tmp_path, stderr=subprocess.DEVNULL)]
