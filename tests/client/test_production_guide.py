@@ -1,0 +1,277 @@
+"""The guide "In production", typed line by line: the services as their units say, a backup, an upgrade, a follower.
+
+systemctl needs systemd as process 1, which containers do not have. So `Services` starts and ends what the units say.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.client.owners import is_running, owner_of
+from tests.client.test_handover import Client
+from tests.server.access.test_tls import made
+from tests.server.monitoring.test_contrib import ALERTS
+from tests.server.ports import free_port
+from tests.tools.conftest import Run, run
+from tests.until import until
+
+import tidelog
+from tidelog.client.starting import environment
+from tidelog.disk.real import RealDisk
+
+__all__ = ["run"]  # a fixture
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = (ROOT / "docs/guides/production.md").read_text()
+UNITS: Final = sorted((ROOT / "contrib/systemd").glob("*.service"))
+CONTAINER: Final = (ROOT / "contrib/Containerfile").read_text()
+SCRIPT: Final = Path(sys.executable).with_name("tidelog")
+FOLDERS: Final = ("/etc/systemd/system", "/etc/tidelog", "/var/lib/tidelog", "/backup", "/opt/mail")
+WORK: Final = "def send(job):\n    print('sent', job.value, flush=True)\n"
+
+
+def lines(section: str) -> list[str]:
+    """The lines of the blocks below a heading."""
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    return [
+        line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()
+    ]
+
+
+class Machine:
+    """A place for each path of the page, and for each of its ports. Types lines."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self._run = run
+        self.places = {name: str(folder / name[1:].replace("/", "-")) for name in FOLDERS}
+        for place in self.places.values():
+            Path(place).mkdir(mode=0o700, parents=True)
+        (Path(self.places["/opt/mail"]) / "work.py").write_text(WORK)
+        self.places |= {port: str(free_port()) for port in ("9121", "6380")}
+        self.places |= dict.fromkeys(("10.0.0.1", "10.0.0.2"), "127.0.0.1")
+        self.places["/opt/tidelog/bin"] = str(SCRIPT.parent)
+        self.services = Services(self)
+
+    def there(self, text: str) -> str:
+        """A text of the page, with the places of this test."""
+        for name, place in self.places.items():
+            text = text.replace(name, place)
+        return text
+
+    def type(self, line: str) -> str:
+        """Type a line. Returns what it prints."""
+        words = shlex.split(self.there(line))
+        match words:
+            case ["tidelog", *rest]:
+                done = self._run(*rest)
+                assert done.code == 0, (line, done)
+                return done.out
+            case ["systemctl", "daemon-reload"]:
+                pass
+            case ["systemctl", "enable", "--now", *names] | ["systemctl", "start", *names]:
+                for name in names:
+                    self.services.start(name)
+            case ["systemctl", "stop", *names]:
+                for name in names:
+                    self.services.stop(name)
+            case ["systemctl", "restart", *names]:
+                for name in names:
+                    self.services.stop(name)
+                    self.services.start(name)
+            case _:
+                subprocess.run(words, cwd=ROOT, check=True)
+        return ""
+
+
+class Services:
+    """The services of a machine, started and ended by their installed units."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        folder = Path(self._machine.there("/etc/systemd/system"))
+        unit = dict(re.findall(r"^(\w+)=(.*)$", (folder / f"{name}.service").read_text(), re.M))
+        process = subprocess.Popen(
+            shlex.split(self._machine.there(unit["ExecStart"])),
+            cwd=self._machine.there(unit.get("WorkingDirectory", "/opt/mail")),
+            env=environment(),
+            umask=int(unit["UMask"], 8),
+        )
+        self.running[name] = process
+
+    def stop(self, name: str) -> None:
+        """With SIGTERM to the first process, as KillMode=mixed does. It must end in order."""
+        process = self.running.pop(name)
+        process.terminate()
+        assert process.wait(60) == 0
+
+    def kill(self) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.wait(60)
+
+
+@pytest.fixture
+def begin(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Machine]]:
+    monkeypatch.setattr(RealDisk, "free", lambda disk, path: disk.capacity(path))
+    with ExitStack() as stack:
+
+        def one(folder: Path) -> Machine:
+            machine = Machine(folder, run)
+            stack.callback(machine.services.kill)
+            return machine
+
+        yield one
+
+
+def test_the_guide_from_top_to_bottom(begin: Callable[[Path], Machine], tmp_path: Path) -> None:
+    machine, other = begin(tmp_path / "one"), begin(tmp_path / "other")
+    root = Path(machine.there("/var/lib/tidelog/mail"))
+    *setting, look = lines("The services")
+    for line in setting:
+        machine.type(line)
+    assert set(machine.services.running) == {unit.stem for unit in UNITS}
+    with tidelog.queue(root, "mails", shared=True) as mails:
+        mails.put("ann")
+        until(lambda: len(mails) == 0, "the worker does nothing")
+        machine.type(lines("Backup")[0])
+        assert "nothing to advise" in machine.type(look)
+        machine.services.stop("tidelog-worker")
+        mails.put_many(["ben", "eve"])
+        for line in lines("Backup"):
+            said = machine.type(line)
+        assert re.search(r"^waiting +2\b", said, re.M), said
+        machine.services.start("tidelog-worker")
+        until(lambda: len(mails) == 0, "the worker does nothing")
+    upgrade(machine, root)
+    follow(machine, other)
+
+
+def upgrade(machine: Machine, root: Path) -> None:
+    """Clients go on without an error."""
+    client = Client(root, "during", queue="mails", codec="json")
+    until(lambda: client.put or client.error, "it does not put")
+    before = owner_of(root)
+    *doing, look = lines("Upgrade")
+    for line in doing:
+        machine.type(line)
+    seen = len(client.put)
+    until(lambda: client.error or len(client.put) > seen, "it does not go on")
+    put = client.end()
+    assert not is_running(before) and owner_of(root) == machine.services.running["tidelog"].pid
+    with tidelog.queue(root, "mails", shared=True) as mails:
+        until(lambda: len(mails) == 0, f"{len(put)} jobs are not done")
+    assert "nothing to advise" in machine.type(look)
+
+
+def follow(machine: Machine, other: Machine) -> None:
+    root = "/var/lib/tidelog/mail"
+    folder = Path(machine.there("/etc/tidelog"))
+    files = made(folder, "server")
+    shutil.copy(files.certificate, folder / "ca.pem")
+    (folder / "password").write_text("a long word\n")
+    (folder / "password").chmod(0o600)
+    shutil.copytree(folder, other.there("/etc/tidelog"), dirs_exist_ok=True)
+    other.places = {"10.0.0.1 6380": machine.there("10.0.0.1 6380"), **other.places}
+    first, restart, *second = lines("A follower")
+    for line in (first, restart):
+        machine.type(line)
+    _, copy, *_ = lines("The services")
+    for line in (copy, *second):
+        other.type(line)
+    with (
+        tidelog.connect(machine.there(root), timeout=120) as leader,
+        tidelog.connect(other.there(root), timeout=120, start=False) as follower,
+    ):
+        leader.set("name", "ann")
+        until(lambda: follower.get("name") == b"ann", "it does not follow")
+        assert follower.info()["master_link_status"] == "up"
+
+
+def test_the_units_are_ones_that_systemd_takes(tmp_path: Path) -> None:
+    for unit in UNITS:
+        text = unit.read_text().replace("/opt/tidelog/bin/tidelog", str(SCRIPT))
+        (tmp_path / unit.name).write_text(text.replace("/opt/mail", str(tmp_path)))
+    names = [str(tmp_path / unit.name) for unit in UNITS]
+    for words in (["verify", "--man=no"], ["security", "--offline=yes", "--threshold=20"]):
+        done = subprocess.run(
+            ["systemd-analyze", *words, *names], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done
+
+
+def allowed(group: str) -> set[str]:
+    """The system calls of a group, and of those that it names."""
+    listed = subprocess.run(
+        ["systemd-analyze", "syscall-filter", group], capture_output=True, text=True, check=True
+    ).stdout
+    names = [line.strip() for line in listed.splitlines()[1:] if not line.strip().startswith("#")]
+    found = {name for name in names if not name.startswith("@")}
+    return found.union(*(allowed(name) for name in names if name.startswith("@")))
+
+
+@pytest.mark.slow
+def test_server_and_worker_make_no_call_that_the_units_forbid(tmp_path: Path) -> None:
+    root, notes = tmp_path / "mail", tmp_path / "calls"
+    (tmp_path / "work.py").write_text(WORK)
+    trace = ["strace", "-f", "-qq", "-o"]
+    ports = ["--port", f"{free_port()}", "--metrics-port", f"{free_port()}"]
+    with subprocess.Popen(
+        [*trace, f"{notes}-serve", SCRIPT, "serve", root, *ports], env=environment()
+    ) as server:
+        try:
+            with tidelog.queue(root, "mails", shared=True) as mails:
+                mails.put_many(range(100))
+                subprocess.run(
+                    [*trace, f"{notes}-work", SCRIPT, "worker", root, "mails", "work:send", "--until-idle", "0"],
+                    cwd=tmp_path, env=environment(), check=True, stdout=subprocess.DEVNULL, timeout=120,
+                )  # fmt: skip
+            with tidelog.connect(root) as db:
+                db.snapshot()
+        finally:
+            os.kill(owner_of(root), signal.SIGTERM)
+    assert server.returncode == 0
+    for unit, name in zip(UNITS, ("work", "serve"), strict=True):
+        (group,) = re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.M)
+        calls = set(re.findall(r"^\d+ +(\w+)\(", Path(f"{notes}-{name}").read_text(), re.M))
+        assert "openat" in calls and calls - allowed(group) == set(), name
+
+
+def test_the_container_file(tmp_path: Path) -> None:
+    """The page builds and starts it as it says, and its command serves. No engine builds it here."""
+    wheel, build, start = (shlex.split(line) for line in lines("In a container"))
+    assert f"#   {shlex.join(wheel)} && {shlex.join(build)}" in CONTAINER
+    instructions = re.findall(r"^([A-Z]+) (.*)$", CONTAINER, re.M)
+    said = dict(instructions)
+    assert f"mail:{said['VOLUME']}" in start and start[-1] == "tidelog"
+    command = said["CMD"].strip('[]"').replace('", "', " ").replace("/data", str(tmp_path / "data"))
+    with subprocess.Popen(
+        [SCRIPT, *command.split()[1:], "--port", f"{free_port()}"], env=environment()
+    ) as process:
+        try:
+            with tidelog.connect(tmp_path / "data", timeout=120, start=False) as db:
+                assert db.ping()
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+def test_the_page_has_each_alert() -> None:
+    table = re.findall(r"^\| `(Tidelog\w+)` \|", PAGE, re.M)
+    assert table == [rule["alert"] for rule in ALERTS]
+    pages = [rule["labels"]["severity"] for rule in ALERTS]
+    assert pages == ["page"] * 8 + ["ticket"] * (len(ALERTS) - 8) and "first eight" in PAGE
