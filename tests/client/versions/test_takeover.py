@@ -26,6 +26,26 @@ def test_in_turns_for_long(root: Path, tmp_path: Path) -> None:
     rounds(root, tmp_path, 100, 14, 3)
 
 
+@pytest.mark.slow
+def test_a_client_of_an_earlier_version_knows_no_operator(root: Path, tmp_path: Path) -> None:
+    """It starts an owner of its version all the same, which the operator's server ends."""
+    with ended_owner(root), ExitStack() as stack:
+        party = Party(str(root), tmp_path, stack)
+        party.start("0.1", "open").ended()
+        say(root, "port = 0", 'started = "by-operator"')
+        with ended_owner(root):
+            pass
+        crowd = party.start("0.1", "crowd", "old", "1")
+        until(lambda: len(crowd.said) > 10, "it does not put")
+        assert version_of(root, party.pythons) == "0.1"
+        with served(root):
+            seen = len(crowd.said)
+            until(lambda: len(crowd.said) > seen, "it does not go on")
+            crowd.process.send_signal(signal.SIGTERM)
+            put = crowd.ended()
+            assert sorted(values_of(root)) == sorted(put)
+
+
 def rounds(root: Path, folder: Path, count: int, new: int, old: int) -> None:
     """Each round has a server that takes over and is ended, and clients of both versions that see no error."""
     put: list[str] = []
