@@ -464,28 +464,40 @@ SCRIPTS: Final[dict[str, str]] = {
     """,
     "pause": """
         QUEUE PUT mails a
-        QUEUE PAUSED mails
         QUEUE PAUSE mails ONCE lane 1
         QUEUE PAUSE mails ONCE lane 1
         QUEUE PAUSE mails
-        QUEUE PAUSED mails
         QUEUE TAKE mails anna
         reopen
         QUEUE TAKE mails anna GROUP audit
-        QUEUE RESUME mails ONCE lane 2
-        QUEUE RESUME mails ONCE lane 2
-        QUEUE RESUME mails
-        QUEUE PAUSED mails
-        QUEUE TAKE mails anna
         XADD logs 1-1 a b
         QUEUE PAUSE logs
         QUEUE PAUSE none
+        XADD bills:paused * a b
+        QUEUE PAUSE bills
+        QUEUE PAUSE bills now
+    """,
+    "resume": """
+        QUEUE PUT mails a
+        QUEUE RESUME mails
+        QUEUE PAUSE mails
+        QUEUE RESUME mails ONCE lane 2
+        QUEUE RESUME mails ONCE lane 2
+        QUEUE RESUME mails
+        QUEUE TAKE mails anna
+        XADD bills:paused * a b
+        QUEUE RESUME bills
+        QUEUE RESUME none
+    """,
+    "paused": """
+        QUEUE PAUSED mails
+        QUEUE PAUSE mails
+        QUEUE PAUSED mails
         SET mails:paused x
         QUEUE PAUSED mails
         XADD bills:paused * a b
-        QUEUE PAUSE bills
         QUEUE PAUSED bills
-        QUEUE RESUME bills now
+        QUEUE PAUSED mails GROUP audit
     """,
     "job": """
         QUEUE PUT mails a HEADERS 1 n t KEY k
