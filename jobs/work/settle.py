@@ -28,8 +28,9 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import holds, stream_at
 from tidelog.jobs.work.deaths import given_up
+from tidelog.jobs.work.pauses import Hold
 from tidelog.jobs.work.results import first_id, result_words
-from tidelog.jobs.work.shared import Delivery, Hold, Shared
+from tidelog.jobs.work.shared import Delivery, Shared
 from tidelog.store.commit.batch import Decided
 
 Words = list[list[bytes]]

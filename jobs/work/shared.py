@@ -7,8 +7,8 @@ and shortens no pause.
 
 A queue with priorities has a `Shared` for each lane (jobs/lanes.py). That of lane 0 knows the others.
 
-A paused job, or one with an extended lease, has a record in `<name>:holds`. This module caches those records. The cache
-is read again after the store's memory was rebuilt, when the key has another stream, and after a unit that failed.
+All that was read from the store (pauses.py, keys.py) is read again after the store's memory was rebuilt, when the key
+has another stream, and after a unit that failed.
 """
 
 from __future__ import annotations
@@ -17,30 +17,25 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from heapq import heappush
 from itertools import repeat
 from typing import Any, Final, Protocol
 
-from tidelog.engine import ids
 from tidelog.engine.api import (
-    NOBODY,
     Context,
     EntryRow,
     Group,
     Keyspace,
     State,
     Stream,
-    log_delete,
-    reading,
 )
 from tidelog.engine.idlist import pack
-from tidelog.engine.ids import MAX
-from tidelog.jobs.lanes import HIGHEST_FIRST, lane_of, totals
+from tidelog.jobs.lanes import HIGHEST_FIRST, totals
 from tidelog.jobs.options import Options
-from tidelog.jobs.rows import fields_of, hold_of, text
-from tidelog.jobs.streams import among_held, stream_at
+from tidelog.jobs.rows import text
+from tidelog.jobs.streams import among_held
 from tidelog.jobs.work.keys import Keys
 from tidelog.jobs.work.later import Later
+from tidelog.jobs.work.pauses import Pauses
 from tidelog.jobs.work.pausing import paused_since
 from tidelog.jobs.work.results import Results
 from tidelog.jobs.work.ticks import Ticks
@@ -50,7 +45,6 @@ from tidelog.store.commit.core import Core
 # longest period over which `put_per_second` and `done_per_second` are measured
 RATE_SECONDS: Final = 60.0
 FEW: Final = 8  # up to this many jobs are looked up one by one
-FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
 Job = tuple[int, EntryRow, int]  # ID, row, deliveries
 Process = object  # by what the consumers of one process are told from those of others
 HOME: Final = b""  # the process that has the store open
@@ -210,15 +204,6 @@ class Leftover:
         return {job: self._late_at for job in self.open if job not in told}
 
 
-class Hold:
-    """How long a job is held back: until `due`, monotonic seconds. `entry`: its record in `<name>:holds`, 0 = none."""
-
-    __slots__ = ("due", "entry")
-
-    def __init__(self, due: float, entry: int) -> None:
-        self.due, self.entry = due, entry
-
-
 class Turns(Protocol):
     """`Alone` (alone.py), as all that ends jobs uses it."""
 
@@ -231,26 +216,20 @@ class Turns(Protocol):
         """[lock] A job ends in the unit under way."""
 
 
-class Shared:
+class Shared(Pauses):
     """One lane and group of a queue of one open store.
 
     name        name of the queue                           place    the key on which its workers wait: that of lane 0
     lanes       in lane 0: the others that were found, by priority, the highest first; never removed
     turns       in lane 0: how many fetches found jobs in several lanes
-    chores_at   in lane 0 of a queue with lanes: when to put the jobs that are due, and to look for lanes
 
     living      deliveries that live, by their id(); some have nothing open
     leftovers   what ended deliveries left to be written
-    paused      jobs without owner that wait for their retry     heap    (due, job) for them; stale pairs are skipped
-    extended    jobs with an extended lease                      failed  job -> its entries in `<name>:failures`
     returned    workers that got all jobs of their history, or had none
     begun       in lane 0: workers that have looked for jobs and are not among those -> their places in their history
     dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
-    looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
-                may differ in it
     room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
     closing     the store is being closed: no more jobs are handed out
-    keys        the jobs with keys, of all lanes; None unless a worker of this process limits them
     halted      in lane 0: the queue is paused (pausing.py)
     plain       in lane 0: there are neither other lanes nor limited keys nor a pause, so a fetch may go the short way
     limited     a worker of this process has limits, so the end of a job wakes those that wait
@@ -293,7 +272,7 @@ class Shared:
         self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
         self.closing = False
         self.limited = False
-        self.keys: Keys | None = None
+        self.keys = None
         self.plain, self.halted = True, False
         # of what the cache was read from: number of the stream, -1 = read it again; and the group
         self.number = -1
@@ -308,14 +287,6 @@ class Shared:
             self.workers, self.room = lane_0.workers, lane_0.room
             self.closing, self.limited = lane_0.closing, lane_0.limited
             self.keys = lane_0.keys
-
-    def _forget(self) -> None:
-        self.paused: dict[int, Hold] = {}
-        self.extended: dict[int, Hold] = {}
-        self.heap: list[tuple[float, int]] = []
-        self.failed: dict[int, list[int]] = {}
-        self.looks: dict[float, float] = {}
-        self.chores_at = 0.0
 
     @property
     def core(self) -> Core:
@@ -410,121 +381,6 @@ class Shared:
         for shared in self.all_lanes():
             shared.number = -1
         self.later.stale()
-
-    def _load(self, ctx: Context, options: Options, group: Group) -> None:
-        mono = self.monotonic()
-        ms, at = self.core.opened_at
-        elapsed = ms + int((mono - at) * 1000)
-        self.find_paused(group, mono)
-        holds = stream_at(ctx, options.holds_key)
-        for entry_id, row in reading.between(holds, 0, MAX) if holds is not None else ():
-            found = None if row is None else hold_of(self.group_key, row)
-            if found is None:
-                continue
-            job, until = found
-            # The wall clock may have jumped since the store was opened. So never wait longer than the hold was made
-            # for.
-            left = min(until - elapsed, until - (entry_id >> 64))
-            hold = Hold(mono + max(0, left) / 1000, entry_id)
-            pending = group.pending.get(job)
-            if job in self.aside():
-                continue
-            if pending is None or pending[1] == NOBODY:
-                # Pause the job even if another client has acknowledged it. When the pause is over, the hold is dropped.
-                self._pause(job, hold)
-            else:
-                self.extended[job] = hold
-        failures = stream_at(ctx, options.failures_key)
-        for entry_id, row in reading.between(failures, 0, MAX) if failures is not None else ():
-            if row is not None:
-                fields = fields_of(row)
-                number = ids.parse_or_none(fields.get(b"job", b""))
-                if number is not None and fields.get(b"group") == self.group_key:
-                    priority = lane_of(number)
-                    if (
-                        priority == self.priority
-                        or not self.priority
-                        and priority not in self.lanes
-                    ):
-                        self.remember_failure(number, entry_id)
-
-    def find_paused(self, group: Group, mono: float) -> None:
-        """Make the jobs due at once that were given back without a pause."""
-        aside = self.aside()
-        for time, job in group.pending.by_age():
-            if time >= 0:
-                break
-            if job not in self.paused and job not in aside:
-                self._pause(job, Hold(mono, 0))
-
-    def pause(self, job: int, hold: Hold) -> None:
-        """[lock] A job is paused in the unit under way."""
-        self._pause(job, hold)
-        if self.lane_0 is not None:  # nobody waits on the key that the unit changes
-            self.core.waiting.signal([self.place])
-
-    def give_back(self, job: int, count: int) -> None:
-        """[lock] A job goes back at once in the unit under way, with this number of deliveries."""
-        if count or self.keys is None or not self.keys.released(self.priority, job):
-            self.pause(job, Hold(self.monotonic(), 0))
-        elif self.lane_0 is not None:
-            self.core.waiting.signal([self.place])
-
-    def aside(self) -> Collection[int]:
-        """[lock] The jobs of this lane that wait for their keys."""
-        return () if self.keys is None else self.keys.aside(self.priority)
-
-    def all_returned_known(self, group: Group) -> bool:
-        """[lock] Whether the cache has all jobs that are pending without owner."""
-        return group.pending.nacked() <= len(self.paused) + len(self.aside())
-
-    def _pause(self, job: int, hold: Hold) -> None:
-        self.paused[job] = hold
-        heappush(self.heap, (hold.due, job))
-        for period, at in self.looks.items():
-            self.looks[period] = min(at, hold.due)
-
-    def hasten(self, at: float) -> None:
-        """[lock] Look for jobs at `at`, monotonic seconds, or earlier."""
-        self.chores_at = min(self.chores_at, at)
-        for period, before in self.looks.items():
-            self.looks[period] = min(before, at)
-
-    def due(self, group: Group, mono: float) -> list[int]:
-        """[lock] The paused jobs that are due, in the order of the next fetches, and those that wait for their keys.
-        Costs nothing for jobs not due.
-        """
-        if not self.all_returned_known(group):
-            self.find_paused(group, mono)
-        heap, found, places = self.heap, set[tuple[float, int]](), [0]
-        for place in places:  # a heap: if an item is not due, no child of it is due
-            if place < len(heap) and heap[place][0] <= mono:
-                found.add(heap[place])
-                places += (2 * place + 1, 2 * place + 2)
-        jobs: list[int] = []
-        for due, job in sorted(found):
-            hold, pending = self.paused.get(job), group.pending.get(job)
-            if hold and hold.due == due and pending and pending[1] == NOBODY:
-                jobs.append(job)
-        return jobs + [job for job in sorted(self.aside()) if group.pending.contains(job)]
-
-    def remember_failure(self, job: int, entry_id: int) -> None:
-        """Note which entry of `<name>:failures` is about this job."""
-        self.failed.setdefault(job, []).append(entry_id)
-        if len(self.failed) > FAILED_JOBS_MAX:
-            del self.failed[next(iter(self.failed))]
-
-    def drop_notes(self, ctx: Context, options: Options, jobs: Iterable[int]) -> None:
-        """[lock] Delete the holds of jobs that are done or delivered again, in the unit under way."""
-        entries = []
-        for job in jobs:
-            hold = self.paused.pop(job, None) or self.extended.pop(job, None)
-            if hold is not None and hold.entry:
-                entries.append(hold.entry)
-        if entries:
-            holds = stream_at(ctx, options.holds_key)
-            if holds is not None:
-                log_delete(ctx, options.holds_key, holds, entries)
 
     # --- who lives
 

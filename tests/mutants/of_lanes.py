@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant
 FETCH: Final = "jobs/work/fetch.py"
 KEYS: Final = "jobs/work/keys.py"
 SHARED: Final = "jobs/work/shared.py"
+PAUSES: Final = "jobs/work/pauses.py"
 PRIORITY_TESTS: Final = "tests/jobs/test_priorities.py"
 KEY_TESTS: Final = "tests/jobs/test_keys.py"
 
@@ -98,7 +99,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keys/a-retry-frees-its-key",
-        SHARED,
+        PAUSES,
         "        self._pause(job, hold)\n        if self.lane_0 is not None:",
         "        if self.keys is None or not self.keys.released(self.priority, job):\n"
         "            self._pause(job, hold)\n"
