@@ -64,7 +64,8 @@ KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
 _PROCESS: Final = secrets.token_hex(8).encode()
-HANDOVER: Final = b"handover"  # the capability to end without an error for clients that know how
+# This client knows the line with which an owner ends a connection when it hands over.
+KNOWS_HANDOVER: Final = (b"TIDELOG", b"HANDOVER", b"KNOWN")
 FSYNC: Final = b"fsync:"  # begins the word of TIDELOG CAPABILITIES that tells the fsync policy
 LEADERLESS: Final = (b"READONLY", b"LOADING", b"MASTERDOWN")
 
@@ -415,11 +416,12 @@ class Link:
                 return None
             # Jobs of all connections of a process are lost together. A child of a fork is another process.
             process = b"%b-%d" % (_PROCESS, os.getpid())
-            can = wire.call((b"TIDELOG", b"CAPABILITIES", process), seconds)
+            asked = [(b"TIDELOG", b"CAPABILITIES", process)]
+            if address.root is not None:
+                asked.append(KNOWS_HANDOVER)  # version 0.1 refuses it, and users may be denied it
+            can = wire.calls(asked, seconds)[0]
             if isinstance(can, list):  # else a version that has none, or a user who may not ask
                 wire.can = frozenset(can)
-            if address.root is not None and HANDOVER in wire.can:
-                checked_call(wire, (b"TIDELOG", HANDOVER, b"KNOWN"), seconds)
             self._check_fsync(wire, seconds)
             return wire
         except BaseException:

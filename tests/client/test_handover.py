@@ -215,6 +215,20 @@ def test_a_client_that_does_not_know(remembered: Path) -> None:
         assert other.recv(100) == b"*-1\r\n" and other.recv(100) == b""
 
 
+def test_a_user_who_may_not_hand_over(remembered: Path) -> None:
+    """Connections are made as ever, with all that the server can."""
+    with tidelog.connect(remembered) as admin:
+        admin.execute_command("ACL", "SETUSER", "default", "-tidelog|handover")
+        with tidelog.connect(remembered) as db:
+            queue = db.queue("jobs", codec="str")
+            queue.put("a", dedup_id="1", dedup="until-done")
+            job = queue.get(block=0)
+            assert job is not None and job.ack()
+            # The error tells that the rule holds: without it, this process would be refused for another reason.
+            with pytest.raises(tidelog.ResponseError, match="NOPERM|no permissions"):
+                db.execute_command("TIDELOG", "HANDOVER", "KNOWN")
+
+
 def test_only_an_owner_hands_over(bench: Bench) -> None:
     client: Any = redis.Redis(unix_socket_path=str(bench.root / SHARED))
     with (
