@@ -16,10 +16,10 @@ from tidelog.client.base import Base, slice_s
 from tidelog.client.consumer import SharedConsumer
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S
-from tidelog.client.words import option_words
 from tidelog.jobs import rows
 from tidelog.jobs.dedup import WINDOW
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
+from tidelog.jobs.option_words import option_words
 from tidelog.jobs.options import Options
 from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T

@@ -14,16 +14,15 @@ Deliveries, leases and settling are those of the embedded queue (jobs/work). The
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
-from tidelog.jobs.codecs import Codec
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lane_of
-from tidelog.jobs.options import Options, make_options
+from tidelog.jobs.option_words import options_of
+from tidelog.jobs.options import Options
 from tidelog.jobs.own import Own, job_id
 from tidelog.jobs.streams import holds
 from tidelog.jobs.work.leases import leases_of
@@ -32,7 +31,6 @@ from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.server.monitoring.times import JOB_BUCKETS_S, Times
 from tidelog.store.commit.core import Core
-from tidelog.store.errors import DataError
 
 QUEUES_MAX: Final = 1_000  # with their options, cached
 UNBLOCKED_MAX: Final = 1_000  # tokens of calls that were ended before they came
@@ -42,51 +40,6 @@ Place_ = tuple[int, bytes, bytes, int]  # database, key, group, job
 Token = tuple[int, bytes, bytes]  # database, key, and what the client named its call
 Later = Callable[..., object]  # `call_later` of the loop
 Fences = list[tuple[int, int]]  # (job, deliveries)
-
-# Options of a queue, each with its keyword argument of `make_options`. Durations are in milliseconds.
-_NUMBERS: Final = {
-    b"MAXDELIVERIES": "max_deliveries",
-    b"MAXDEPTH": "max_depth",
-    b"MAXFAILURES": "max_failures",
-    b"CONCURRENCY": "concurrency",
-    b"CONCURRENCYPERKEY": "concurrency_per_key",
-    b"KEEP": "keep",
-}
-OPTIONS: Final = frozenset((*_NUMBERS, b"GROUP", b"RETRYAFTER", b"KEEPMS", b"CODEC", b"RATE"))
-
-
-def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
-    """The options of a queue: pairs of an option's name, in upper case, and its value. Raises CommandError."""
-    given: dict[str, Any] = {}
-    codec = "bytes"
-    group = b"workers"
-    for option, value in zip(words[::2], words[1::2], strict=True):
-        if option == b"GROUP":
-            group = value
-        elif option == b"CODEC":
-            codec = value.decode("utf-8", "backslashreplace")
-        elif option == b"RATE":
-            given["rate"] = value.decode("utf-8", "backslashreplace")
-        elif option == b"RETRYAFTER":
-            given["retry_after"] = int64(value) / 1000
-        elif option == b"KEEPMS":
-            try:
-                given["keep"] = timedelta(milliseconds=int64(value))
-            except OverflowError:
-                raise CommandError(b"ERR KEEPMS is out of range") from None
-        else:
-            given[_NUMBERS[option]] = int64(value)
-    try:
-        return make_options(name.decode(), group.decode(), codec=_same(codec), **given)
-    except UnicodeDecodeError:
-        raise CommandError(b"ERR the names of a queue and of a group must be UTF-8") from None
-    except DataError as error:
-        raise CommandError(b"ERR " + str(error).encode(errors="surrogateescape")) from None
-
-
-def _same(name: str) -> Codec:
-    """Values are bytes here. The name of the client's codec is recorded in dead jobs."""
-    return Codec(name, bytes, bytes)
 
 
 class Lent:

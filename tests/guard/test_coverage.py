@@ -20,12 +20,12 @@ import tidelog
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.schedules import Schedules
 from tidelog.jobs.job_options import PutManyOptions, PutOptions
+from tidelog.jobs.option_words import OPTIONS
 from tidelog.jobs.options import make_options
 from tidelog.jobs.verbs.done import Done
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.take import Take
 from tidelog.server.handlers import COMMANDS
-from tidelog.server.jobs import OPTIONS
 
 # A call with arguments, and the beginning of the names of the scripts that have one of them for a subject.
 CALLS: Final[dict[str, Callable[..., Any]]] = {

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.client.words import option_words
+from tidelog.jobs.option_words import option_words, options_of
 from tidelog.jobs.options import Options, arguments_of, make_options
-from tidelog.server.jobs import options_of
 from tidelog.tools.worker.command import OPTIONS, command
 
 # Every option, each with another value than its default.

@@ -9,9 +9,10 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.jobs.job_options import JobOptions
+from tidelog.jobs.option_words import OPTIONS
 from tidelog.jobs.own import MANY, ONE, Own
 from tidelog.jobs.work.later import Due
-from tidelog.server.jobs import OPTIONS, QUEUES_MAX, Served
+from tidelog.server.jobs import QUEUES_MAX, Served
 from tidelog.server.once import Once
 from tidelog.server.reserved import queue_refusal
 from tidelog.server.session import Session
