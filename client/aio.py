@@ -231,6 +231,11 @@ class AsyncSharedJob(JobCalls[V], AsyncEnds, JobFacts):
         return await threaded(partial(self._job._end, verb))
 
     @property
+    def state(self) -> str:
+        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
+        return self._job.state
+
+    @property
     def _number(self) -> int:
         return self._job._number
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from threading import get_ident
 from types import TracebackType
@@ -13,8 +12,7 @@ from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
-from tidelog.jobs import rows
-from tidelog.jobs.job_facts import JobFacts
+from tidelog.jobs.delivered import Delivered, log
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import ACK, DoneWith
 from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
@@ -23,8 +21,6 @@ from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError, OutcomeUnknown, TidelogError
-
-log = logging.getLogger("tidelog.queue")
 
 
 class SharedPut(NamedTuple):
@@ -35,7 +31,7 @@ class SharedPut(NamedTuple):
     needs: bytes | None = None  # the capability of a server that it needs
 
 
-class SharedJob(Ends, JobFacts, Generic[T]):
+class SharedJob(Ends, Delivered, Generic[T]):
     """A job of a shared store. It has the properties and methods of `Job`.
 
         with job:                 # acknowledged at the end; an exception is recorded, and the job retried
@@ -67,11 +63,6 @@ class SharedJob(Ends, JobFacts, Generic[T]):
         self._state = GIVEN  # until it is shown
 
     @property
-    def state(self) -> str:
-        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
-        return self._state
-
-    @property
     def _row(self) -> EntryRow:
         return self._fields
 
@@ -79,13 +70,13 @@ class SharedJob(Ends, JobFacts, Generic[T]):
     def _number(self) -> int:
         return ids.parse(self._id)
 
-    def __repr__(self) -> str:
-        return f"<job {self.id} of {self._queue.name!r}, delivery {self.deliveries}, {self._state}>"
+    @property
+    def _reraises(self) -> bool:
+        return self._reraise
 
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
-        )
+    @property
+    def _queue_name(self) -> str:
+        return self._queue.name
 
     def _show(self, shown: bool = True) -> None:
         """Whether somebody gets it. If it is dropped otherwise, its consumer still has it."""
@@ -192,25 +183,16 @@ class SharedJob(Ends, JobFacts, Generic[T]):
                 else:
                     self._ack_or_warn()
             return False
-        swallows = isinstance(error, Exception) and not self._reraise
         if self._state is not OPEN:
-            if swallows:
-                log.error(
-                    "queue %s: job %s was already %s when its block raised: %s",
-                    *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),
-                    exc_info=rows.printable(error),
-                )
-            return swallows
+            self._too_late(error)
+            return self._swallows(error)
         try:
             self._leave(error, ends_worker)
         except TidelogError as failure:
             if isinstance(error, Exception):
                 raise
-            log.warning(
-                "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
-                *(self._queue.name, self.id, str(failure)),
-            )
-        return swallows
+            self._kept(failure)
+        return self._swallows(error)
 
     def _ack_or_warn(self) -> None:
         try:
@@ -225,19 +207,11 @@ class SharedJob(Ends, JobFacts, Generic[T]):
             )
             return
         if not held:
-            log.warning(
-                "queue %s: job %s was done too late: its lease had been lost to another worker",
-                *(self._queue.name, self.id),
-            )
+            self._was_lost()
 
     def _leave(self, error: BaseException, ends_worker: bool) -> None:
         if ends_worker:
             self.release()
             return
         self.nack(error)
-        if isinstance(error, Exception) and not self._reraise:
-            log.error(
-                "queue %s: job %s failed at delivery %d: %s",
-                *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
-                exc_info=rows.printable(error),
-            )
+        self._failed(error)

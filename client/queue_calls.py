@@ -74,11 +74,6 @@ class JobCalls(Generic[T]):
 
     _job: SharedJob[T]
 
-    @property
-    def state(self) -> str:
-        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
-        return self._job.state
-
     async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
         """Mark the job as done. As `Job.ack`.
 

@@ -8,9 +8,8 @@ from typing import Any, Generic
 
 from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
-from tidelog.jobs import rows
+from tidelog.jobs.delivered import Delivered
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
 from tidelog.jobs.verbs.release import Release
@@ -21,7 +20,7 @@ from tidelog.jobs.work.shared import Delivery
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.durability import Promise
-from tidelog.store.errors import TidelogError, from_command
+from tidelog.store.errors import from_command
 
 log = logging.getLogger("tidelog.queue")
 Settled = tuple[bool, Promise | None]
@@ -65,7 +64,7 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending)
     return reply is not None, promise
 
 
-class JobBase(JobFacts, Generic[T]):
+class JobBase(Delivered, Generic[T]):
     """A delivered job, as its worker ends or keeps it. The faces wait for the promises, and add the `with` block."""
 
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
@@ -101,17 +100,12 @@ class JobBase(JobFacts, Generic[T]):
         return self._place.worker
 
     @property
-    def state(self) -> str:
-        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
-        return self._state
+    def _reraises(self) -> bool:
+        return self._place.reraise
 
-    def __repr__(self) -> str:
-        return f"<job {self.id} of {self._engine.options.name!r}, delivery {self.deliveries}, {self._state}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
-        )
+    @property
+    def _queue_name(self) -> str:
+        return self._engine.options.name
 
     # --- settling: each method returns whether the worker still had the lease, and the promise to wait for before the
     # caller is told
@@ -166,38 +160,6 @@ class JobBase(JobFacts, Generic[T]):
         """
         if ends_worker:
             return self._settled(Release())
-        failed = Retry.of(error, None)
-        done = self._settled(failed)
-        if isinstance(error, Exception) and not self._place.reraise:
-            log.error(
-                "queue %s: job %s failed at delivery %d: %s",
-                *(self._engine.options.name, self.id, self.deliveries, failed.error),
-                exc_info=rows.printable(error),
-            )
+        done = self._settled(Retry.of(error, None))
+        self._failed(error)
         return done
-
-    def _kept(self, failure: TidelogError) -> None:
-        """Log that the job could not be given back."""
-        said = str(failure)  # the frames of the error itself would keep the job
-        log.warning(
-            "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
-            *(self._engine.options.name, self.id, said),
-        )
-
-    def _swallows(self, error: BaseException) -> bool:
-        return isinstance(error, Exception) and not self._place.reraise
-
-    def _too_late(self, error: BaseException) -> None:
-        """Log an exception that left the block after the job was settled; there is nothing to retry."""
-        if self._swallows(error):
-            log.error(
-                "queue %s: job %s was already %s when its block raised: %s",
-                *(self._engine.options.name, self.id, self._state, rows.evidence(error)[0]),
-                exc_info=rows.printable(error),
-            )
-
-    def _was_lost(self) -> None:
-        log.warning(
-            "queue %s: job %s was done too late: its lease had been lost to another worker",
-            *(self._engine.options.name, self.id),
-        )

@@ -1,0 +1,76 @@
+"""Delivered: a job in a worker's hands, embedded or of a shared store: its state, and what the log says of its end."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.jobs import rows
+from tidelog.jobs.job_facts import JobFacts
+
+log: Final = logging.getLogger("tidelog.queue")
+
+
+class Delivered(JobFacts):
+    """A class that inherits it has what is declared here."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        deliveries: Any
+        _state: str
+
+        @property
+        def _reraises(self) -> bool: ...
+        @property
+        def _queue_name(self) -> str: ...
+
+    @property
+    def state(self) -> str:
+        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of {self._queue_name!r}, delivery {self.deliveries}, {self._state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
+        )
+
+    # --- the with block
+
+    def _swallows(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and not self._reraises
+
+    def _failed(self, error: BaseException) -> None:
+        """Log an exception that left the block."""
+        if self._swallows(error):
+            log.error(
+                "queue %s: job %s failed at delivery %d: %s",
+                *(self._queue_name, self.id, self.deliveries, rows.evidence(error)[0]),
+                exc_info=rows.printable(error),
+            )
+
+    def _kept(self, failure: Exception) -> None:
+        """Log that the job could not be given back."""
+        said = str(failure)  # the frames of the error itself would keep the job
+        log.warning(
+            "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
+            *(self._queue_name, self.id, said),
+        )
+
+    def _too_late(self, error: BaseException) -> None:
+        """Log an exception that left the block after the job was settled; there is nothing to retry."""
+        if self._swallows(error):
+            log.error(
+                "queue %s: job %s was already %s when its block raised: %s",
+                *(self._queue_name, self.id, self._state, rows.evidence(error)[0]),
+                exc_info=rows.printable(error),
+            )
+
+    def _was_lost(self) -> None:
+        log.warning(
+            "queue %s: job %s was done too late: its lease had been lost to another worker",
+            *(self._queue_name, self.id),
+        )
