@@ -11,7 +11,6 @@ from threading import get_ident
 from typing import Any, Final, Generic, Protocol
 
 from tidelog.api.closing import Closing
-from tidelog.api.queue.consuming import BATCH_MAX
 from tidelog.client.base import Base, slice_s
 from tidelog.client.errors import ended_elsewhere, error_of
 from tidelog.client.job import SharedJob
@@ -24,13 +23,17 @@ from tidelog.jobs import rows
 from tidelog.jobs.options import positive
 from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.confirm import Confirm
+from tidelog.jobs.verbs.release import Release
+from tidelog.jobs.verbs.take import BATCH_MAX, Take
+from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError, DecodeError, StoreClosed, TidelogError
 
 CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
-Entry = tuple[bytes, int, EntryRow]  # ID, deliveries, row
+Entry = tuple[int, int, EntryRow]  # ID, deliveries, row
 
 
 class Consumed(Queued, Protocol):
@@ -81,10 +84,8 @@ class SharedConsumer(Closing, Generic[T]):
         self._queue = queue
         self._worked = queue, self.worker.encode()
         limit = None if time_limit is None else seconds("time_limit", time_limit)
-        words = [b"COUNT", b"%d" % batch, *queue.heartbeat_words()]
-        if limit is not None:
-            words += (b"LIMIT", ms_word(limit))
-        self._words = queue.words(b"TAKE", self._worked[1], *words)
+        self._request = Take(self._worked[1], batch, queue.lease_s, limit)
+        self._words = queue.words(self._request)
         self._gathers = batch > 1
         self._reraise = reraise
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
@@ -242,10 +243,10 @@ class SharedConsumer(Closing, Generic[T]):
             if lane.ended:
                 raise ended_elsewhere()
             return False
-        held: list[tuple[bytes, Held]] = []
+        held: list[tuple[int, Held]] = []
         try:
-            entries = [(job, number, tuple(row)) for job, number, row in found]
-            held += [(job, Held(b"%d" % number, me)) for job, number, _ in entries]
+            entries = self._request.result(found)
+            held += [(job, Held(number, me)) for job, number, _ in entries]
             queue._keeper.hold(self._worked, held)
             self._unseen.extend(entries)
         except BaseException:
@@ -259,7 +260,7 @@ class SharedConsumer(Closing, Generic[T]):
         if lane.can(CONFIRM):
             # Before a handler begins. Nobody waits for the reply.
             first, taken = held[0]
-            link.post(lane, queue.words(b"CONFIRM", worker, first, taken.deliveries))
+            link.post(lane, queue.words(Confirm(worker, [(first, taken.deliveries)])))
         return True
 
     def _give_back(self) -> None:
@@ -271,9 +272,8 @@ class SharedConsumer(Closing, Generic[T]):
                 job, number, _ = self._unseen.popleft()
             except IndexError:
                 break
-            deliveries = b"%d" % number
-            queue._keeper.let_go(self._worked, job, deliveries)
-            words.append(queue.words(b"RELEASE", self._worked[1], job, deliveries))
+            queue._keeper.let_go(self._worked, job, number)
+            words.append(queue.end_words(Release(), self._worked[1], job, number))
         if words:
             for reply in queue._link.calls(words, Safe.READ, queue._db):
                 if isinstance(reply, CommandError):
@@ -297,7 +297,7 @@ class SharedConsumer(Closing, Generic[T]):
         for each, lane in lanes:
             if time.monotonic() - link.silent_at > link.timeout and lane.can(CONFIRM):
                 try:
-                    link.call(queue.words(b"UNBLOCK", lane.name), Safe.READ, queue._db)
+                    queue._ask(Unblock(lane.name))
                     continue
                 except TidelogError:
                     link.silent_at = time.monotonic()
@@ -311,7 +311,7 @@ class SharedConsumer(Closing, Generic[T]):
         except AttributeError:
             return  # an argument was invalid
         for job, number, _ in unseen:
-            keeper.put_back(worked, job, b"%d" % number)
+            keeper.put_back(worked, job, number)
 
     def close(self) -> None:
         """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""

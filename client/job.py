@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self
@@ -10,13 +9,13 @@ from typing import Any, Generic, NamedTuple, Self
 from tidelog.api.queue.ends import Ends
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
-from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.jobs.delivered import Delivered, log
 from tidelog.jobs.typed import T
-from tidelog.jobs.verbs.done import ACK, DoneWith
+from tidelog.jobs.verbs.done import ACK, Done, DoneWith
+from tidelog.jobs.verbs.done_and import AckAnd
 from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
-from tidelog.jobs.verbs.verb import Safe
+from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration
@@ -27,8 +26,7 @@ class SharedPut(NamedTuple):
     """A job that `SharedJob.done_and` is to put. `SharedQueue.new` makes it."""
 
     queue: Queued
-    words: list[bytes]  # what QUEUE PUT takes
-    needs: bytes | None = None  # the capability of a server that it needs
+    request: PutJob
 
 
 class SharedJob(Ends, Delivered, Generic[T]):
@@ -45,13 +43,13 @@ class SharedJob(Ends, Delivered, Generic[T]):
         self,
         queue: Queued,
         worker: str,
-        entry: tuple[bytes, int, EntryRow],
+        entry: tuple[int, int, EntryRow],
         value: T,
         *,
         gathers: bool = False,
         reraise: bool = False,
     ) -> None:
-        self._id, self.deliveries, self._fields = entry
+        self._job, self.deliveries, self._fields = entry
         self.value = value
         """The value that was put, decoded by the queue's codec."""
         self.worker = worker
@@ -59,7 +57,6 @@ class SharedJob(Ends, Delivered, Generic[T]):
         self._queue = queue
         self._gathers, self._reraise = gathers, reraise
         self._worked = queue, worker.encode()
-        self._count = b"%d" % self.deliveries
         self._state = GIVEN  # until it is shown
 
     @property
@@ -68,7 +65,7 @@ class SharedJob(Ends, Delivered, Generic[T]):
 
     @property
     def _number(self) -> int:
-        return ids.parse(self._id)
+        return self._job
 
     @property
     def _reraises(self) -> bool:
@@ -85,26 +82,21 @@ class SharedJob(Ends, Delivered, Generic[T]):
     def __del__(self) -> None:
         try:
             if self._state is OPEN:
-                self._queue._keeper.drop(self._worked, self._id, self._count)
+                self._queue._keeper.drop(self._worked, self._job, self.deliveries)
         except AttributeError:
             pass  # an interrupt struck during __init__
 
     # --- settling
 
-    def _end(self, verb: Ending) -> bool:
-        return self._settle(verb.name, verb.words(), verb.end, verb.needs)
-
-    def _settle(
-        self, verb: bytes, words: Sequence[bytes], end: str, needs: bytes | None = None
-    ) -> bool:
+    def _end(self, verb: Ending, needs: bytes | None = None) -> bool:
         if self._state is not OPEN:
-            return self._state is ACKED and verb == b"DONE"
+            return self._state is ACKED and verb.name == Done.name
         queue, worker = self._worked
-        sent = queue.words(verb, worker, self._id, self._count, *words)
-        held = bool(queue._link.call(sent, Safe.FENCED, queue._db, needs=needs))
-        if end is not OPEN or not held:
-            self._state = end if held else LOST
-            queue._keeper.let_go(self._worked, self._id, self._count)
+        sent = queue.end_words(verb, worker, self._job, self.deliveries)
+        held = bool(queue._link.call(sent, verb.safe, queue._db, needs=needs))
+        if verb.end is not OPEN or not held:
+            self._state = verb.end if held else LOST
+            queue._keeper.let_go(self._worked, self._job, self.deliveries)
         return held
 
     def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
@@ -140,7 +132,6 @@ class SharedJob(Ends, Delivered, Generic[T]):
             Unsupported: The server has no `dedup` of a put but "window"; the job stays open.
         """
         mine = self._queue
-        words = [b"%d" % len(puts)]
         needs = None
         for put in puts:
             if not isinstance(put, SharedPut):
@@ -151,9 +142,8 @@ class SharedJob(Ends, Delivered, Generic[T]):
                 raise DataError(
                     "done_and puts only into queues of the job's own store and database"
                 )
-            words += (b"%d" % len(put.words), *put.words)
-            needs = needs or put.needs
-        return self._settle(b"DONEAND", words, ACKED, needs)
+            needs = needs or put.request.needs
+        return self._end(AckAnd([put.queue.words(put.request)[2:] for put in puts]), needs)
 
     # --- the with block
 
@@ -163,7 +153,7 @@ class SharedJob(Ends, Delivered, Generic[T]):
 
     def _enter(self, holder: Holder) -> None:
         if self._state is OPEN:
-            self._queue._keeper.enter(self._worked, self._id, holder)
+            self._queue._keeper.enter(self._worked, self._job, holder)
 
     def __exit__(
         self,
@@ -179,7 +169,7 @@ class SharedJob(Ends, Delivered, Generic[T]):
             if self._state is OPEN:
                 if self._gathers:
                     self._state = ACKED
-                    self._queue._keeper.finish(self._worked, self._id, self._count)
+                    self._queue._keeper.finish(self._worked, self._job, self.deliveries)
                 else:
                     self._ack_or_warn()
             return False
@@ -199,7 +189,7 @@ class SharedJob(Ends, Delivered, Generic[T]):
             held = self.ack()
         except OutcomeUnknown as error:
             self._state = LOST
-            self._queue._keeper.let_go(self._worked, self._id, self._count)
+            self._queue._keeper.let_go(self._worked, self._job, self.deliveries)
             log.warning(
                 "queue %s: job %s was done, but perhaps its acknowledgement was not stored; then it is delivered "
                 "again: %s",

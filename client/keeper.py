@@ -19,13 +19,19 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.client.link import Link
 from tidelog.jobs.options import Options
-from tidelog.jobs.verbs.verb import Safe
+from tidelog.jobs.verbs.done import Done
+from tidelog.jobs.verbs.drop import Drop
+from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.named import Fences
+from tidelog.jobs.verbs.release import Release
+from tidelog.jobs.verbs.renew import Renew
+from tidelog.jobs.verbs.verb import Safe, Verb
 from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError, Unreachable
 
@@ -54,11 +60,14 @@ class Queued(Protocol):
     def name(self) -> str:
         """Name of the queue."""
 
-    def words(self, verb: bytes, *args: bytes) -> list[bytes]:
-        """A QUEUE command with the queue's options."""
+    def words(self, verb: Verb, *more: bytes) -> list[bytes]:
+        """A request as a QUEUE command, with more options."""
 
-    def heartbeat_words(self) -> list[bytes]:
-        """HEARTBEAT and its milliseconds."""
+    def end_words(self, verb: Ending, worker: bytes, job: int, deliveries: int) -> list[bytes]:
+        """What a worker says of a delivery, as a QUEUE command."""
+
+    def _ask(self, verb: Verb) -> Any:
+        """The result of a request. Raises TidelogError."""
 
 
 class Closable(Protocol):
@@ -74,11 +83,11 @@ Worked = tuple[Queued, bytes]  # a queue and a worker
 class Held(NamedTuple):
     """A job that this process holds.
 
-    deliveries   the number of its delivery, as a text
+    deliveries   the number of its delivery
     holder       the thread or task that took it, or that entered its `with` block last
     """
 
-    deliveries: bytes
+    deliveries: int
     holder: Holder
 
 
@@ -102,10 +111,10 @@ class Keeper:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._held: dict[Worked, dict[bytes, Held]] = {}
-        self._finished: dict[Worked, dict[bytes, bytes]] = {}
-        self._dropped: deque[tuple[Worked, bytes, bytes]] = deque()
-        self._unseen: deque[tuple[Worked, bytes, bytes]] = deque()
+        self._held: dict[Worked, dict[int, Held]] = {}
+        self._finished: dict[Worked, dict[int, int]] = {}
+        self._dropped: deque[tuple[Worked, int, int]] = deque()
+        self._unseen: deque[tuple[Worked, int, int]] = deque()
         self._thread: threading.Thread | None = None
         self._consumers: weakref.WeakSet[Closable] = weakref.WeakSet()
         self._draining = self._hurried = False
@@ -167,7 +176,7 @@ class Keeper:
 
     # --- for queues and jobs
 
-    def hold(self, worked: Worked, jobs: Iterable[tuple[bytes, Held]]) -> None:
+    def hold(self, worked: Worked, jobs: Iterable[tuple[int, Held]]) -> None:
         """These jobs were taken."""
         with self._mine():
             held = self._held.get(worked)
@@ -183,7 +192,7 @@ class Keeper:
             self._bell.ring()
             self._armed = True
 
-    def enter(self, worked: Worked, job: bytes, holder: Holder) -> None:
+    def enter(self, worked: Worked, job: int, holder: Holder) -> None:
         """A thread or task entered the `with` block of a job, perhaps another one than took it."""
         held = self._held.get(worked, {}).get(job)
         if held is None or held.holder == holder:
@@ -193,7 +202,7 @@ class Keeper:
             if jobs is not None and job in jobs:
                 jobs[job] = Held(held.deliveries, holder)
 
-    def let_go(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+    def let_go(self, worked: Worked, job: int, deliveries: int) -> None:
         """A delivery of a job was settled, or lost. The worker may have got the job once more since."""
         with self._mine():
             held = self._held.get(worked)
@@ -203,17 +212,17 @@ class Keeper:
                     del self._held[worked]
                     del self._renewed[worked]
 
-    def finish(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+    def finish(self, worked: Worked, job: int, deliveries: int) -> None:
         """A job of a batch is done; a beat writes it if nothing else does."""
         with self._mine():
             self._finished.setdefault(worked, {})[job] = deliveries
 
-    def drop(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+    def drop(self, worked: Worked, job: int, deliveries: int) -> None:
         """A job was dropped unsettled. From any place, since `__del__` calls it."""
         if self._pid == os.getpid():
             self._dropped.append((worked, job, deliveries))
 
-    def put_back(self, worked: Worked, job: bytes, deliveries: bytes) -> None:
+    def put_back(self, worked: Worked, job: int, deliveries: int) -> None:
         """A consumer was dropped before it handed out a job. From any place, since `__del__` calls it."""
         if self._pid == os.getpid():
             self._unseen.append((worked, job, deliveries))
@@ -225,21 +234,21 @@ class Keeper:
         After any error, those that are not written are finished still.
         """
         queue, worker = worked
-        jobs: dict[bytes, bytes] = {}
+        jobs: dict[int, int] = {}
         try:
             with self._mine():
                 # In this order, so that an interrupt loses none.
                 jobs.update(self._finished.get(worked, jobs))
                 self._finished.pop(worked, None)
             for part in _parts(jobs):
-                held = self._link.call(queue.words(b"DONE", worker, *part), Safe.ONCE, queue._db)
-                if int(held) < len(part) // 2:
+                held = queue._ask(Done(worker, part))
+                if held < len(part):
                     log.warning(
                         "queue: %d of %d jobs of worker %s were done too late, after another worker got or settled "
                         "them",
-                        *(len(part) // 2 - int(held), len(part) // 2, worker.decode()),
+                        *(len(part) - held, len(part), worker.decode()),
                     )
-                for job in part[::2]:
+                for job, _ in part:
                     self.let_go(worked, job, jobs.pop(job))
         except BaseException:
             if jobs:
@@ -279,7 +288,10 @@ class Keeper:
     def _release_unseen(self) -> None:
         while self._unseen:
             worked, job, deliveries = self._unseen.popleft()
-            self._tell(worked, b"RELEASE", job, deliveries)
+            queue, worker = worked
+            self.let_go(worked, job, deliveries)
+            words = queue.end_words(Release(), worker, job, deliveries)
+            self._link.call(words, Safe.READ, queue._db)
 
     # --- the thread
 
@@ -373,8 +385,9 @@ class Keeper:
             tried(self.renew, worked)
         while self._dropped:
             worked, job, deliveries = self._dropped.popleft()
+            self.let_go(worked, job, deliveries)
             # Not repeated: the server takes the job back anyway when nobody renews it.
-            tried(self._tell, worked, b"DROP", job, deliveries)
+            tried(worked[0]._ask, Drop(worked[1], [(job, deliveries)]))
         tried(self._release_unseen)
         for worked in list(self._finished):
             tried(self.write_finished, worked)
@@ -395,31 +408,24 @@ class Keeper:
         now = time.monotonic()
         with self._lock:
             jobs = {job: held.deliveries for job, held in self._held.get(worked, {}).items()}
-        kept: set[bytes] = set()
+        kept: set[int] = set()
         for part in _parts(jobs):
-            words = queue.words(b"RENEW", worker, *part, *queue.heartbeat_words())
-            kept.update(self._link.call(words, Safe.READ, queue._db))
+            kept.update(queue._ask(Renew(worker, part, queue.lease_s)))
         for job in jobs.keys() - kept:
             self.let_go(worked, job, jobs[job])
         with self._lock:
             if worked in self._renewed:
                 self._renewed[worked] = now
 
-    def holds(self, worked: Worked, job: bytes) -> bool:
+    def holds(self, worked: Worked, job: int) -> bool:
         """Whether a worker holds a job, as far as this process knows."""
         return job in self._held.get(worked, ())
 
-    def _tell(self, worked: Worked, verb: bytes, job: bytes, deliveries: bytes) -> None:
-        """Let go of a job, and tell the server how."""
-        queue, worker = worked
-        self.let_go(worked, job, deliveries)
-        self._link.call(queue.words(verb, worker, job, deliveries), Safe.READ, queue._db)
 
-
-def _parts(jobs: dict[bytes, bytes]) -> Iterable[Sequence[bytes]]:
-    """The IDs and deliveries of jobs, as words, in parts."""
+def _parts(jobs: dict[int, int]) -> Iterator[Fences]:
+    """Jobs and their deliveries, in parts."""
     pairs = iter(list(jobs.items()))
-    while part := [word for pair in islice(pairs, JOBS_MAX) for word in pair]:
+    while part := list(islice(pairs, JOBS_MAX)):
         yield part
 
 

@@ -16,15 +16,17 @@ from tidelog.client.base import Base, slice_s
 from tidelog.client.consumer import SharedConsumer
 from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S
-from tidelog.jobs import rows
-from tidelog.jobs.dedup import WINDOW
-from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
+from tidelog.engine import ids
+from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options
 from tidelog.jobs.option_words import option_words
 from tidelog.jobs.options import Options
 from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.verbs.put_many import PutMany
 from tidelog.jobs.verbs.result import AskResult
-from tidelog.jobs.verbs.verb import DEDUP, Safe, Verb
+from tidelog.jobs.verbs.verb import Safe, Verb
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import EncodeError, QueueFull
 from tidelog.store.lifetime import DRAIN_SECONDS
@@ -53,7 +55,6 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
         self.renew_s = min(RENEW_S, options.retry_after / 6)
         self.beat_s = min(BEAT_S, self.renew_s)
         self.lease_s = options.retry_after / 1.5
-        self._beat_ms = ms_word(self.lease_s)
         self._words = option_words(options)
         self._named_by = os.getpid()
         self._begun: set[bytes] = set()  # workers for which HISTORY was sent
@@ -68,18 +69,19 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
             "a shared queue cannot be pickled; in the other process, connect to its path"
         )
 
-    def words(self, verb: bytes, *args: bytes, of_group: bool = True) -> list[bytes]:
-        """A QUEUE command; if it is about the queue's group, with the queue's options."""
-        return [b"QUEUE", verb, self._key, *args, *(self._words if of_group else ())]
+    def words(self, verb: Verb, *more: bytes) -> list[bytes]:
+        """A request as a QUEUE command, with more options."""
+        options = self._words if verb.of_group else ()
+        return [b"QUEUE", verb.name, self._key, *verb.words(), *more, *options]
 
-    def heartbeat_words(self) -> list[bytes]:
-        """HEARTBEAT and its milliseconds."""
-        return [b"HEARTBEAT", self._beat_ms]
+    def end_words(self, verb: Ending, worker: bytes, job: int, deliveries: int) -> list[bytes]:
+        """What a worker says of a delivery, as a QUEUE command."""
+        fence = worker, ids.text(job), b"%d" % deliveries
+        return [b"QUEUE", verb.name, self._key, *fence, *verb.words(), *self._words]
 
     def _ask(self, verb: Verb, *more: bytes, block: float = 0.0) -> Any:
-        words = self.words(verb.name, *verb.words(), *more, of_group=verb.of_group)
-        call = self._link.call
-        return verb.result(call(words, verb.safe, self._db, block=block, needs=verb.needs))
+        words, link = self.words(verb, *more), self._link
+        return verb.result(link.call(words, verb.safe, self._db, block=block, needs=verb.needs))
 
     def _time(self) -> float:
         clock = self._link.call((b"TIME",), Safe.READ)
@@ -101,9 +103,8 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
             QueueFull: The queue stayed full until the timeout; nothing was put.
             Unsupported: The server is too old for a `dedup` other than "window"; nothing was put.
         """
-        put = self.new(value, **options)
-        words = [b"QUEUE", b"PUT", *put.words]
-        id: bytes = self._until_room(words, patience("timeout", timeout), put.needs)
+        request = PutJob.of(self._options, value, options)
+        id: bytes = self._until_room(request, patience("timeout", timeout))
         return Handle.of(self, id.decode())
 
     def new(self, value: T, **options: Unpack[PutOptions]) -> SharedPut:
@@ -113,24 +114,17 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
         """
-        given = job_options(options)
-        data = rows.encode_value(self._options, value)
-        needs = None if given.mode == WINDOW else DEDUP
-        return SharedPut(self, [self._key, data, *given.words(), *self._words], needs)
+        return SharedPut(self, PutJob.of(self._options, value, options))
 
-    def _until_room(
-        self, words: list[bytes], wait: float | None, needs: bytes | None = None
-    ) -> Any:
-        """The reply of a put, which waits so long for room. Raises QueueFull."""
-        link = self._link
+    def _until_room(self, request: Verb, wait: float | None) -> Any:
+        """The result of a put, which waits so long for room. Raises QueueFull."""
         if self._options.max_depth is None or wait == 0:
-            return link.call(words, Safe.ONCE, self._db, needs=needs)
+            return self._ask(request)
         until = None if wait is None else time.monotonic() + wait
         while True:
             left = slice_s(until)
-            block = (b"BLOCK", ms_word(left))
             try:
-                return link.call([*words, *block], Safe.ONCE, self._db, block=left, needs=needs)
+                return self._ask(request, b"BLOCK", ms_word(left), block=left)
             except QueueFull:
                 if until is not None and time.monotonic() >= until:
                     raise
@@ -155,14 +149,13 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
         """
         wait = patience("timeout", timeout)
         until = None if wait is None else time.monotonic() + wait
-        given = batch_options(options).words()
+        given = batch_options(options)
         total = 0
         for batch, error in self._batches(values):
             while batch:
                 left = None if until is None else max(0.0, until - time.monotonic())
-                words = self.words(b"PUTMANY", b"%d" % len(batch), *batch, *given)
                 try:
-                    stored = self._until_room(words, left)
+                    stored = self._until_room(PutMany(batch, given), left)
                 except QueueFull as full:
                     full.stored = total
                     raise

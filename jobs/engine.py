@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Final
 
 from tidelog.engine.api import Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.lanes import HIGHEST_FIRST, create_group, depth_of
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import stream_at
-from tidelog.jobs.work.later import Due, due_of
+from tidelog.jobs.work.later import Due
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.retention import SWEEP_JOBS, sweep
 from tidelog.jobs.work.shared import Shared
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer, Core
-from tidelog.store.durations import Duration
 from tidelog.store.errors import QueueFull, TidelogError, from_command
 
 # A putter that waits for room looks again after this time: if a client acknowledges jobs by a plain XACK, nothing wakes
@@ -81,9 +80,9 @@ class QueueEngine(InDatabase):
         self.shared = self.leases.of(core, db, options)
         self.bounded, self.keeps = options.max_depth is not None, options.keeps
 
-    def due_at(self, delay: Duration | None, at: datetime | None) -> Due | None:
-        """When a job is due that is put now; None = at once. Raises DataError."""
-        return due_of(delay, at, self.core.clocks().wall)
+    def due(self, options: JobOptions) -> Due | None:
+        """When a job is due that is put now; None = at once. Raises DataError for a time too far away."""
+        return options.due(self.core.clocks().wall) if options.is_timed else None
 
     def subscribe(self) -> Any:
         """Create the stream and the group if they are missing, the group in all lanes. Returns a promise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +51,7 @@ from tidelog.jobs.work.later import (
 )
 from tidelog.store.commit.batch import Decided
 from tidelog.store.commit.callers import Caller
+from tidelog.store.commit.core import Answer
 
 # put_many puts at most this many jobs, and about UNIT_BYTES of values, in one unit.
 BATCH_JOBS: Final = 1_000
@@ -267,13 +269,11 @@ class Put:
         engine.shared.later.hear_lane(engine.core, self.options.priority)
         return words
 
-    def made(self, prepared: Prepared) -> int | None:
-        """The ID that `words` has just given to the job; None if XADD gives it."""
+    def made(self, prepared: Prepared) -> int:
+        """The ID that `words` has just given to the job."""
         options = self.engine.options
         key = options.later_key if self.due is not None else options.lane(self.options.priority).key
-        if key == options.key and not self._holds:
-            return None
-        return prepared.last.get(key)
+        return prepared.last[key]
 
 
 def rows_of(values: list[bytes], options: JobOptions) -> list[EntryRow] | Alike:
@@ -292,60 +292,61 @@ def expiring(given: list[EntryRow] | Alike, due_ms: int, ttl: int | None) -> lis
     return [(*row, rows.EXPIRES, until) for row in given]
 
 
-def put_once(
-    engine: QueueEngine, put: Put, caller: Callable[[], Caller] | None
-) -> tuple[Any, Caller | None]:
-    """Try to put one job, with all options: ((ID, promise), None), or (None, the caller that waits for room)."""
-    waiting_caller = None
-    known: int | None = None
+@dataclass(slots=True)
+class Attempt:
+    """Try to put one job, with all options: the plan of a unit.
 
-    def plan(ctx: Context) -> list[list[bytes]] | None:
-        nonlocal waiting_caller, known
-        known = put.known(ctx)
-        if known is not None:
+    id       its ID, or that of the job which has its dedup ID; None if there is no room
+    waits    the caller that waits for room, if there is none
+    """
+
+    put: Put
+    caller: Callable[[], Caller] | None
+    id: int | None = None
+    waits: Caller | None = None
+
+    def __call__(self, ctx: Context) -> list[list[bytes]] | None:
+        """[lock] The commands that put it; None if nothing is to be put."""
+        put, engine = self.put, self.put.engine
+        self.id = put.known(ctx)
+        if self.id is not None:
             return None
         if put.due is None and engine.room(ctx, 1) + put.makes_room(ctx) <= 0:
-            waiting_caller = engine.queue_up(caller)
+            self.waits = engine.queue_up(self.caller)
             return None
         prepared = Prepared()
         words = put.words(ctx, prepared)
-        known = put.made(prepared)
+        self.id = put.made(prepared)
         return words
 
-    reply, promise = engine.unit(plan)
-    if known is not None:
-        return (rows.text(known), promise), None
-    if reply is None:
-        return None, waiting_caller
-    return (rows.shown(reply[-1]), promise), None
 
+@dataclass(slots=True)
+class AttemptMany:
+    """Try to put jobs with these encoded values: the decision of a unit, which puts as many as there is room for.
 
-def put_values(
-    engine: QueueEngine,
-    batch: list[bytes],
-    options: JobOptions,
-    due: Due | None,
-    caller: Callable[[], Caller] | None,
-) -> tuple[int, Any, Caller | None]:
-    """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
-    caller).
+    waits    the caller that waits for room, if there is none
     """
-    if due is not None:
-        _, promise = put_delayed(engine, due, rows_of(batch, options), options.ttl_ms)
-        return len(batch), promise, None
-    waiting_caller = None
 
-    def work(ctx: Context) -> Reply:
-        nonlocal waiting_caller
-        room = engine.room(ctx, len(batch)) if engine.bounded else len(batch)
+    engine: QueueEngine
+    values: list[bytes]
+    options: JobOptions
+    due: Due | None
+    caller: Callable[[], Caller] | None
+    waits: Caller | None = None
+
+    def __call__(self, ctx: Context) -> Reply:
+        """[lock] Log the put. Returns how many are put, or NO_GROUP if it needs `create_later`."""
+        engine, values, options = self.engine, self.values, self.options
+        if self.due is not None:
+            given = rows_of(values, options)
+            made = log_put_delayed(engine, ctx, self.due, given, options.ttl_ms)
+            return NO_GROUP if made is NO_GROUP else len(values)
+        room = engine.room(ctx, len(values)) if engine.bounded else len(values)
         if room <= 0:
-            waiting_caller = engine.queue_up(caller)
+            self.waits = engine.queue_up(self.caller)
             return 0
-        log_values(engine, ctx, batch if room == len(batch) else batch[:room], options)
+        log_values(engine, ctx, values if room == len(values) else values[:room], options)
         return room
-
-    stored, promise = engine.decided(work)
-    return stored, promise, waiting_caller
 
 
 def put_aside(
@@ -385,11 +386,18 @@ def put_delayed(
     engine: QueueEngine, due: Due, given: list[EntryRow] | Alike, ttl: int | None
 ) -> tuple[Any, Any]:
     """Put delayed jobs without dedup IDs as one unit: (ID of the first one, promise)."""
-    work = partial(log_put_delayed, engine, due=due, given=given, ttl=ttl)
+    first, promise = created(
+        engine, partial(log_put_delayed, engine, due=due, given=given, ttl=ttl)
+    )
+    return rows.text(first), promise
+
+
+def created(engine: QueueEngine, work: Callable[[Context], Reply]) -> Answer:
+    """The answer of a decision, made again once `create_later` was done if it needs that."""
     while True:
-        reply, promise = engine.decided(work)
-        if reply is not NO_GROUP:
-            return rows.text(reply), promise
+        answer = engine.decided(work)
+        if answer[0] is not NO_GROUP:
+            return answer
         create_later(engine)
 
 

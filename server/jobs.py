@@ -13,20 +13,21 @@ Deliveries, leases and settling are those of the embedded queue (jobs/work). The
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, Protocol
 
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
-from tidelog.engine.integers import int64
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.option_words import options_of
 from tidelog.jobs.options import Options
-from tidelog.jobs.own import Own, job_id
-from tidelog.jobs.streams import holds
+from tidelog.jobs.own import Own
+from tidelog.jobs.verbs.drop import Drop
+from tidelog.jobs.verbs.named import Fences
+from tidelog.jobs.verbs.renew import Renew, strays
 from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.look import was_lost
 from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.server.monitoring.times import JOB_BUCKETS_S, Times
@@ -39,7 +40,6 @@ FEW: Final = 64  # a longer list of a connection's jobs is pruned once most of t
 Place_ = tuple[int, bytes, bytes, int]  # database, key, group, job
 Token = tuple[int, bytes, bytes]  # database, key, and what the client named its call
 Later = Callable[..., object]  # `call_later` of the loop
-Fences = list[tuple[int, int]]  # (job, deliveries)
 
 
 class Lent:
@@ -118,6 +118,7 @@ class Desk:
         self._queues: dict[tuple[int, bytes, tuple[bytes, ...]], Served] = {}
         # The words of commands that clients repeat, with the queue and the options that they name.
         self.given: dict[tuple[object, ...], tuple[Served, Own]] = {}
+        self.requests: dict[tuple[object, ...], Any] = {}
 
     def queue(self, core: Core, db: int, name: bytes, words: tuple[bytes, ...]) -> Served:
         """The queue of that name with these options, given as words. Raises CommandError."""
@@ -142,9 +143,7 @@ class Desk:
         mine.prune()
 
     def confirm(self, session: Holding, queue: Served, lent: Lent) -> None:
-        """The client of this session has named one of these jobs."""
-        if not lent.unconfirmed:
-            return
+        """The client of this session has named one of these jobs, which are unconfirmed."""
         lent.unconfirmed = False
         lent.delivery.jobs.clear()
         if lent.orphaned:
@@ -291,7 +290,7 @@ class Served:
     def named(self, session: Holding, worker: bytes, job: int, count: int) -> Lent | None:
         """A worker has named a job, which confirms its TAKE. Returns what `Desk.find` does."""
         lent = self.desk.find(self, worker, job, count)
-        if lent is not None:
+        if lent is not None and lent.unconfirmed:
             self.desk.confirm(session, self, lent)
         return lent
 
@@ -303,85 +302,51 @@ class Served:
             stream = ctx.stream(lane.key)
             return lane, () if stream is None else stream.get(job) or ()
 
-        found, _ = self.engine.core.run(self.engine.db, at, None, False)
+        return self._asked(at)  # type: ignore[no-any-return]
+
+    def _asked(self, look: Callable[[Context], Any]) -> Any:
+        """The result of a look under the lock. Raises CommandError."""
+        found, _ = self.engine.core.run(self.engine.db, look, None, False)
         if isinstance(found, CommandError):
             raise found
-        return found  # type: ignore[no-any-return]
+        return found
 
-    def by_lane(self, fences: Fences) -> Iterator[tuple[Shared, Options, Fences]]:
-        """[lock] Jobs by their lanes: each lane, its options, and those of the jobs that are its."""
-        lanes: dict[int, Fences] = {}
-        for fence in fences:
-            lanes.setdefault(lane_of(fence[0]), []).append(fence)
-        for priority, some in lanes.items():
-            yield self.engine.shared.lane(priority), self.options.lane(priority), some
-
-    def renew(
-        self, session: Holding, worker: bytes, fences: Fences, beat: float | None
-    ) -> list[int]:
+    def renew(self, session: Holding, request: Renew) -> list[int]:
         """Keep the jobs of a living worker. Returns those that it still holds.
 
         A job that this process does not lend, because an earlier server lent it, is lent to this connection.
         """
-        core, mono = self.engine.core, self.engine.core.monotonic()
+        engine, worker, beat = self.engine, request.worker, request.beat
+        mono = engine.core.monotonic()
         kept: list[int] = []
         unknown: Fences = []
-        suspects: set[int] = set()
-        for job, count in fences:
+        for job, count in request.fences:
             lent = self.named(session, worker, job, count)
             if lent is None:
                 unknown.append((job, count))
-            else:
-                if beat is not None:
-                    lent.heartbeat = beat
-                lent.renew(mono)
-                kept.append(job)
-        if unknown:
-
-            def look(ctx: Context) -> list[tuple[Shared, Fences]]:
-                held = []
-                suspects.clear()
-                for lane, options, some in self.by_lane(unknown):
-                    stream = ctx.stream(options.key)
-                    group = None if stream is None else stream.groups.get(options.group_key)
-                    if stream is not None and group is not None:
-                        living, lapsed = lane.held_jobs(mono)
-                        others = living | lapsed
-                        mine = [
-                            (job, count)
-                            for job, count in some
-                            if job not in others and holds(group, worker, job, count)
-                        ]
-                        held.append((lane, mine))
-                        if any(count > 1 for _, count in mine):
-                            lane.fresh(ctx, options, stream, group)
-                        suspects.update(
-                            job
-                            for job, count in mine
-                            if was_lost(ctx, lane, options, job, count - 1)
-                        )
-                return held
-
-            found, _ = core.run(self.engine.db, look, None, False)
-            if isinstance(found, CommandError):
-                raise found
-            for lane, mine in found:
-                if mine:
-                    delivery = self.delivery(session, worker, lane)
-                    delivery.open = dict(mine)
-                    self.desk.hand(session, self, Lent(delivery, beat, None))
-                    with core.lock:
-                        for job in suspects & delivery.open.keys():
-                            lane.alone.took(delivery, job, mono)
-                    self.engine.leases.arm()
-                    kept += [job for job, _ in mine]
+                continue
+            if beat is not None:
+                lent.heartbeat = beat
+            lent.renew(mono)
+            kept.append(job)
+        found = self._asked(partial(strays, engine, worker, unknown)) if unknown else ()
+        for lane, mine, suspects in found:
+            if mine:
+                delivery = self.delivery(session, worker, lane)
+                delivery.open = dict(mine)
+                self.desk.hand(session, self, Lent(delivery, beat, None))
+                with engine.core.lock:
+                    for job in suspects:
+                        lane.alone.took(delivery, job, mono)
+                engine.leases.arm()
+                kept += delivery.open
         return kept
 
-    def drop(self, worker: bytes, fences: Fences) -> int:
+    def drop(self, request: Drop) -> int:
         """A living worker dropped these jobs: they wait for the end of their lease. Returns how many it held."""
         dropped = 0
-        for job, count in fences:
-            lent = self.desk.find(self, worker, job, count)
+        for job, count in request.fences:
+            lent = self.desk.find(self, request.worker, job, count)
             if lent is not None:
                 lent.delivery.shared.leftovers.append(Leftover(lent.delivery, {job: count}, [], []))
                 self.desk.settled(self, (job,))
@@ -389,10 +354,3 @@ class Served:
         if dropped:
             self.engine.leases.arm()
         return dropped
-
-
-def fences_of(words: list[bytes]) -> Fences:
-    """Pairs of a job's ID and its number of deliveries. Raises CommandError."""
-    if not words or len(words) % 2:
-        raise CommandError(b"ERR each job needs its ID and its number of deliveries")
-    return [(job_id(job), int64(count)) for job, count in zip(words[::2], words[1::2], strict=True)]

@@ -144,11 +144,7 @@ class QueueBase(QueueOf[T]):
             DataError: Another argument is invalid.
         """
         given = job_options(options)
-        return self._put_of(value, given, self._due(given))
-
-    def _due(self, options: JobOptions) -> Due | None:
-        """When a job is due that is put now; None = at once. Raises DataError."""
-        return options.due(self._core.clocks().wall) if options.is_timed else None
+        return self._put_of(value, given, self._engine.due(given))
 
     def _put_of(self, value: T, options: JobOptions, due: Due | None) -> Put:
         row = options.row(rows.encode_value(self._options, value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, ClassVar, Final, Generic
+from typing import Any, ClassVar, Generic
 
 from tidelog.api.queue.base import QueueBase
 from tidelog.engine.api import Context, Waiter
@@ -12,6 +12,7 @@ from tidelog.engine.reply import Reply
 from tidelog.jobs.options import positive
 from tidelog.jobs.settling import Place
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.take import BATCH_MAX
 from tidelog.jobs.work.ends import log_all_leftovers
 from tidelog.jobs.work.fetch import DELIVERED, NO_GROUP, Fetch, Outcome
 from tidelog.jobs.work.retention import SWEEP_JOBS
@@ -20,8 +21,6 @@ from tidelog.jobs.work.shared import Delivery, Leftover
 from tidelog.store.commit.callers import Caller
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError
-
-BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
 
 log = logging.getLogger("tidelog.queue")
 

@@ -26,7 +26,7 @@ from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
-from tidelog.jobs.putting import Put, put_once, put_values
+from tidelog.jobs.putting import Attempt, AttemptMany, Put, created
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
@@ -91,7 +91,7 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
                 face._hold((log, lsn, True))
             return Handle.of(self, f"{effect[3]}-{effect[4]}")
         given = job_options(options)
-        due = self._due(given)
+        due = self._engine.due(given)
         aside = self._put_aside(value, given, due, timeout)
         if aside is None:
             put = self._put_of(value, given, due)
@@ -104,12 +104,12 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
-            answer, caller = put_once(self._engine, put, None if wait == 0 else ThreadCaller)
-            if answer is not None:
-                reply, promise = answer
+            attempt = Attempt(put, None if wait == 0 else ThreadCaller)
+            _, promise = self._engine.unit(attempt)
+            if attempt.id is not None:
                 self._face._hold(promise)
-                return str(reply)
-            self._sleep(caller, deadline, 0)
+                return rows.text(attempt.id)
+            self._sleep(attempt.waits, deadline, 0)
 
     def put_many(
         self,
@@ -139,16 +139,17 @@ class Queue(RunsThreads[Job[T]], QueueBase[T], Verbs[T], Closing):
         waits = None if wait == 0 else ThreadCaller
         total = 0
         given = batch_options(options)
-        due = self._due(given)
+        due = self._engine.due(given)
         for batch, error in self._batches(values):
             while batch:
-                stored, promise, caller = put_values(self._engine, batch, given, due, waits)
+                attempt = AttemptMany(self._engine, batch, given, due, waits)
+                stored, promise = created(self._engine, attempt)
                 if stored:
                     self._face._hold(promise)
                     total += stored
                     batch = batch[stored:]
                 else:
-                    self._sleep(caller, deadline, total)
+                    self._sleep(attempt.waits, deadline, total)
             if error is not None:
                 if isinstance(error, EncodeError):
                     error.stored = total

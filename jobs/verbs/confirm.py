@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
+from tidelog.jobs.verbs.named import Named
+from tidelog.jobs.verbs.verb import WORKS, Facts
 
 
-class Confirm(Verb):
+class Confirm(Named):
     """A handler begins with the jobs of a TAKE: whether the worker holds the job."""
 
     __slots__ = ()
@@ -20,3 +21,8 @@ class Confirm(Verb):
             "connection ends.",
         ),
     )
+
+    @classmethod
+    def placed(cls, words: list[bytes]) -> int:
+        """See `Verb`. One job stands for all of its TAKE."""
+        return 3

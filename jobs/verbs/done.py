@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 from tidelog.engine.api import Context
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
+from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import Options
-from tidelog.jobs.own import ONE, TWO, Own, ms_word
+from tidelog.jobs.own import ONE, Own, ms_word
+from tidelog.jobs.streams import among_held
 from tidelog.jobs.verbs.ending import ACKED, Ending
-from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
+from tidelog.jobs.verbs.named import Named, by_lane
+from tidelog.jobs.verbs.verb import WORKS, Change, Facts
 from tidelog.jobs.work import settle
+from tidelog.jobs.work.ends import log_finished
 from tidelog.jobs.work.results import RESULT_SECONDS
 from tidelog.jobs.work.settle import Held
 from tidelog.store.durations import SECONDS_MAX, Duration, seconds
@@ -20,10 +26,9 @@ from tidelog.store.durations import SECONDS_MAX, Duration, seconds
 ONE_RESULT: Final = b"ERR RESULT is for one job, without ONCE, and RESULTTTL needs RESULT"
 
 
-class Done(Verb):
-    """Jobs are done: how many the worker still held."""
-
-    __slots__ = ()
+@dataclass(slots=True)
+class Done(Named, Change):
+    """Jobs are done, and leave no result: how many the worker still held."""
 
     name = b"DONE"
     facts = Facts(
@@ -34,7 +39,25 @@ class Done(Verb):
             "The jobs are done. A result is for one job.",
         ),
     )
-    options = {b"ONCE": TWO, b"RESULT": ONE, b"RESULTTTL": ONE}
+    options = {b"RESULT": ONE, b"RESULTTTL": ONE}
+
+    def decision(self, engine: QueueEngine) -> Callable[[Context], int]:
+        """See `Change`."""
+        return partial(_log_done, engine, self)
+
+
+def _log_done(engine: QueueEngine, request: Done, ctx: Context) -> int:
+    """[lock] Log that the jobs are done which the worker still holds. Returns how many."""
+    done = 0
+    for lane, options, stream, group, some in by_lane(engine, ctx, request.fences):
+        here = among_held(group, request.worker, some)
+        if len(here) > 1:
+            here = list(dict.fromkeys(here))
+        if here:
+            lane.fresh(ctx, options, stream, group)
+            log_finished(lane, options, ctx, stream, here)
+            done += len(here)
+    return done
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ from functools import partial
 from typing import Self
 
 from tidelog.engine.api import Context
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.integers import int64
 from tidelog.jobs.dedup import REPLACE, needed_elsewhere
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import depth_of
+from tidelog.jobs.own import Own
 from tidelog.jobs.putting import Prepared, Put
 from tidelog.jobs.verbs.ending import ACKED, Ending
 from tidelog.jobs.verbs.verb import PUTS, Facts
@@ -20,13 +23,52 @@ from tidelog.store.errors import DataError, QueueFull
 
 
 @dataclass(frozen=True, slots=True)
+class AckAnd(Ending):
+    """A job is done and others are put, as one unit: as a client says it.
+
+    puts    what QUEUE PUT takes for each: the name of its queue, its value, options of the job and of its queue
+    """
+
+    name = b"DONEAND"
+    end = ACKED
+
+    puts: list[list[bytes]]
+
+    def words(self) -> list[bytes]:
+        """See `Verb`."""
+        words = [b"%d" % len(self.puts)]
+        for put in self.puts:
+            words += (b"%d" % len(put), *put)
+        return words
+
+    @classmethod
+    def placed(cls, words: list[bytes]) -> int:
+        """See `Verb`."""
+        return 1 + sum(1 + len(put) for put in cls.parse(words, Own()).puts)
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`. The number of puts, and before the words of each how many these are. Raises CommandError."""
+        puts: list[list[bytes]] = []
+        at = 1
+        for _ in range(int64(words[0])):
+            size = int64(words[at]) if at < len(words) else 0
+            put = words[at + 1 : at + 1 + size]
+            if not 2 <= size == len(put):
+                raise CommandError(SYNTAX)
+            puts.append(put)
+            at += 1 + size
+        return cls(puts)
+
+
+@dataclass(frozen=True, slots=True)
 class DoneAnd(Ending):
     """A job is done and others are put, as one unit.
 
     engine    that of the job's queue
     """
 
-    name = b"DONEAND"
+    name = AckAnd.name
     facts = Facts(
         *(-7, PUTS, "RW delete", "0.1.0"),
         "Mark a job as done and put others, as one unit",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
+from tidelog.jobs.verbs.named import Named
+from tidelog.jobs.verbs.verb import WORKS, Facts
 
 
-class Drop(Verb):
+class Drop(Named):
     """Let jobs wait for the end of their lease: how many the worker held."""
 
     __slots__ = ()

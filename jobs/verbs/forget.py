@@ -25,9 +25,13 @@ class Forget(Change):
         ("FORGET <name> <id>", "Free a dedup ID; the reply is 0 if it was free."),
     )
     places = 1
-    needs = DEDUP
 
     dedup_id: bytes
+
+    @property
+    def needs(self) -> bytes:
+        """See `Verb`."""
+        return DEDUP
 
     @classmethod
     def of(cls, dedup_id: str) -> Self:

@@ -11,12 +11,5 @@ class Help(Verb):
     __slots__ = ()
 
     name = b"HELP"
-    facts = Facts(
-        *(2, ANY_TIME, "", "0.1.0"),
-        "Show the subcommands",
-        (
-            "HELP",
-            "Print this help.",
-        ),
-    )
+    facts = Facts(*(2, ANY_TIME, "", "0.1.0"), "Show the subcommands", ("HELP", "Print this help."))
     of_group = False

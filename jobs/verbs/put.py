@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.job_options import JOB, ONE_USAGE, WHEN_USAGE
-from tidelog.jobs.own import ONE, TWO
-from tidelog.jobs.verbs.verb import PUTS, Facts, Verb
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tidelog.jobs import rows
+from tidelog.jobs.dedup import WINDOW
+from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.job_options import JOB, ONE_USAGE, WHEN_USAGE, JobOptions, PutOptions, job_options
+from tidelog.jobs.options import Options
+from tidelog.jobs.own import ONE, TWO, Own
+from tidelog.jobs.putting import Put
+from tidelog.jobs.units import checked_payload
+from tidelog.jobs.verbs.verb import DEDUP, PUTS, Facts, Safe, Verb
 
 
+@dataclass(frozen=True, slots=True)
 class PutJob(Verb):
-    """Put one job: its ID, or that of the job that has its dedup ID."""
-
-    __slots__ = ()
+    """Put one job: its ID, or that of the job that has its dedup ID. It may wait for room: see `Attempt`."""
 
     name = b"PUT"
     facts = Facts(
@@ -22,4 +30,34 @@ class PutJob(Verb):
             "Put a job; the reply is its ID, or that of the job that has the dedup ID.",
         ),
     )
+    places = 1
     options = {**JOB, b"BLOCK": ONE, b"ONCE": TWO}
+    safe = Safe.ONCE
+
+    value: bytes
+    job: JobOptions
+
+    @classmethod
+    def of(cls, options: Options, value: Any, given: PutOptions) -> Self:
+        """The request of a caller. Raises DataError, EncodeError, and TypeError for an unknown option."""
+        job = job_options(given)
+        return cls(rows.encode_value(options, value), job)
+
+    @property
+    def needs(self) -> bytes | None:
+        """See `Verb`."""
+        return None if self.job.mode == WINDOW else DEDUP
+
+    def words(self) -> list[bytes]:
+        """See `Verb`."""
+        return [self.value, *self.job.words()]
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`."""
+        return cls(words[0], JobOptions.parse(own))
+
+    def put(self, engine: QueueEngine) -> Put:
+        """The job for a queue. Raises PayloadTooLarge, and DataError for a time too far away."""
+        checked_payload(engine.options.name, self.value)
+        return Put(engine, self.job.row(self.value), self.job, engine.due(self.job))

@@ -1,6 +1,6 @@
 """A verb of a queue: one request, its decision, and its words and reply on the wire, both ways.
 
-A verb is a frozen dataclass of what its caller asks for. Each is used in three places:
+A verb is a dataclass of what its caller asks for, which nobody changes. Each is used in three places:
 
     embedded       decide(engine)                                         the result
     QUEUE          parse(words, own) -> decide or decision -> reply       a reply of the server
@@ -79,7 +79,6 @@ class Verb:
     places     how many words it has behind the name of the queue, before the options; all if it takes none
     options    its options, each with the number of words behind it
     safe       whether a client may repeat it
-    needs      the capability without which a server does not know it; None: version 0.1 knows it
     """
 
     __slots__ = ()
@@ -90,12 +89,21 @@ class Verb:
     places: ClassVar[int] = 0
     options: ClassVar[Mapping[bytes, int]] = {}
     safe: ClassVar[Safe] = Safe.READ
-    needs: ClassVar[bytes | None] = None
+
+    @property
+    def needs(self) -> bytes | None:
+        """The capability without which a server does not know the request; None: version 0.1 knows it."""
+        return None
 
     @classmethod
     def command(cls) -> str:
         """Its full name as a command, in lower case."""
         return f"queue|{cls.name.decode().lower()}"
+
+    @classmethod
+    def placed(cls, words: list[bytes]) -> int:
+        """How many of the words behind the name of the queue are in its places. Raises CommandError."""
+        return cls.places if cls.of_group else len(words)
 
     def words(self) -> list[bytes]:
         """Its words behind the name of the queue, without the options of the queue."""

@@ -98,13 +98,6 @@ class Due:
         return self.moment(times.store) + (0 if self.at_ms is None else times.lead)
 
 
-def due_of(delay: Duration | None, at: datetime | None, wall_ms: int) -> Due | None:
-    """The Due that a caller asked for; None if the job is due at once. Raises DataError."""
-    if delay is None and at is None:
-        return None
-    return due_in(*when(delay, at), wall_ms)
-
-
 def when(delay: Duration | None, at: datetime | None) -> tuple[int | None, int | None]:
     """The arguments `delay` and `at` as ms and unix ms. Raises DataError."""
     if at is None:

@@ -6,7 +6,8 @@ entry of `<name>:failures` is about which job. Shared (shared.py) says when they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import weakref
+from collections.abc import Collection, Iterable
 from heapq import heappush
 from typing import Any, Final
 
@@ -43,18 +44,23 @@ class Pauses:
     keys        the jobs with keys, of all lanes; None unless a worker of this process limits them
     """
 
-    monotonic: Callable[[], float]
-    place: tuple[int, bytes]
-    priority: int
-    group_key: bytes
     lane_0: Any
     lanes: dict[int, Any]
-    keys: Keys | None
+
+    def __init__(self, core: Core, db: int, options: Options) -> None:
+        # A weak reference, because the core refers to this object, and the core must be freed with its last user.
+        self._core = weakref.ref(core)
+        self.monotonic = core.monotonic
+        self.db, self.group_key, self.priority = db, options.group_key, options.priority
+        self.place = db, options.root
+        self.keys: Keys | None = None
+        self._forget()
 
     @property
     def core(self) -> Core:
-        """The store."""
-        raise NotImplementedError
+        core = self._core()
+        assert core is not None  # the caller holds a face of it
+        return core
 
     def _forget(self) -> None:
         self.paused: dict[int, Hold] = {}

@@ -250,12 +250,8 @@ class Shared(Pauses):
         alone: Turns,
         lane_0: Shared | None = None,
     ) -> None:
-        # A weak reference, because the core refers to this object, and the core must be freed with its last user.
-        self._core = weakref.ref(core)
-        self.monotonic = core.monotonic
-        self.db, self.key, self.group_key = db, options.key, options.group_key
-        self.name, self.priority = options.name, options.priority
-        self.place = db, options.root
+        super().__init__(core, db, options)
+        self.key, self.name = options.key, options.name
         self._options = options  # of the first queue object; its names are those of all
         self.lane_0 = lane_0
         self.lanes: dict[int, Shared] = {}
@@ -272,12 +268,10 @@ class Shared(Pauses):
         self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
         self.closing = False
         self.limited = False
-        self.keys = None
         self.plain, self.halted = True, False
         # of what the cache was read from: number of the stream, -1 = read it again; and the group
         self.number = -1
         self.group: Group | None = None
-        self._forget()
         self.later, self.results, self.ticks = later, results, ticks
         self.alone = alone
         if lane_0 is None:
@@ -287,12 +281,6 @@ class Shared(Pauses):
             self.workers, self.room = lane_0.workers, lane_0.room
             self.closing, self.limited = lane_0.closing, lane_0.limited
             self.keys = lane_0.keys
-
-    @property
-    def core(self) -> Core:
-        core = self._core()
-        assert core is not None  # the caller holds a face of it
-        return core
 
     def halt(self) -> None:
         """[lock] The queue is paused, in the unit under way. Of lane 0, which this is."""

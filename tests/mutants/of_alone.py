@@ -95,8 +95,8 @@ MUTANTS: Final = (
     Mutant(
         "alone/a-restart-forgets",
         "server/jobs.py",
-        "                        for job in suspects & delivery.open.keys():\n",
-        "                        for job in ():\n",
+        "                    for job in suspects:\n",
+        "                    for job in ():\n",
         (f"{SHARED}::test_a_new_server_knows_which_process_holds_a_suspect",),
         "A server that was started anew knows which process runs a job alone.",
     ),

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 ONCE: Final = "server/once.py"
 NUMBERED: Final = "server/commands/once.py"
 PUTTING: Final = "server/commands/queue/putting.py"
-SETTLING: Final = "server/commands/queue/settling.py"
+DONE: Final = "jobs/verbs/done.py"
 JOBS: Final = "server/jobs.py"
 LINK: Final = "client/link.py"
 KEEPER: Final = "client/keeper.py"
@@ -49,7 +49,7 @@ MUTANTS: Final = (
     Mutant(
         "once/a-delayed-put-is-not-noted",
         PUTTING,
-        "            return [once.words(ids.text(made)), *words]\n",
+        "            return [once.words(ids.text(one.id)), *words]\n",
         "            return words\n",
         (f"{LATER}::test_a_numbered_write_of_a_delayed_job_happens_once",),
         "A numbered put of a delayed job stores its number in its own unit.",
@@ -64,9 +64,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "served/done-without-a-fence",
-        SETTLING,
-        "                here = list(dict.fromkeys(among_held(group, worker, some)))\n",
-        "                here = [job for job, _ in some if group.pending.contains(job)]\n",
+        DONE,
+        "        here = among_held(group, request.worker, some)\n",
+        "        here = [job for job, _ in some if group.pending.contains(job)]\n",
         (f"{SERVED}::test_a_job_put_and_done",),
         "A DONE of an earlier delivery does not count.",
     ),
@@ -89,7 +89,7 @@ MUTANTS: Final = (
     Mutant(
         "served/a-new-server-lends-nothing-again",
         JOBS,
-        "                    self.desk.hand(session, self, Lent(delivery, beat, None))\n",
+        "                self.desk.hand(session, self, Lent(delivery, beat, None))\n",
         "",
         (f"{SERVED}::test_a_worker_goes_on_after_a_restart_of_the_server",),
         "A server that was started meanwhile lends the jobs again that a living worker names.",
@@ -122,7 +122,7 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-client-does-not-confirm",
         "client/consumer.py",
-        '            link.post(lane, queue.words(b"CONFIRM", worker, first, taken.deliveries))\n',
+        "            link.post(lane, queue.words(Confirm(worker, [(first, taken.deliveries)])))\n",
         "            pass\n",
         (f"{UNSEEN}::test_a_job_that_a_handler_began_stays_when_its_connection_breaks",),
         "A job whose handler runs is not begun again when a connection breaks.",
@@ -130,8 +130,8 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-dropped-job-is-not-told",
         KEEPER,
-        '            tried(self._tell, worked, b"DROP", job, deliveries)\n',
-        "            self.let_go(worked, job, deliveries)\n",
+        "            tried(worked[0]._ask, Drop(worked[1], [(job, deliveries)]))\n",
+        "            pass\n",
         (f"{SHARED}::test_a_dropped_job_waits_for_the_end_of_its_lease",),
         "A dropped job waits for the end of its lease, and not for the end of its process.",
     ),

@@ -342,6 +342,8 @@ def test_a_numbered_write_is_done_once(bench: Bench, start: Start) -> None:
     id = again("PUT", "q", "v", "ONCE", "lane", 1)
     again("PUT", "q", "w", "MAXDEPTH", 9, "ONCE", "lane", 2)
     again("PUTMANY", "q", 2, "x", "y", "ONCE", "lane", 3)
+    # The stored reply, whatever repeats the number.
+    assert call("QUEUE", "PUT", "q", "v", "DEDUP", "d", "ONCE", "lane", 3) == 2
     assert bench.call("LEN") == 4
     bench.take()
     assert again("DONE", "q", "w", id, 1, "ONCE", "lane", 4) == 1

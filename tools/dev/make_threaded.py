@@ -32,7 +32,7 @@ FACES: Final = {
 AT_ONCE: Final = ("new",)
 LEFT_OUT: Final = (
     # for modules of client/
-    *("words", "heartbeat_words"),
+    *("words", "end_words"),
     # its assignment cannot be awaited
     "fsync",
 )

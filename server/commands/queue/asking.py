@@ -1,4 +1,4 @@
-"""QUEUE: the verbs that are asked and answered at once, of jobs/verbs."""
+"""QUEUE: a command becomes a request of jobs/verbs, and its decision the reply."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidelog.engine.api import Context
 from tidelog.engine.reply import Map, Reply
 from tidelog.jobs.engine import InDatabase
 from tidelog.jobs.own import TWO
+from tidelog.jobs.verbs.named import Named
 from tidelog.jobs.verbs.names import ListQueues
 from tidelog.jobs.verbs.schedule import RemoveSchedule
 from tidelog.jobs.verbs.schedules import ListSchedules
@@ -20,7 +21,9 @@ from tidelog.server.commands.queue.given import (
     check_put,
     check_writable,
     checked,
+    given_again,
     given_of,
+    keep,
     options_in,
     told,
 )
@@ -36,37 +39,70 @@ _SEES: Final[dict[type[Verb], Callable[[Session, Any], bool]]] = {
     ListSchedules: lambda session, found: session.user.may(found.queue.encode(), READ),
 }
 
-
-def handler(verb: type[Verb]) -> Handler[Session]:
-    """The handler of a verb."""
-    return partial(_ask_database, verb) if issubclass(verb, OfDatabase) else partial(_ask, verb)
+Work = Callable[[Session, Given, Any], Reply]
 
 
-def _ask(verb: type[Verb], session: Session, args: list[bytes]) -> Reply:
-    places = 3 + verb.places if verb.of_group else len(args)
+def handler(verb: type[Verb], work: Work | None = None) -> Handler[Session]:
+    """The handler of a verb.
+
+    work    gives the reply to a request that needs its connection; others are asked and answered at once
+    """
     own = {**verb.options, b"ONCE": TWO} if issubclass(verb, Change) else verb.options
-    given = given_of(session, args[2], args[places:], own)
-    request = verb.parse(args[3:places], given.own)
+    answer = work or _ask
+    # Clients repeat what they say of jobs, with the same options.
+    find = partial(given_again, verb.name) if issubclass(verb, Named) else given_of
+
+    def handle(session: Session, args: list[bytes]) -> Reply:
+        words = args[3:]
+        end = verb.placed(words)
+        given = find(session, args[2], words[end:], own)
+        return answer(session, given, verb.parse(words[:end], given.own))
+
+    return handle
+
+
+def repeated(verb: type[Verb], work: Work) -> Handler[Session]:
+    """The handler of a verb whose clients repeat it with the same words: its requests are kept."""
+    ask = handler(verb, lambda session, given, request: (given, request))
+
+    def handle(session: Session, args: list[bytes]) -> Reply:
+        kept = session.server.desk.requests
+        key = (session.db, *args)
+        known = kept.get(key)
+        if known is None:
+            known = ask(session, args)
+            keep(kept, key, known, args)
+        return work(session, *known)
+
+    return handle
+
+
+def _ask(session: Session, given: Given, request: Verb) -> Reply:
     if isinstance(request, Change):
-        return _changed(session, given, request)
+        check_writable(session)
+        return changed(session, given, request)
     return _figures(request.reply(told(session, request.decide(given.queue.engine))))
 
 
-def _changed(session: Session, given: Given, request: Change) -> Reply:
+def changed(session: Session, given: Given, request: Change) -> Reply:
     """The reply of a change, made once."""
     once = given.once(session)
-    check_writable(session)
     change = request.decision(given.queue.engine)
 
     def work(ctx: Context) -> Reply:
         if once is not None and (known := once.before(ctx)) is not NEW:
             return known
-        changed = change(ctx)
+        result = change(ctx)
         if once is not None:
-            once.note(ctx, changed)
-        return changed
+            once.note(ctx, result)
+        return result
 
     return checked(session, session.core.run(session.db, work, None, False))
+
+
+def of_database(verb: type[OfDatabase]) -> Handler[Session]:
+    """The handler of a verb of a database."""
+    return partial(_ask_database, verb)
 
 
 def _ask_database(verb: type[OfDatabase], session: Session, args: list[bytes]) -> Reply:

@@ -8,10 +8,8 @@ from typing import Any, Final, NamedTuple
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
-from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.option_words import OPTIONS
 from tidelog.jobs.own import MANY, ONE, Own
-from tidelog.jobs.work.later import Due
 from tidelog.server.jobs import QUEUES_MAX, Served
 from tidelog.server.once import Once
 from tidelog.server.reserved import queue_refusal
@@ -30,10 +28,6 @@ class Given(NamedTuple):
 
     queue: Served
     own: Own
-
-    def due(self, job: JobOptions) -> Due | None:
-        """When a job with these options is due; None = at once."""
-        return job.due(self.queue.engine.core.clocks().wall) if job.is_timed else None
 
     def once(self, session: Session) -> Once | None:
         """ONCE, of the session's user."""
@@ -77,7 +71,7 @@ def given_of(session: Session, name: bytes, words: list[bytes], own: Mapping[byt
 
 
 def given_again(
-    session: Session, verb: bytes, name: bytes, words: list[bytes], own: Mapping[bytes, int]
+    verb: bytes, session: Session, name: bytes, words: list[bytes], own: Mapping[bytes, int]
 ) -> Given:
     """As `given_of`, for a command that a client repeats with the same options, apart from those of a last ONCE."""
     once = words[-2:] if len(words) > 2 and words[-3] == b"ONCE" else None
@@ -93,11 +87,17 @@ def given_again(
         # The word in that place may also be the value of another option. It is not if ONCE was given, and only there.
         if options.pop(b"ONCE", None) is None or b"ONCE" in map(bytes.upper, words[:-3]):
             return given
-    if _UNKEPT.isdisjoint(options) and sum(map(len, words)) < _KEPT_BYTES_MAX:
+    if _UNKEPT.isdisjoint(options):
+        keep(kept, key, (given.queue, options), words)
+    return given
+
+
+def keep(kept: dict[Any, Any], key: Any, value: Any, words: list[bytes]) -> None:
+    """Keep what was made of words, unless they are long."""
+    if sum(map(len, words)) < _KEPT_BYTES_MAX:
         if len(kept) >= QUEUES_MAX:
             kept.clear()
-        kept[key] = given.queue, options
-    return given
+        kept[key] = value
 
 
 def worker_of(word: bytes) -> bytes:

@@ -7,21 +7,12 @@ from functools import partial
 from typing import Final
 
 from tidelog.engine import ids
-from tidelog.engine.api import Context, next_id
+from tidelog.engine.api import Context
 from tidelog.engine.errors import CommandError
-from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.jobs.engine import ROOM_SECONDS
-from tidelog.jobs.job_options import JOB, JobOptions, headers_in
-from tidelog.jobs.putting import (
-    BATCH_JOBS,
-    Prepared,
-    Put,
-    create_later,
-    log_put_delayed,
-    log_values,
-    rows_of,
-)
+from tidelog.jobs.job_options import JOB, headers_in
+from tidelog.jobs.putting import BATCH_JOBS, Attempt, AttemptMany, create_later
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.units import checked_payload, in_units
 from tidelog.jobs.verbs.put import PutJob
@@ -33,7 +24,6 @@ from tidelog.server.commands.queue.given import (
     check_writable,
     checked,
     given_again,
-    given_of,
 )
 from tidelog.server.commands.queue.waiting import Nudge
 from tidelog.server.commands.wait import parse_timeout
@@ -44,16 +34,16 @@ from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Promise
 
+Wakes = Callable[[], Caller] | None  # makes what is woken when there is room
+Tried = tuple[Reply, Promise | None, Caller | None]  # a reply or NOT_YET, a promise, and who waits
 _XADD: Final = b"XADD"
 # A put with one of these needs a decision of its own.
 _SLOW: Final = frozenset(JOB) - {b"HEADERS"}
 
 
 def put(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUT name value [DEDUP id [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS count name text ...]
-    [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9] [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
-    """
-    given = given_again(session, b"PUT", args[2], args[4:], PutJob.options)
+    """QUEUE PUT. The parts of a plain put, which most are, are no request: that takes time."""
+    given = given_again(b"PUT", session, args[2], args[4:], PutJob.options)
     queue, core = given.queue, session.core
     once = given.once(session)
     check_writable(session)
@@ -73,83 +63,50 @@ def put(session: Session, args: list[bytes]) -> Reply:
             return reply
 
         return checked(session, core.run(session.db, work, None, False))
-    found = put_of(given, args[3])
+    job = PutJob.parse(args[3:4], given.own).put(queue.engine)
 
-    def attempt(caller: Callable[[], Caller] | None) -> tuple[Reply, Promise | None, Caller | None]:
-        waits: Caller | None = None
-        earlier: Reply = NEW
+    def attempt(caller: Wakes) -> Tried:
+        one = Attempt(job, caller)
+        known: Reply = NEW
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
-            nonlocal waits, earlier
-            earlier = NEW if once is None else once.before(ctx)
-            if earlier is not NEW:
-                return None
-            known = found.known(ctx)
-            if known is not None:  # its dedup ID makes a repeated put safe
-                earlier = ids.text(known)
-                return None
-            if found.due is None and queue.engine.room(ctx, 1) + found.makes_room(ctx) <= 0:
-                waits = queue.engine.queue_up(caller)
-                return None
-            prepared = Prepared()
-            words = found.words(ctx, prepared)
-            made = found.made(prepared)
-            if made is not None:
-                earlier = ids.text(made)  # the reply of the last command is not the ID
+            nonlocal known
             if once is None:
-                return words
-            if made is None:
-                stream = ctx.stream(args[2])
-                made = next_id(0 if stream is None else stream.last_id, ctx.now)
-            return [once.words(ids.text(made)), *words]
+                return one(ctx)
+            known = once.before(ctx)
+            words = one(ctx) if known is NEW else None
+            if words is None or one.id is None:
+                return None  # another job has its dedup ID, which makes a repeated put safe
+            return [once.words(ids.text(one.id)), *words]
 
-        reply, promise = run_unit(core, session.db, plan)
-        if earlier is not NEW:
-            return earlier, promise, None
-        return NOT_YET if reply is None else reply[-1], promise, waits
+        _, promise = run_unit(core, session.db, plan)
+        if known is not NEW:
+            return known, promise, None
+        return NOT_YET if one.id is None else ids.text(one.id), promise, one.waits
 
     return _Putting(session, queue, attempt, given).begin()
 
 
-def putmany(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE PUTMANY name count value [value ...] [DELAY ms | AT unix-ms] [TTL ms] [PRIORITY 0 to 9]
-    [KEY text] [BLOCK ms] [ONCE lane number] [option ...]
-
-    Replies how many were put, in one unit: fewer than given if a bounded queue had no room for all, or if they are more
-    than a unit holds.
-    """
-    count = int64(args[3])
-    if not 1 <= count <= len(args) - 4:
-        raise CommandError(b"ERR the number of values must be at least 1 and not above those given")
-    given = given_of(session, args[2], args[4 + count :], PutMany.options)
+def putmany(session: Session, given: Given, request: PutMany) -> Reply:
+    """QUEUE PUTMANY"""
     queue, core, once = given.queue, session.core, given.once(session)
-    job = JobOptions.parse(given.own)
-    due = given.due(job)
-    values = next(iter(in_units(args[4 : 4 + min(count, BATCH_JOBS)], len)))
+    due = queue.engine.due(request.job)
+    values = next(iter(in_units(request.values[:BATCH_JOBS], len)))
     checked_payload(queue.options.name, values[0])  # another one as large is in no part with it
     check_writable(session)
 
-    def attempt(caller: Callable[[], Caller] | None) -> tuple[Reply, Promise | None, Caller | None]:
-        waits: Caller | None = None
+    def attempt(caller: Wakes) -> Tried:
+        many = AttemptMany(queue.engine, values, request.job, due, caller)
 
         def work(ctx: Context) -> Reply:
-            nonlocal waits
             if once is not None and (known := once.before(ctx)) is not NEW:
                 return known
-            if due is not None:
-                room = len(values)
-                rows = rows_of(values, job)
-                if log_put_delayed(queue.engine, ctx, due, rows, job.ttl_ms) is NO_GROUP:
-                    return NO_GROUP
-            else:
-                room = queue.engine.room(ctx, len(values))
-                if room <= 0:
-                    waits = queue.engine.queue_up(caller)
-                    return NOT_YET
-                log_values(queue.engine, ctx, values[:room], job)
-            if once is not None:
-                once.note(ctx, room)
-            return room
+            put = many(ctx)
+            if put == 0:
+                return NOT_YET
+            if once is not None and put is not NO_GROUP:
+                once.note(ctx, put)
+            return put
 
         reply, promise = core.run(session.db, work, None, False)
         while reply is NO_GROUP:
@@ -158,24 +115,17 @@ def putmany(session: Session, args: list[bytes]) -> Reply:
         if isinstance(reply, CommandError):
             session.rest_on(promise)
             raise reply
-        return reply, promise, waits
+        return reply, promise, many.waits
 
     return _Putting(session, queue, attempt, given).begin()
-
-
-def put_of(given: Given, value: bytes) -> Put:
-    checked_payload(given.queue.options.name, value)
-    job = JobOptions.parse(given.own)
-    return Put(given.queue.engine, job.row(value), job, given.due(job))
-
-
-Attempt = Callable[[Callable[[], Caller] | None], tuple[Reply, Promise | None, Caller | None]]
 
 
 class _Putting(BlockedCall):
     """A put that waits for room in a bounded queue."""
 
-    def __init__(self, session: Session, queue: Served, attempt: Attempt, given: Given) -> None:
+    def __init__(
+        self, session: Session, queue: Served, attempt: Callable[[Wakes], Tried], given: Given
+    ) -> None:
         found = given.own.get(b"BLOCK")
         self._waits = found is not None
         timeout_ms = 0 if found is None else parse_timeout(session, found[0])

@@ -8,23 +8,16 @@ from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.jobs.verbs.verb import Question
-from tidelog.server.commands.queue.given import Given, given_of
+from tidelog.server.commands.queue.given import Given
 from tidelog.server.commands.queue.waiting import Nudge, Parked
 from tidelog.server.commands.wait import parse_timeout
 from tidelog.server.session import Session
-from tidelog.server.table import Handler
 from tidelog.store.commit.durability import Promise
 
 
-def handler(verb: type[Question]) -> Handler[Session]:
-    """The handler of a verb that is a question. BLOCK 0 waits for ever; without BLOCK it does not wait for an end."""
-
-    def ask(session: Session, args: list[bytes]) -> Reply:
-        places = 3 + verb.places
-        given = given_of(session, args[2], args[places:], verb.options)
-        return _Asking(session, given, verb.parse(args[3:places], given.own)).begin()
-
-    return ask
+def answer(session: Session, given: Given, request: Question) -> Reply:
+    """The answer to a question. BLOCK 0 waits for ever; without BLOCK it does not wait for an end."""
+    return _Asking(session, given, request).begin()
 
 
 class _Asking(Parked):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidelog.api.queue.consuming import BATCH_MAX
 from tidelog.engine import ids
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
@@ -17,7 +16,6 @@ from tidelog.server.blocked import NOT_YET
 from tidelog.server.commands.queue.given import (
     Given,
     check_writable,
-    given_again,
     worker_of,
 )
 from tidelog.server.commands.queue.waiting import Nudge, Parked
@@ -28,52 +26,34 @@ from tidelog.server.wire.replies import Jobs
 from tidelog.store.commit.durability import Promise
 
 
-def take(session: Session, args: list[bytes]) -> Reply:
-    """QUEUE TAKE name worker [COUNT n] [BLOCK ms] [HEARTBEAT ms] [LIMIT ms] [HISTORY] [CONFIRM token] [option ...]
-
-    Replies [[ID, deliveries, [field, value, ...]], ...], or null. BLOCK 0 waits for ever.
-
-    HISTORY     the worker begins: this and the calls after it first get the jobs that an earlier connection of this
-                worker left, in the order of priorities
-    HEARTBEAT   take the jobs back unless QUEUE RENEW names them so often
-    LIMIT       take them back after this time in any case
-    CONFIRM     the jobs are unconfirmed until QUEUE CONFIRM, RENEW or a settling names one of them. Before that, they
-                go back uncounted if the connection ends or takes others. QUEUE UNBLOCK ends a call that waits with this
-                token
-    """
-    given = given_again(session, b"TAKE", args[2], args[4:], Take.options)
+def take(session: Session, given: Given, request: Take) -> Reply:
+    """QUEUE TAKE. BLOCK 0 waits for ever."""
     check_writable(session)
     if session.jobs is not None:
         session.jobs.retract()
-    return _Taking(session, given, worker_of(args[3])).begin()
+    return _Taking(session, given, request).begin()
 
 
 class _Taking(Parked):
     """A worker that waits for jobs."""
 
-    def __init__(self, session: Session, given: Given, worker: bytes) -> None:
+    def __init__(self, session: Session, given: Given, request: Take) -> None:
         super().__init__(session)
-        self._queue, self._worker = given.queue, worker
-        self._heartbeat = given.own.milliseconds(b"HEARTBEAT")
-        self._limit = given.own.milliseconds(b"LIMIT")
-        block = given.own.get(b"BLOCK")
-        confirm = given.own.get(b"CONFIRM")
-        self._token = None if confirm is None else (*given.queue.place[:2], confirm[0])
+        queue = self._queue = given.queue
+        self._worker = worker_of(request.worker)
+        self._beat, self._limit = request.beat, request.limit
+        block, token = given.own.get(b"BLOCK"), request.token
+        self._token = None if token is None else (*queue.place[:2], token)
         # One call gets jobs of one lane, so the calls after it go on with the others.
-        begun = given.queue.engine.shared.begun
-        if b"HISTORY" in given.own:
-            begun[worker] = {}
+        begun = queue.engine.shared.begun
+        if request.history:
+            begun[self._worker] = {}
         self._request = Fetch(
-            *(
-                given.queue.engine.shared,
-                given.queue.options,
-                worker,
-                given.own.count(1, BATCH_MAX),
-            ),
+            *(queue.engine.shared, queue.options, self._worker, request.count),
             None if block is None else parse_timeout(session, block[0]),
-            begun.get(worker),
-            self._limit,
-            unsure=confirm is not None,
+            begun.get(self._worker),
+            request.limit,
+            unsure=token is not None,
             process=session.process,
         )
         if self._token is not None and session.server.desk.was_unblocked(self._token):
@@ -122,7 +102,7 @@ class _Taking(Parked):
         delivery = request.delivery
         del request.delivery
         unconfirmed = self._token is not None
-        lent = Lent(delivery, self._heartbeat, self._limit, unconfirmed)
+        lent = Lent(delivery, self._beat, self._limit, unconfirmed)
         session.server.desk.hand(session, queue, lent)
         jobs = Jobs((ids.text(job), count, row) for job, row, count in reversed(delivery.jobs))
         if not unconfirmed:

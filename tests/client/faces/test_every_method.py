@@ -73,7 +73,7 @@ COMPARED = {
     },
 }
 # For the client's own modules.
-INTERNAL = {"words", "heartbeat_words", "renew_s", "beat_s"}
+INTERNAL = {"words", "end_words", "renew_s", "beat_s"}
 
 
 def guarded() -> set[str]:
