@@ -75,7 +75,7 @@ class Finding(Outcome):
             return JobStatus(first, DONE, now_id, row)
         _, owner, count = pending
         shared = known(self._engine, ctx, lane)
-        told = failures(shared, ctx, lane.options, present)
+        told = tuple(failures(shared, ctx, lane.options, present))
         hold = shared.paused.get(present)
         left = 0.0 if hold is None else hold.due - shared.monotonic()
         if owner != NOBODY:
@@ -97,5 +97,5 @@ def _dead(first: str, died: Died, engine: QueueEngine) -> JobStatus:
     dead = rows.DeadJob(died.entry, died.row, engine.options.codec)
     worker = dead.workers[-1] if dead.workers else None
     return JobStatus(
-        *(first, DEAD, dead.id, died.row, dead.deliveries, worker, None, dead.reason, dead.errors),
+        *(first, DEAD, dead.id, died.row, dead.deliveries, worker, None, dead.reason, tuple(dead.errors)),
     )

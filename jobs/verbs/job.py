@@ -62,7 +62,7 @@ class AskJob(OneJob, Question):
             *(found[b"id"].decode(), found[b"state"].decode(), _text(found[b"present_id"])),
             *(tuple(found[b"fields"]), found[b"deliveries"], _text(found[b"worker"])),
             *(None if due is None else rows.moment(due), _text(found[b"reason"])),
-            *(list(map(failure_told, found[b"failures"])), found[b"result"]),
+            *(tuple(map(failure_told, found[b"failures"])), found[b"result"]),
         )
 
 
