@@ -6,8 +6,9 @@ from typing import Any
 
 from tidelog.api.queue.schedules import Schedules
 from tidelog.client.base import Base
+from tidelog.jobs.verbs.schedule import ChangeSchedule
 from tidelog.jobs.verbs.verb import OfDatabase
-from tidelog.store.errors import DataError, ResponseError
+from tidelog.store.errors import DataError, ResponseError, TidelogError
 
 
 class SharedSchedules(Schedules):
@@ -26,6 +27,11 @@ class SharedSchedules(Schedules):
         try:
             return verb.result(store._link.call(words, verb.safe, store._db))
         except ResponseError as error:
-            if error.code == "ERR":  # the server checks the expression and the zone
-                raise DataError(str(error).removeprefix("ERR ")) from None
-            raise
+            raise _meant(verb, error) from None
+
+
+def _meant(verb: OfDatabase, error: ResponseError) -> TidelogError:
+    """The error that a reply means. The server checks the expression and the zone of a schedule."""
+    if error.code == "ERR" and isinstance(verb, ChangeSchedule):
+        return DataError(str(error).removeprefix("ERR "))
+    return error

@@ -72,9 +72,9 @@ def _counts(streams: list[Jobs], name: bytes | None, now: int) -> dict[str, Any]
     oldest = MAX
     for stream, holds in streams:
         group = None if name is None else stream.groups.get(name)
-        found = counted(stream, group)
-        new, pending, given = new + found.new, pending + found.pending, given + found.given
-        oldest = min(oldest, found.oldest)
+        some, delivered, free, first = counted(stream, group)
+        new, pending, given = new + some, pending + delivered, given + free
+        oldest = min(oldest, first)
         if group is not None:
             paused += _paused(holds, group, now)
     return {

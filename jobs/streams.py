@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from tidelog.engine.api import Context, Group, State, Stream, lag, reading
 from tidelog.engine.errors import CorruptBlock
@@ -72,31 +71,20 @@ def depth(stream: Stream | None, group: Group | None) -> int:
     return waiting(stream, group) + (0 if group is None else len(group.pending))
 
 
-class Counted(NamedTuple):
-    """The jobs of a lane for one group.
+def counted(stream: Stream, group: Group | None) -> tuple[int, int, int, int]:
+    """The jobs of a lane, for one group. `group` is None if it is missing there.
 
-    new        never delivered
-    pending    delivered, and not done
-    given      of these, nobody holds them: they are paused, or their pause is over
-    oldest     ID of the oldest that is not done; MAX if all are
+    How many were never delivered; how many are pending; how many of these nobody holds, since they are paused or their
+    pause is over; and the ID of the oldest that is not done, MAX if all are.
     """
-
-    new: int
-    pending: int
-    given: int
-    oldest: int
-
-
-def counted(stream: Stream, group: Group | None) -> Counted:
-    """Count the jobs of a lane. `group` is None if it is missing there."""
     new, pending = waiting(stream, group), None if group is None else group.pending
     oldest = [MAX]
     if new:
         behind = 0 if group is None else group.last_id + 1
         oldest += reading.between(stream, behind, MAX, 1).ids()
     if not pending:
-        return Counted(new, 0, 0, min(oldest))
-    return Counted(new, len(pending), pending.nacked(), min(*oldest, pending.first()))
+        return new, 0, 0, min(oldest)
+    return new, len(pending), pending.nacked(), min(*oldest, pending.first())
 
 
 def needed_from(stream: Stream) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
@@ -73,9 +72,8 @@ class AddSchedule(ChangeSchedule):
 
     word = b"ADD"
     places = 4
-    options = {
-        **ChangeSchedule.options,
-        **dict.fromkeys((b"CRON", b"TZ", b"EVERY", b"CATCHUP", b"PRIORITY"), ONE),
+    options = dict.fromkeys((b"CRON", b"TZ", b"EVERY", b"CATCHUP", b"PRIORITY"), ONE) | {
+        b"ONCE": TWO
     }
 
     rule: Rule
@@ -171,25 +169,21 @@ class OneSchedule(ChangeSchedule):
         """See `Verb`. Raises DataError."""
         return cls.of(_text(words[1]))
 
-    def planner(self, engine: InDatabase) -> Callable[[Context], Words | None]:
-        """A function that gives the commands, under the store's lock; None if there is no such schedule."""
-
-        def plan(ctx: Context) -> Words | None:
-            found = find(stream_at(ctx, SCHEDULES), self.schedule)
-            return None if found is None else self._words(engine, ctx, found)
-
-        return plan
+    def plan(self, engine: InDatabase, ctx: Context) -> Words | None:
+        """[lock] The commands that change it; None if there is no such schedule."""
+        found = find(stream_at(ctx, SCHEDULES), self.schedule)
+        return None if found is None else self._words(engine, ctx, found)
 
     def _words(self, engine: InDatabase, ctx: Context, found: Stored) -> Words:
         raise NotImplementedError
 
     def decide(self, engine: InDatabase) -> Answer:
         """See `Verb`."""
-        planned, there = self.planner(engine), False
+        there = False
 
         def plan(ctx: Context) -> Words | None:
             nonlocal there
-            words = planned(ctx)
+            words = self.plan(engine, ctx)
             there = words is not None
             return words or None
 
@@ -215,10 +209,10 @@ class ResumeSchedule(OneSchedule):
 
     word = b"RESUME"
 
-    def planner(self, engine: InDatabase) -> Callable[[Context], Words | None]:
-        """See `OneSchedule`."""
+    def decide(self, engine: InDatabase) -> Answer:
+        """See `Verb`."""
         leases_of(engine.core)  # the first call takes the lock, so `_words` must not make it
-        return super().planner(engine)
+        return super().decide(engine)
 
     def _words(self, engine: InDatabase, ctx: Context, found: Stored) -> Words:
         wall = engine.core.clocks(ctx.now).wall

@@ -42,7 +42,7 @@ class AskStats(Verb):
             oldest = MAX
             for lane in lanes_in(state, db, options):
                 group, back = lane.group, 0
-                found = counted(lane.stream, group)
+                new, delivered, given, first = counted(lane.stream, group)
                 if group is not None:
                     back = len(due_in(engine, state, lane))
                     for consumer in group.listed():
@@ -50,11 +50,11 @@ class AskStats(Verb):
                         if held:
                             name = rows.shown(consumer.name)
                             in_flight[name] = in_flight.get(name, 0) + held
-                if found.new + back:
-                    by_priority[lane.options.priority] = found.new + back
-                unread, due, length = unread + found.new, due + back, length + lane.stream.length
-                pending, paused = pending + found.pending, paused + found.given - back
-                oldest = min(oldest, found.oldest)
+                if new + back:
+                    by_priority[lane.options.priority] = new + back
+                unread, due, length = unread + new, due + back, length + lane.stream.length
+                pending, paused = pending + delivered, paused + given - back
+                oldest = min(oldest, first)
             age = None if oldest == MAX else max(0, now - (oldest >> 64)) / 1000
             put, done = shared.sample(mono, *totals(state, db, options))
             later = later_of(state, db, options)

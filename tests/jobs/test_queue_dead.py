@@ -255,7 +255,7 @@ def test_the_origin_is_that_of_the_first_life(jobs: tidelog.Queue) -> None:
 def test_redrive_of_one_of_some_and_by_a_condition(jobs: tidelog.Queue) -> None:
     dead = bury(jobs, *range(6))
     assert jobs.dead.redrive(dead[0].id) == 1
-    assert jobs.dead.redrive([dead[2].id, dead[2].id, dead[0].id]) == 1
+    assert jobs.dead.redrive([dead[2].id, f"0{dead[2].id}", dead[0].id]) == 1
     assert jobs.dead.redrive(where=lambda job: job.reason == "no 4") == 1
     assert jobs.dead.redrive([dead[1].id, dead[3].id], where=lambda job: job.value == 3) == 1
     assert values(jobs) == [1, 5]

@@ -124,7 +124,6 @@ def _ask_database(verb: type[OfDatabase], session: Session, args: list[bytes]) -
 
 def _removed(engine: InDatabase, request: RemoveSchedule, once: Once) -> Answer:
     """The reply of a removal, made once."""
-    planned = request.planner(engine)
     reply: Reply = None
 
     def plan(ctx: Context) -> list[list[bytes]] | None:
@@ -132,7 +131,7 @@ def _removed(engine: InDatabase, request: RemoveSchedule, once: Once) -> Answer:
         reply = once.before(ctx)
         if reply is not NEW:
             return None
-        words = planned(ctx)
+        words = request.plan(engine, ctx)
         reply = int(words is not None)
         return [once.words(reply), *(words or ())]
 
