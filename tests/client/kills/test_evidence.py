@@ -13,9 +13,10 @@ import pytest
 from tests.client.kills.account import account
 from tests.client.kills.apeer import came
 from tests.client.kills.checks import nothing_done_is_seen_again
+from tests.client.kills.crowd import slowness
 from tests.client.kills.evidence import CUT, Call, Evidence, Reader
 from tests.client.kills.peer import Peer, shown
-from tests.client.kills.queues import BY_NAME
+from tests.client.kills.queues import BY_NAME, TIMEOUT_S
 from tests.client.kills.remains import held_here, left_behind
 from tests.client.kills.test_checks import ID, S, Told, seen_again
 from tests.client.kills.ticks import has_looked
@@ -64,7 +65,7 @@ def test_a_wait_that_was_cancelled_has_asked_nobody(tmp_path: Path) -> None:
     root, evidence = tmp_path / "store", Evidence(tmp_path / "told")
 
     async def run() -> None:
-        async with await tidelog.aconnect(root) as db:
+        async with await tidelog.aconnect(root, timeout=TIMEOUT_S) as db:
             queue = db.queue("plain", **BY_NAME["plain"].options_of())
             consumer = queue.consume("w", block=0)
             facts: dict[str, Any] = {"queue": "plain", "worker": "w"}
@@ -109,7 +110,7 @@ def test_what_is_left_of_a_process_is_named(
     root = tmp_path / "store"
     before = held_here(root)
     with ended_owner(root):
-        with tidelog.connect(root) as db:
+        with tidelog.connect(root, timeout=TIMEOUT_S) as db:
             db.queue("q").put(1)
             job = db.queue("q").get()
             found = left_behind(before, root=root)
@@ -117,6 +118,10 @@ def test_what_is_left_of_a_process_is_named(
             assert any(each.startswith("socket:") for each in found)
             assert job is not None and job.ack()
     until(lambda: not left_behind(before, root=root), "something is left")
+
+
+def test_a_machine_that_is_too_slow_to_be_measured_is_slow() -> None:
+    assert slowness(0.001) >= 1.0
 
 
 def test_a_check_that_fails_tells_what_happened_to_the_job() -> None:
