@@ -76,7 +76,7 @@ class Frames:
         self._seed = crc32c_of(uuid)
         self._pieces: list[bytes] = []  # the first one was taken up to `_at`
         self._at = 0
-        self._need = HEADER_BYTES  # no frame is whole before so many bytes are buffered
+        self._need = HEADER_BYTES  # no frame is whole before this number of bytes is buffered
 
     def put(self, data: bytes) -> None:
         """Add the next bytes of the log."""
@@ -199,7 +199,7 @@ class Frames:
 def _unpacked(bodies: list[bytes], count: int) -> tuple[list[Effect], list[int]] | None:
     """The `count` records in `bodies`, and their opcodes.
 
-    None if these are not exactly so many tuples that begin with an integer.
+    None if these are not exactly that number of tuples, each with an integer first.
     """
     # Decode them as one array. An Unpacker would not report an unfinished record behind the last one.
     array = _ARRAY + count.to_bytes(4, "big")

@@ -70,7 +70,7 @@ def open_store(
         memory_budget: Approximate bytes for entries, groups and strings in memory. After a checkpoint the least
             recently used data is evicted; it is read back when needed. None = nothing is evicted.
         checkpoint_bytes: Make a checkpoint after this many bytes of log; 0 = not by bytes.
-        save: Rules (seconds, changes): make a checkpoint after so many seconds if there were so many changes; () = not
+        save: Rules (seconds, changes): make a checkpoint every `seconds` if there were at least `changes`; () = not
             by time.
         snapshot_every: Seconds (or a timedelta) between automatic snapshots; None = no automatic snapshots.
         keep_snapshots: How many of the newest snapshots to keep; 0 = all.

@@ -133,7 +133,7 @@ class Keeper:
             self._consumers.add(consumer)
 
     def drain(self, limit: float | None, me: Holder) -> int:
-        """Close all consumers, and wait so many seconds at most until no other living thread or task holds a job.
+        """Close all consumers, and wait up to `limit` seconds until no other living thread or task holds a job.
 
         Returns how many they still hold. `me` cannot settle its own jobs meanwhile, so it does not wait for them.
         """
@@ -193,7 +193,7 @@ class Keeper:
             self._armed = True
 
     def enter(self, worked: Worked, job: int, holder: Holder) -> None:
-        """A thread or task entered the `with` block of a job, perhaps another one than took it."""
+        """A thread or task entered the `with` block of a job. A different one may have taken the job."""
         held = self._held.get(worked, {}).get(job)
         if held is None or held.holder == holder:
             return  # nearly always: without the lock

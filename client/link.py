@@ -170,7 +170,7 @@ class Link:
             raise
 
     def confirm(self, lane: Lane, db: int, replicas: int, fsynced: bool, seconds: float) -> None:
-        """Wait until the last write of a connection is on the disk (`fsynced`), and so many followers have it.
+        """Wait until the last write of a connection is on the disk (`fsynced`), and `replicas` followers have it.
 
         Raises NotReplicated; OutcomeUnknown if the connection breaks meanwhile.
         """

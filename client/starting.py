@@ -31,7 +31,7 @@ _DETACH: Final = (
 
 
 def readable(fd: int, seconds: float) -> bool:
-    """Whether there is something to read within so many seconds, or the other side has closed.
+    """Whether there is something to read within `seconds`, or the other side has closed.
 
     Not `select.select`, which refuses descriptors above 1,023.
     """

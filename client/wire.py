@@ -24,7 +24,7 @@ from tidelog.store.errors import DataError, UnitTooLarge, from_command
 
 RECEIVE_BYTES: Final = 1 << 16
 LIMIT_MIN_S: Final = 0.001  # zero would mean no limit
-# A limit that is longer than needed by this part and so many seconds stays.
+# A limit stays if it is longer than needed by less than this factor and this number of seconds.
 SPARE_PART: Final = 1.05
 SPARE_S: Final = 0.01
 # How a server begins its last reply when it ends a connection for what it read there.

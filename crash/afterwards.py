@@ -28,7 +28,7 @@ from tidelog.snapshot.restore import restore
 PROBE: Final = b"probe"  # the stream of the write that is taken after a crash
 AFTERWARDS: Final = "afterwards, "  # how the words of such a fault begin
 RESTORED: Final = "restored"
-ROLLED: Final = 2  # so many unit ends are drawn for a snapshot
+ROLLED: Final = 2  # unit ends that are drawn for a snapshot
 DESCRIPTORS: Final = Path("/proc/self/fd")
 
 

@@ -53,8 +53,8 @@ class Client:
     """One connection after another, to servers of the same store.
 
     units      sent so far, those that were lost in a crash left out
-    answered   so many of them have their replies
-    synced     so many of them were told to be on the disk, by a reply to WAITAOF
+    answered   number of them that have their replies
+    synced     number of them that a reply to WAITAOF has called synced
     changed    called when one of the numbers has grown
     saves      it also has the server make checkpoints
     """

@@ -27,7 +27,7 @@ from tidelog.crash.trace import Promised, Trace, Tree
 KINDS: Final = (
     "flip", "zero", "duplicate", "misplaced", "stale", "truncated", "missing", "swapped", "older",
 )  # fmt: skip
-DENSE_SHARE: Final = 0.9  # of the flips, so many hit a sector that is not all zeros
+DENSE_SHARE: Final = 0.9  # the share of the flips that hit a sector that is not all zeros
 TRIES: Final = 50
 PROOF: Final = f"{STORE}/aof/DURABLE"
 CHECKPOINT_DIRECTORY: Final = f"{STORE}/{CHECKPOINT}"

@@ -95,11 +95,11 @@ class Effort(NamedTuple):
     """How many states to try.
 
     drawn          at each operation that has too many states to try all
-    exhaustive     so many states are few enough
+    exhaustive     up to this number of states, all are tried
     double         of the distinct images, the share whose recovery loses power too
     killed         of the ends of the process, the share whose recovery loses power
     double_drawn   states at each operation of such a recovery
-    findings       stop the exploration of a trace after so many
+    findings       stop the exploration of a trace after this number
     again          of the distinct images, the share of which more than the contents is tried
     """
 
@@ -276,7 +276,7 @@ def record_recovery(
     """Open a store twice, write to it and close it, all recorded. Also the fault that this showed without a crash.
 
     units     those that the store showed before
-    fsynced   so many of them were acknowledged as such before
+    fsynced   number of them that were acknowledged as such before
     """
     inner, root = stage.lay(image)
     disk = RecordingDisk(inner, root)

@@ -38,7 +38,7 @@ from tidelog.crash.jobs import Jobs
 from tidelog.crash.trace import Unit
 
 NO_ID: Final = b"0-0"
-DATABASES: Final = 2  # so many are used
+DATABASES: Final = 2  # in use
 # For how many seconds a stream knows an iid, and how many of a producer, until it is told otherwise.
 REMEMBERS: Final = (100, 100)
 DELIVERIES_MAX: Final = 2**63 - 1

@@ -52,7 +52,7 @@ class Oracle:
         return None
 
     def after(self, count: int) -> Contents:
-        """The contents after so many units."""
+        """The contents after `count` units."""
         return self._after[count]
 
     def judge(self, served: Served, promised: Promised, *, power: bool) -> Fault | None:

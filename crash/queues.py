@@ -94,7 +94,7 @@ def long(rng: random.Random, steps: int, *, checkpoints: bool) -> list[Step]:
             case "later":
                 found.append([name, queue, rng.choice((1, 60, 900)), rng.randrange(2)])
             case "puts":
-                # Behind so many jobs without a key, no fetch would come to those that must wait.
+                # Behind that many jobs without a key, no fetch would come to those that must wait.
                 found.append([name, queue % KEYED, rng.randint(1, 40)])
             case "once" | "follow":
                 found.append([name, queue, rng.randrange(4)])

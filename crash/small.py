@@ -21,14 +21,14 @@ from tidelog.crash.trace import Promised, Trace
 from tidelog.crash.workloads import OPERATIONS, PREPARED, PREPARED_UNITS, record
 
 SMALL: Final = "small"
-WHOLE: Final = 3  # so many operations at most are tried in every order
+WHOLE: Final = 3  # sequences of up to this length are tried in every order
 DRAWN: Final = 4  # operations: of workloads this long, only some are tried
 CHUNK: Final = 65
 EFFORT: Final = Effort(drawn=2, exhaustive=4, double=0, killed=0)
 
 
 def many(length: int) -> int:
-    """How many workloads have so many operations."""
+    """Number of the workloads of `length` operations."""
     return int(len(OPERATIONS) ** length) * length
 
 

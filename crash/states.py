@@ -48,7 +48,7 @@ from tidelog.crash.trace import (
 SECTOR: Final = 512
 PAGE_SECTORS: Final = 8
 EXHAUSTIVE_MAX: Final = 4096  # a moment with no more states than this has all of them tried
-REMOVED: Final = 3  # so many of the files removed last may show through in new blocks
+REMOVED: Final = 3  # of the files removed last, how many may show through in new blocks
 
 # The time of the content that the last sync left. The content of an old block has no time.
 BEFORE: Final = -1

@@ -126,9 +126,9 @@ class SyncEnd(NamedTuple):
 class Promised(NamedTuple):
     """From here on callers believe this much. All three count units from the beginning of the store.
 
-    fsynced   so many units were acknowledged as safe from a power cut
-    written   so many were acknowledged as safe from the end of the process
-    issued    so many at most are in the store: a call may have been cut short
+    fsynced   units that were acknowledged as safe from a power cut
+    written   units that were acknowledged as safe from the end of the process
+    issued    units that may be in the store at most: a call may have been cut short
     """
 
     fsynced: int

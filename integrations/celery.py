@@ -73,7 +73,7 @@ class TidelogBackend(KeyValueStoreBackend):  # type: ignore[misc]
         return self.store.incr(key)
 
     def expire(self, key: Any, value: Any) -> bool:
-        """Let a key expire after so many seconds."""
+        """Let a key expire after `value` seconds."""
         return bool(self.store.expire(key, int(value)))
 
 

@@ -65,7 +65,7 @@ class JobOptions:
 
     dedup_id, mode      a dedup ID and its mode, one of `dedup.MODES`
     headers             fields of the job's row: name, text, name, text ...
-    delay_ms, at_ms     when it is due: after so many ms, or at a time in unix ms; both None = at once
+    delay_ms, at_ms     when it is due: after a delay in ms, or at a time in unix ms; both None = at once
     ttl_ms              how long it is delivered, counted from when it is due; None = for ever
     priority, key       as in `PutManyOptions`
     """

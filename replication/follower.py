@@ -61,7 +61,7 @@ from tidelog.store.role import Role
 
 WORK_BYTES: Final = 16 << 10  # of frames applied between two looks at the clock
 MESSAGE_S: Final = 66.0  # the longest message takes so long at 1 KB/s
-STUBBORN: Final = 3  # so many bad frames at one LSN are no accident
+STUBBORN: Final = 3  # this number of bad frames at one LSN is no accident
 
 # All that can end a connection.
 ERRORS: Final = (ReplicationError, TidelogError, AofError, OSError)

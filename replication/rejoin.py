@@ -36,7 +36,7 @@ def rejoin(core: Core, asked: Rejoin, surplus_s: float, replace: bool = False) -
 
     Reads and copies files, and holds the store's lock for a part of that: call it in a thread, while no link is up.
 
-    surplus_s   a surplus that no promotion has given up may span so many seconds
+    surplus_s   seconds that a surplus may span which no promotion has given up
     replace     a person has agreed to give it up
 
     Raises Refused if only a person may give it up; LinkError if the store has changed meanwhile; ProtocolError,

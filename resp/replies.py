@@ -12,7 +12,7 @@ from typing import Any, Final
 UNFINISHED: Final = object()  # the reply has not arrived as a whole
 DEPTH_MAX: Final = 16  # levels of nested arrays; no command has more than 6
 _ARRAY: Final = object()  # an array has begun
-_COMPACT_BYTES: Final = 1 << 16  # parsed bytes are dropped from the buffer when there are so many
+_COMPACT_BYTES: Final = 1 << 16  # from this number on, parsed bytes are dropped from the buffer
 
 
 class Malformed(Exception):

@@ -234,7 +234,7 @@ async def _until_told(
 
 
 def _allow_clients(clients: int) -> None:
-    """Raise the limit of open files to fit so many clients, as far as the system allows (as Redis does)."""
+    """Raise the limit of open files to fit this number of clients, as far as the system allows (as Redis does)."""
     wanted = clients + FILES_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:

@@ -36,7 +36,7 @@ from tidelog.store.commit.batch import run_pipeline
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import NotReplicated
 
-FEW: Final = 2  # up to so many XADDs are faster one by one
+FEW: Final = 2  # up to this number, XADDs are faster one by one
 MANY: Final = 8  # from this many requests on, parsing them together is faster if they are alike
 # bytes buffered until the turn's end; when there are more, run the commands at once
 ARRIVED_BYTES_MAX: Final = 16 << 20

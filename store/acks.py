@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 10.0  # how long a call waits for followers unless it says so
 
 
 class Replicated(NamedTuple):
-    """The level `replicated` of one view: it asks for so many followers, within so many seconds.
+    """The level `replicated` of one view: it asks for a number of followers, within a number of seconds.
 
     fsynced    they have synced it to their disks
     """

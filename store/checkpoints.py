@@ -61,7 +61,7 @@ RETRY_S_MAX: Final = 60.0
 PRESS_S: Final = 0.01  # pause between checks of memory while a checkpoint is being written
 SAMPLE: Final = 1000  # at most this many changed streams are looked at to count pending entries
 FLUSHED_KEYS: Final = (
-    10_000  # a flush of so many keys leaves memory that the system should have again
+    10_000  # from this number of keys on, a flush leaves memory that the system should have again
 )
 LOGGED_BYTES: Final = 8  # bytes of a pending entry in the log; in memory it takes PENDING_BYTES
 

@@ -22,7 +22,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.store.options import Options
 
-SPARE: Final = 10  # one part in so many of the disk is not for followers
+SPARE: Final = 10  # one tenth of the disk is not for followers
 
 
 class Keeper(NamedTuple):

@@ -481,7 +481,7 @@ class _AfterOneCrash(Exception):
 
 
 def _chosen(cases: list[_Case], always: set[int], most: int, rng: random.Random) -> list[int]:
-    """The numbers of the cases to try, ascending: `always`, and so many others at most.
+    """The numbers of the cases to try, ascending: `always`, and at most `most` others.
 
     One of each operation if that is possible, else one of each of `most` equal parts, so that none is long without one.
     """

@@ -17,7 +17,7 @@ PAUSE_S: Final = 0.003  # between two pings
 
 
 class Shared(ABC):
-    """One queue. All of these work for so many seconds."""
+    """One queue. All of these work for a number of seconds."""
 
     @abstractmethod
     def put(self, value: bytes) -> object:

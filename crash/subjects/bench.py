@@ -35,7 +35,7 @@ CUTS: Final = 40  # of a round
 DRAWN: Final = 6  # states of a cut
 EXHAUSTIVE: Final = 16
 IDLE_ROUNDS: Final = 5
-LEAST: Final = 60  # so many strict states are tried however little time there is
+LEAST: Final = 60  # strict states that are tried however little time there is
 NOTHING: Final[frozenset[Kind]] = frozenset()
 
 

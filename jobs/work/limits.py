@@ -52,7 +52,7 @@ class Delivered:
         self.wait_ms = self._slices[0][0] + end - ctx.now if self._slices else 0
 
     def log(self, ctx: Context, jobs: int) -> None:
-        """Log that so many jobs are delivered now."""
+        """Log that `jobs` jobs are delivered now."""
         slices, step = self._slices, self._step
         start = ctx.now - ctx.now % step
         if slices and slices[-1][0] >= start:
@@ -108,7 +108,7 @@ class Limits:
     def wait(self) -> float:
         """In how many seconds to look again if they stop all.
 
-        Nobody need end a job for a rate to allow the next one, and another client's acknowledgement wakes nobody.
+        A rate allows the next job although no job ended, and another client's acknowledgement wakes no worker.
         """
         seconds = LOOK_SECONDS if self.rate is None or self.jobs else self.rate.wait_ms / 1000
         return max(0.001, min(seconds, LOOK_SECONDS))

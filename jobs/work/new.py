@@ -54,5 +54,5 @@ def _expired(fresh: Entries, now: int) -> dict[int, EntryRow]:
 
 
 def _too_much(late: dict[int, EntryRow]) -> bool:
-    """Whether one unit should not make so many jobs dead jobs."""
+    """Whether these are too many dead jobs for one unit."""
     return len(late) > DEAD_MAX or sum(sum(map(len, row)) for row in late.values()) > UNIT_BYTES

@@ -24,7 +24,7 @@ from tidelog.jobs.rows import ORIGIN, origin_of
 from tidelog.jobs.streams import is_needed, needed_from
 from tidelog.store.commit.core import Core
 
-# One page is about so many jobs with an origin, or so many KiB of nodes. Others get the lock between two pages.
+# Jobs with an origin, or KiB of nodes, on one page. Others get the lock between two pages.
 PAGE: Final = 4_000
 
 Lanes = list[tuple[int, Stream]]
@@ -101,7 +101,7 @@ class Origins:
         return found
 
     def _is_out_of_date(self, lanes: Lanes) -> bool:
-        """Whether another client has replaced a stream, or deleted so many entries that there are more notes."""
+        """Whether another client has replaced a stream, or deleted entries until there are fewer of them than notes."""
         numbers = {priority: stream.number for priority, stream in lanes}
         return len(self._now) > sum(stream.length for _, stream in lanes) or any(
             numbers.get(priority) != number for priority, (number, _) in self._read.items()

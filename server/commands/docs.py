@@ -94,9 +94,9 @@ incrby 1.0.0 Add a number
 mget 1.0.0 Read many strings
 mset 1.0.1 Set many strings
 msetnx 1.0.1 Set many strings, if none of the keys exists
-psetex 2.6.0 Set a string for so many milliseconds
+psetex 2.6.0 Set a string that expires after a number of milliseconds
 set 1.0.0 Set a string
-setex 2.0.0 Set a string for so many seconds
+setex 2.0.0 Set a string that expires after a number of seconds
 setnx 1.0.0 Set a string, if the key does not exist
 strlen 2.2.0 Tell the length of a string
 # generic

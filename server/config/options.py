@@ -181,7 +181,7 @@ _ALL: Final = (
     Option("replica-serve-stale-data", Boolean(), True, RUN,
            "Answer reads while the link to the leader is down; no = the error MASTERDOWN."),
     Option("replica-surplus-seconds", Integer(0, INT_MAX), 10, RUN,
-           "A follower gives up records that its leader lost in a power cut if they span at most so many seconds."),
+           "A follower gives up records that its leader lost in a power cut if they span at most this many seconds."),
     Option("replica-verify-every", Integer(0, INT_MAX), 0, RUN,
            "Seconds between two comparisons of a follower's data with its leader's; each reads all data; 0 = none."),
     Option("replica-priority", Integer(0, INT_MAX), 100, RUN,

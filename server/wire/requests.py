@@ -85,7 +85,7 @@ class Limits:
     arguments_max      number of arguments of a command
     bulk_bytes_max     bytes of one argument: proto-max-bulk-len
     query_bytes_max    bytes of an incomplete command: client-query-buffer-limit
-    plain_bytes_max    no command that `_plain` or `alike` finds in so many bytes can exceed the other limits
+    plain_bytes_max    no command that `_plain` or `alike` finds in this many bytes can exceed the other limits
     """
 
     arguments_max: int = (1 << 31) - 1

@@ -236,7 +236,7 @@ def _check_filled(directory: Path | None, jobs: int, error: Exception | None = N
 
 
 def _check_room(directory: Path, jobs: int) -> None:
-    """Raises ClickException if a directory has no room for the stores of so many processes."""
+    """Raises ClickException if a directory has no room for the stores of `jobs` processes."""
     free = RealDisk().free(directory)
     needed = jobs * ROOM_BYTES
     if free < needed:

@@ -30,9 +30,10 @@ from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
 
 SPARK: Final = ("pyspark", "pyarrow")
-# Up to so many entries and pending entries of the snapshot, and streams and groups of all snapshots, are read in this
-# process: 2 to 4 microseconds each, 10 for the job of a queue. That is less than the 5 seconds and more in which Spark
-# starts and runs its queries over an empty store, and needs at most some hundred MB. So does a log of this length.
+# Up to this number of entries and pending entries of the snapshot, and streams and groups of all snapshots, are read
+# in this process: 2 to 4 microseconds each, 10 for the job of a queue. That is less than the 5 seconds and more in
+# which Spark starts and runs its queries over an empty store, and needs at most some hundred MB. So does a log of this
+# length.
 ITEMS_MAX: Final = 500_000
 LOG_BYTES_MAX: Final = 32 << 20
 

@@ -25,7 +25,7 @@ class Analyses(Protocol):
     snapshots    the paths of all snapshots, oldest first, with the time of the last write in each (unix ms)
     path         the one that most sections show
     has_events   whether the log's events are known
-    top          at most so many rows
+    top          rows at most
     """
 
     snapshots: Sequence[tuple[str, int]]
@@ -62,7 +62,7 @@ def plan(
     """The sections, each as a function that runs its queries.
 
     queues       (name, group) in database 0; None: those that the store seems to have
-    deliveries   from so many on a message counts as poison
+    deliveries   from this number on a message counts as poison
     top          rows of a table
     """
     listed = _queues(source) if queues is None else [Queue(0, *each) for each in queues]

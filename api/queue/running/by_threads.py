@@ -60,7 +60,7 @@ class RunsThreads(Generic[J]):
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
             time_limit: As in `consume`.
             results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
-            processes: How many processes, with so many workers each. 1 = this process. Only a shared queue takes more.
+            processes: Number of processes, each with `workers` workers. 1 = this one. Only a shared queue takes more.
 
         Returns:
             How many jobs were given back because their handlers did not end in time, in all processes.

@@ -126,7 +126,7 @@ class Words:
         self._say(logging.INFO, f"{reason}: takes no more jobs and waits for running ones{limit}")
 
     def ended(self, done: int, left: int) -> None:
-        """The run is over: so many jobs were done, and so many given back."""
+        """The run is over: `done` jobs were done, and `left` given back."""
         back = f"; {left:,} were given back" if left else ""
         level = logging.WARNING if left else logging.INFO
         self._say(level, f"ended after {done:,} jobs{back}", done=done, given_back=left)

@@ -27,7 +27,7 @@ STREAM_BYTES: Final = 400  # the fixed cost of reading a stream, expressed as a 
 KEYS: Final = 4_000  # keys in a partition of a small table
 PARTS_PER_CORE: Final = 3  # partitions of different sizes end at about one time
 TARGET_BYTES_MIN: Final = 1 << 20  # below, starting a task costs more than reading
-FEW: Final = 16  # so many streams are looked up, instead of all rows between the first and the last
+FEW: Final = 16  # up to this number, streams are looked up one by one, and not all rows between the first and the last
 _BEHIND: Final = (b"\xff" * 9, 0)  # a key behind all others
 
 
@@ -65,7 +65,7 @@ class Part:
         )
 
     def cut(self, pieces: int) -> Iterator[Part]:
-        """Parts with at most so many of the pieces, in their order."""
+        """Parts with at most `pieces` pieces, in their order."""
         found = self._unpacker()
         start = 0
         while start < len(self.packed):
@@ -144,7 +144,7 @@ def selection(options: Options) -> Selection:
 
 
 def spread(nbytes: int) -> int:
-    """Bytes of a partition, so that the cores that can be counted here share so many bytes."""
+    """Bytes of a partition, so that the cores of this machine share `nbytes`."""
     share = nbytes // (PARTS_PER_CORE * len(os.sched_getaffinity(0)))
     return min(max(share, TARGET_BYTES_MIN), TARGET_BYTES)
 

@@ -31,7 +31,7 @@ OTHER_STORE: Final = "other store"
 
 
 class Within(NamedTuple):
-    """A place inside the frame that ends at `behind`. Before it lie so many records, and rows of the next one."""
+    """A place inside the frame that ends at `behind`. Before it lie some records, and some rows of the next one."""
 
     behind: Position
     records: int

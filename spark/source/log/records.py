@@ -41,7 +41,7 @@ class Counts(NamedTuple):
         return sum(rows[:at]) + sum(min(each, place.rows) for each in rows[at : at + 1])
 
     def stop(self, start: Within | None, room: int, most: int) -> tuple[int, int] | None:
-        """Where a batch that begins at `start`, or with the frame, and has room for so many rows ends: (records, rows)
+        """Where a batch that begins at `start`, or with the frame, and has room for `room` rows ends: (records, rows)
         as in `Within`. None: behind the frame.
 
         It ends where a unit does. Only a unit that has more rows than the `most` that a batch may have is split.

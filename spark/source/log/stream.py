@@ -611,7 +611,7 @@ def _walk(
     left, counted = limits.rows, limits.rows != _ANY
 
     def fits(behind: Position, size: int) -> bool:
-        """Whether the frames up to `behind`, of so many bytes, are within all limits of the batch."""
+        """Whether the frames up to `behind`, of `size` bytes, are within all limits of the batch."""
         return not counted and behind.lsn <= limits.lsn and nbytes + size <= limits.nbytes
 
     while True:
