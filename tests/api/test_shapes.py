@@ -312,7 +312,7 @@ def test_xinfo(server: Path, tmp_path: Path, decode: bool) -> None:
         common(full, wanted)
 
 
-# Commands that 7.0 does not have. The replies on the wire stand in spec 18.3; the shapes are redis-py's callbacks
+# Commands that 7.0 does not have. The replies on the wire stand in spec 18; the shapes are redis-py's callbacks
 # (none: the reply as it is).
 NEWER: list[tuple[Call, Any]] = [
     (lambda r: r.xadd("s", {"a": 1}, id="1-1", ref_policy="DELREF"), b"1-1"),

@@ -1,4 +1,4 @@
-"""The commands of consumer groups, each rule of spec 7 and each case of spec 20.1 that concerns them.
+"""The commands of consumer groups, each rule of spec 7.
 
 Answers that a real 7.0 server can give are compared with one elsewhere; here are the rules that came after it, the
 texts and orders of checks, and what is logged.
