@@ -40,7 +40,6 @@ PAGES = (
     "docs/guides/server.md",
     "docs/guides/replication.md",
     "docs/guides/one-machine.md",
-    "docs/guides/coming-from-persist-queue.md",
     "docs/guides/coming-from-celery-or-rq.md",
     "docs/guides/coming-from-redis-streams.md",
 )
