@@ -79,10 +79,10 @@ class Range(NamedTuple):
     "ids",
     callback=id_range,
     metavar="ID|FROM..TO",
-    help="Only entries with this ID, or from one to another.",
+    help="Print only the entry with this ID, or a range FROM..TO.",
 )
-@click.option("--count", type=click.IntRange(1), help="At most this many entries.")
-@click.option("--reverse", is_flag=True, help="The newest entry first.")
+@click.option("--count", type=click.IntRange(1), help="Print at most this many entries.")
+@click.option("--reverse", is_flag=True, help="Print the newest entry first.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry and line.")
 @click.option(
     "--csv", "as_csv", is_flag=True, help="Print CSV with a column for each name of a field."

@@ -105,10 +105,10 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
     help="Print the version and exit.",
 )
 def cli() -> None:
-    """Redis Streams as a durable engine.
+    """A durable job queue, and Redis Streams, in a directory.
 
     Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `queue put`, `queue dead
-    redrive` and the `purge` commands of `queue` change a store, and `config` says how it is served. All others
+    redrive` and the `purge` commands of `queue` change a store, and `config` changes how it is served. All others
     only read it, without a lock, so its writer may be running. Snapshots are written to its folder snapshots/.
     Exit codes: docs/guides/command-line.md.
     """

@@ -55,7 +55,7 @@ SEEN_MS: Final = 600_000  # a worker that asked for jobs within this time is ali
     default=OLDEST_S,
     show_default=True,
     metavar="SECONDS",
-    help="From this age on a waiting job is late.",
+    help="Age from which a waiting job counts as late.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(place: Place, oldest: float, as_json: bool) -> int:

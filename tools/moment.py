@@ -36,13 +36,13 @@ def at_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--at-time",
         callback=moment,
         metavar="TIME",
-        help="The state after the last unit of this time (UTC), or of 15m for 15 minutes ago.",
+        help="Show the state after the last unit of this time (UTC); 15m is 15 minutes ago.",
     )(command)
     return click.option(
         "--at-lsn",
         type=click.IntRange(0),
         metavar="LSN",
-        help="The state after the last unit that ends at or before this LSN.",
+        help="Show the state after the last unit that ends at or before this LSN.",
     )(command)
 
 

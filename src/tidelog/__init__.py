@@ -1,4 +1,4 @@
-"""tidelog: Redis Streams as a durable engine.
+"""tidelog: a durable job queue, and Redis Streams, in a directory.
 
     import tidelog
 

@@ -125,7 +125,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     "--dir",
     "directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
-    help="Run rot, errors, calls, kill and servers in this directory, on the disk to be tried. Nothing is left in it.",
+    help="Put the stores of rot, errors, calls, kill and servers into this directory, and remove them afterwards.",
 )
 @click.option(
     "--mutants",

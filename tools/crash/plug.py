@@ -182,7 +182,7 @@ def _line(address: tuple[str, int], kind: str, run: str) -> Line:
 @click.option(
     "--run",
     callback=run_of,
-    help="With --after: the run. It was printed, and the store knows it unless that was lost.",
+    help="With --after: the name of the run. Needed only if the store has lost it.",
 )
 @click.option(
     "--writers",

@@ -36,7 +36,7 @@ from tidelog.tools.text import examples
 @click.option(
     "--check",
     default="",
-    help="The check of a finding of your own program. A kept one is shown, and never run unseen.",
+    help="The check of a finding of your own program. A check that the finding holds is shown, and not run.",
 )
 @model_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -33,7 +33,7 @@ RIGHT: Final = "WRITTEN FSYNCED LAG BYTES SECONDS HEARD"
 @click.argument("places", nargs=-1, required=True, metavar="PATH|redis://HOST:PORT...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(places: tuple[str, ...], as_json: bool) -> None:
-    """Several places: the followers of a leader that is gone, to find the one that has most."""
+    """If the leader is gone, name all of its followers. The last line says which of them has most."""
     asked = [place_of(text) if is_url(text) else Path(text) for text in places]
     found = [server(place) if isinstance(place, Place) else store(place) for place in asked]
     for number, facts in enumerate(found):

@@ -43,7 +43,7 @@ class Differs(Failed):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object if they are the same.")
 def command(place: str, leader: str | None, as_json: bool) -> None:
-    """A server compares by itself. For a PATH this process reads the files, and asks the leader's server."""
+    """A server compares its own data. Of a PATH, this command reads the files, and asks the leader's server."""
     if is_url(place):
         if leader is not None:
             raise click.UsageError("--leader is for a PATH: a server knows its leader")

@@ -60,18 +60,20 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
     "--db",
     type=click.IntRange(0),
     metavar="N",
-    help="Only this database. Otherwise of a store all, of a server 0.",
+    help="Show only this database. Default: all of a store, 0 of a server.",
 )
-@click.option("--filter", "wanted", default="", metavar="TEXT", help="Only keys that contain TEXT.")
+@click.option(
+    "--filter", "wanted", default="", metavar="TEXT", help="Show only keys that contain TEXT."
+)
 @click.option(
     "--count",
     type=click.IntRange(1),
     default=ROWS,
     show_default=True,
-    help="Streams that --once shows.",
+    help="Number of streams that --once prints.",
 )
 @click.option(
-    "--helpers", is_flag=True, help="Show also the streams that queues keep for themselves."
+    "--helpers", is_flag=True, help="Also show the streams that queues keep for themselves."
 )
 @click.option("--rates", is_flag=True, help="With --once or --json: look twice, a second apart.")
 @click.option("--once", is_flag=True, help="Print one look as tables, and end.")
