@@ -1,6 +1,6 @@
 """Render: encodes replies as RESP2 or RESP3. No I/O.
 
-`engine.reply` and `server.wire.replies` define the types of replies, spec 1 and 18.3 their encoding. The two protocols
+`engine.reply` and `server.wire.replies` define the types of replies, spec 1 and 18 their encoding. The two protocols
 differ almost only in the null and in the type bytes of maps and the like:
 
     None `$-1` / `_`      NULL_ARRAY `*-1` / `_`      Map, Streams `*` / `%`      Push `*` / `>`
