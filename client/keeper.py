@@ -378,8 +378,8 @@ class Keeper:
             late = self.unrenewed_s(worked)  # now: a beat takes long if the server is away
             if late >= worked[0].lease_s and not self._troubled:
                 log.warning(
-                    "queue %s: the leases of worker %s are renewed %.1f s after the last time, so other workers may "
-                    "have got its jobs: this process was stopped, or a call kept the interpreter to itself",
+                    "queue %s: worker %s renewed its leases only after %.1f s, so other workers may have got its jobs. "
+                    "This process was stopped, or a call kept the interpreter",
                     *(worked[0].name, worked[1].decode(), late),
                 )
             tried(self.renew, worked)

@@ -318,8 +318,8 @@ class Link:
                 raise ended_elsewhere()
         if needs is not None and needs not in wire.can:
             raise Unsupported(
-                f"the server {self.address} is of an earlier version of tidelog, or its user may not ask what it can: "
-                f"TIDELOG CAPABILITIES does not list {needs.decode()!r}"
+                f"the server {self.address} is of an earlier version of tidelog, or its user may not ask for its "
+                f"capabilities: TIDELOG CAPABILITIES does not list {needs.decode()!r}"
             )
         if wire.db != db:
             checked_call(wire, [b"SELECT", b"%d" % db], self.timeout)
@@ -442,9 +442,9 @@ class Link:
             told = shlex.quote(str(where)) if where is not None else "PATH"
             raise DataError(
                 f"the store at {self._named()} is served with the fsync policy {policy}, and fsync={wanted!r} asks for "
-                f"more. To have it for all, run `tidelog config {told} set appendfsync={wanted}` (and port=N, if it "
-                f"has one) and start the server again, or CONFIG SET appendfsync {wanted} until then; for single "
-                "calls, leave fsync out and ask with at('fsynced')"
+                f"more. To change the policy for all, run `tidelog config {told} set appendfsync={wanted}` (also "
+                f"port=N, if the server has a port) and start the server again. Until then, send CONFIG SET "
+                f"appendfsync {wanted}. For single calls, leave fsync out and use at('fsynced')"
             )
 
     def _leader(self, sentinel: Address, seconds: float) -> Address:

@@ -152,6 +152,6 @@ def _result(answers: bytes, code: int) -> int:
         left += int(line)
     if code:
         raise DataError(
-            f"a process ended with exit code {code} before it took jobs; it has said why"
+            f"a process ended with exit code {code} before it took jobs; its own output says why"
         )
     return left

@@ -21,7 +21,7 @@ def checked_payload(queue: str, data: bytes) -> bytes:
     if len(data) > PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge(
             f"queue {queue!r}: a value of {len(data)} bytes is too large, a job takes at most {PAYLOAD_BYTES_MAX}; "
-            "store it elsewhere, and put where it is"
+            "store it elsewhere, and put its place into the queue"
         )
     return data
 

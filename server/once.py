@@ -28,7 +28,7 @@ _WRONG_LANE: Final = b"ERR the name of a lane has 1 to %d bytes, and no NUL" % L
 # A numbered write that changes nothing, which a client sends to learn that all its writes before are safe. It names no
 # lane, since the name of a lane is not empty.
 NOTHING: Final = [b"DEL", LANE]
-_PASSED: Final = b"ONCE this lane has gone on: write %d came after %d"
+_PASSED: Final = b"ONCE write %d of this lane was made already, so write %d comes too late"
 _NO_STRING: Final = (
     b"WRONGTYPE the key %b, which remembers the writes of this lane, holds another type"
 )
@@ -48,7 +48,7 @@ class Once:
         self._number = int64(number)
 
     def before(self, ctx: Context) -> Reply:
-        """[lock] The reply that the write got before, or NEW. Raises CommandError if the lane has gone on."""
+        """[lock] The reply that the write got before, or NEW. Raises CommandError if a later write was made."""
         stored = ctx.lookup(self._key)
         if stored is None:
             return NEW

@@ -20,7 +20,7 @@ from tidelog.jobs.units import PAYLOAD_BYTES_MAX
 BACKENDS = ["embedded", "shared"]
 TEXT = (
     f"queue 'q': a value of {PAYLOAD_BYTES_MAX + 1} bytes is too large, a job takes at most {PAYLOAD_BYTES_MAX}; "
-    "store it elsewhere, and put where it is"
+    "store it elsewhere, and put its place into the queue"
 )
 
 
