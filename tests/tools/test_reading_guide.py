@@ -10,7 +10,6 @@ import shutil
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from tests.tools.conftest import Run
@@ -21,7 +20,6 @@ REPAIR = "\n## Repair"  # from here on another test follows the page
 REMAKE = "python tools/dev/make_reading_pictures.py draws the pictures anew"
 # The panel "not synced" of the plot shows how far a sync had come, which is different in each run.
 SYNCED = re.compile(r'<g id="axes_3">.*?(?=<g id="axes_4">)', re.S)
-UNREAD = 'select(.difference == "entry" and .name > "1768209604000-0") | [.name, .a[1]]'
 
 
 def maker() -> ModuleType:
@@ -47,7 +45,7 @@ def masked(text: str) -> str:
 
 
 def done(run: Run, line: str) -> str:
-    """The output of one line of the page: tidelog, perhaps with the programs of jq that the page has."""
+    """The output of one line of the page: tidelog, perhaps with the program of jq that the page has."""
     command, _, program = line.partition(" | jq -c ")
     words = shlex.split(command)
     if words[0] == "cp":
@@ -60,17 +58,8 @@ def done(run: Run, line: str) -> str:
 
 
 def asked(program: str, text: str) -> str:
-    rows: list[Any]
-    if program == ".commands[]":
-        rows = json.loads(text)["commands"]
-    else:
-        assert program == UNREAD
-        told = [json.loads(line) for line in text.splitlines()]
-        rows = [
-            [row["name"], row["a"][1]]
-            for row in told
-            if row["difference"] == "entry" and row["name"] > "1768209604000-0"
-        ]
+    assert program == ".commands[]"
+    rows = json.loads(text)["commands"]
     return "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
 
 
