@@ -348,7 +348,10 @@ def test_a_numbered_write_is_done_once(bench: Bench, start: Start) -> None:
     bench.take()
     assert again("DONE", "q", "w", id, 1, "ONCE", "lane", 4) == 1
     assert bench.call("LEN") == 3
-    with pytest.raises(redis.ResponseError, match="write 4 of this lane was made already, so write 3 comes too late"):
+    with pytest.raises(
+        redis.ResponseError,
+        match="write 4 of this lane was made already, so write 3 comes too late",
+    ):
         call("QUEUE", "PUT", "q", "v", "ONCE", "lane", 3)
     bench.running.serving.close()
     bench.db.close()
