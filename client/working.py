@@ -67,7 +67,7 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
             'if __name__ == "__main__":'
         )
     plan = (queue, handler, run["workers"], run["drain"])
-    make_plan(*plan, asynchronous=is_coroutine(handler))  # checks them
+    make_plan(*plan, asynchronous=is_coroutine(handler), on_dead=run["on_dead"])  # checks them
     consume = {name: run[name] for name in ("worker", "batch", "block", "time_limit")}
     queue.consume(**consume).close()
     ours, theirs = os.pipe()
@@ -101,7 +101,8 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
 
 
 def _message(work: Work) -> bytes:
-    for what, value in (("handler", work.handler), ("codec", work.queue["codec"])):
+    called = ("handler", work.handler), ("on_dead", work.run["on_dead"])
+    for what, value in (*called, ("codec", work.queue["codec"])):
         try:
             pickle.dumps(value)
         except Exception as error:

@@ -315,15 +315,17 @@ class DeadJob:
         group: Name of the group that gave it up.
         priority: Its priority, from 0 to 9. A redrive puts it back with the same one.
         key: The key that it was put with, likewise; None if it has none.
+        queue: Name of the queue.
     """
 
     __slots__ = (
         *("id", "original_id", "raw", "headers", "deliveries", "reason", "priority", "key"),
-        *("workers", "errors", "codec", "group", "_codec", "_row"),
+        *("queue", "workers", "errors", "codec", "group", "_codec", "_row"),
     )
 
-    def __init__(self, entry_id: int, row: EntryRow, codec: Codec) -> None:
+    def __init__(self, entry_id: int, row: EntryRow, codec: Codec, queue: str) -> None:
         fields = fields_of(row)
+        self.queue = queue
         self.id = text(entry_id)
         self.original_id = shown(fields.get(b"id", b""))
         self.raw = fields.get(VALUE, b"")

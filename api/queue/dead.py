@@ -48,9 +48,9 @@ class Dead:
 
     def _page(self, start: int, count: int = PAGE) -> Jobs:
         """One page of dead jobs, from the ID `start` on."""
-        codec = self._queue._options.codec
+        options = self._queue._options
         found = self._queue._ask(ListDead(start, count))
-        return [DeadJob(job, row, codec) for job, row in found]
+        return [DeadJob(job, row, options.codec, options.name) for job, row in found]
 
     def __iter__(self) -> Iterator[DeadJob]:
         start = 0

@@ -5,14 +5,16 @@ Generated from averbs.py by tools/dev/make_sync.py: change that file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.dead import Dead
+from tidelog.api.queue.deaths import Deaths
 from tidelog.jobs import rows
-from tidelog.jobs.rows import Failure, WaitingJob
+from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.status import JobStatus
 from tidelog.jobs.typed import T
@@ -48,6 +50,30 @@ class Verbs(QueueOf[T]):
     def dead(self) -> Dead:
         """The dead jobs: those that were given up."""
         return Dead(self)
+
+    def deaths(
+        self, since: str | None = None, *, block: Duration | None = None
+    ) -> Iterator[DeadJob]:
+        """Wait for jobs that die, of all groups, and iterate over them.
+
+        It does not matter which process gave a job up. A dead job that was redriven or purged before the iterator
+        reaches it is left out.
+
+            for job in mails.deaths(since=last_id):
+                tell(job.original_id, job.reason)
+
+        Args:
+            since: `DeadJob.id` of the last one that the program knows. "0-0" = begin with the oldest one that is kept,
+                None = only those that die after the first step of the iteration.
+            block: End after this many seconds (or a timedelta) without a death; None = never, 0 = at once.
+
+        Returns:
+            An iterator of `DeadJob`, in the order of their deaths.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
+        return Deaths(self).after(since, block)
 
     def subscribe(self) -> None:
         """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.

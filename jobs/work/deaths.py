@@ -22,7 +22,7 @@ def tell(options: Options, dead: Iterable[EntryRow]) -> None:
     Each record has the fields `queue`, `job` (its ID), `attempts` and `reason`, for structured logs.
     """
     for row in dead:
-        job = DeadJob(0, row, options.codec)
+        job = DeadJob(0, row, options.codec, options.name)
         reason = " ".join(job.reason.split())
         log.error(
             "queue %s: job %s is dead: %s (%s)",

@@ -331,7 +331,7 @@ def _failure(row: list[Any]) -> dict[str, Any]:
 
 
 def _dead(job: bytes, row: list[bytes]) -> dict[str, Any]:
-    found = DeadJob(ids.parse(job), tuple(row), NAMED["bytes"])
+    found = DeadJob(ids.parse(job), tuple(row), NAMED["bytes"], "")
     return {
         "id": found.id,
         "original_id": found.original_id,

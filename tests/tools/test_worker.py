@@ -38,6 +38,9 @@ async def asend(job):
 def fail(job):
     raise LookupError("no such address")
 
+def note(job):
+    print(f"dead {job.queue} {job.value} {job.reason}\n", end="", flush=True)
+
 class Mailer:
     def send(self, job):
         print(f"mailer {job.value}\n", end="", flush=True)
@@ -104,6 +107,19 @@ def test_json_lines_have_the_fields_of_the_worker(run: Run, place: Path) -> None
     (job,) = [line for line in mine if "job" in line]
     assert job["seconds"] >= 0 and job["level"] == "debug"
     assert mine[-1]["done"] == 1 and mine[-1]["given_back"] == 0
+
+
+def test_a_function_is_called_with_each_job_that_dies(run: Run, place: Path) -> None:
+    put(place / "s", [1])
+    words = ("--max-deliveries", 1, "--on-dead", "work:note", *EMBEDDED)
+    done = run("worker", place / "s", "mails", "work:fail", *words)
+    reason = "given up after 1 delivery; the last one failed: LookupError: no such address"
+    assert (done.code, done.out) == (exits.OK, f"dead mails 1 {reason}\n"), done.err
+
+
+def test_a_function_for_dead_jobs_must_exist(run: Run, place: Path) -> None:
+    done = run("worker", place / "s", "mails", "work:send", "--on-dead", "work:no", *EMBEDDED)
+    assert done.code == exits.USAGE and "module 'work' has no 'no'" in done.err
 
 
 def test_a_failure_is_logged_with_its_traceback(run: Run, place: Path) -> None:
@@ -185,7 +201,7 @@ def test_a_child_gets_the_same_options() -> None:
         *("s", "mails", "work:send", "--workers", "3", "--drain", "5.5", "--name", "-anna", "--group", "g"),
         *("--codec", "bytes", "--batch", "7", "--retry-after", "2", "--max-deliveries", "9"),
         *("--time-limit", "4", "--until-idle", "1", "--loglevel", "debug", "--log-format", "json"),
-        *("--processes", "3", "--reload"),
+        *("--processes", "3", "--reload", "--on-dead", "work:note"),
     ]  # fmt: skip
     given = click.Context(command)
     params = command.make_context("worker", words, parent=given).params

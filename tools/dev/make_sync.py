@@ -35,16 +35,18 @@ FILES: Final = {
     "api/queue/aends.py": "api/queue/ends.py",
     "api/queue/ajob.py": "api/queue/job.py",
     "api/queue/adead.py": "api/queue/dead.py",
+    "api/queue/adeaths.py": "api/queue/deaths.py",
     "api/queue/averbs.py": "api/queue/verbs.py",
     "api/queue/aschedules.py": "api/queue/schedules.py",
     "api/queue/aio.py": "api/queue/face.py",
+    "api/queue/running/atelling.py": "api/queue/running/telling.py",
 }
 NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
-        for name in "close closing clearing compound next queue chosen ends handle job dead schedules told "
-        "verbs".split()
+        for name in "close closing clearing compound next queue chosen ends handle job dead deaths schedules told "
+        "telling verbs".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",

@@ -140,6 +140,11 @@ def seconds(
     help="Keep the value that the function returns as the result of the job.",
 )
 @click.option(
+    "--on-dead",
+    metavar="MODULE:FUNCTION",
+    help="Call this function with each job that dies.",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(1),
     help="Jobs of the queue that all workers together may hold.",
@@ -202,6 +207,8 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     options = {key: given[key] for key in OPTIONS}
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
+    if given["on_dead"] is not None:
+        run["on_dead"] = load(given["on_dead"], os.getcwd())
     if isinstance(path, str):
         look_for(path)
     if is_coroutine(handler):

@@ -7,6 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from tidelog.api.queue.running.plan import PASSING, make_plan
 from tidelog.api.queue.running.tasks import run_tasks
+from tidelog.jobs.rows import DeadJob
 from tidelog.store.durations import Duration
 from tidelog.store.lifetime import DRAIN_SECONDS
 
@@ -29,11 +30,12 @@ class RunsTasks(Generic[J]):
         block: Duration | None = None,
         time_limit: Duration | None = None,
         results: bool = False,
+        on_dead: Callable[[DeadJob], object] | None = None,
     ) -> int:
         """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
 
         The handler is an async function. The handlers that run when the drain is over are cancelled. If this call is
-        cancelled, they are cancelled at once.
+        cancelled, they are cancelled at once. `on_dead` may be an async function.
         """
         return await run_tasks(
             make_plan(
@@ -45,5 +47,6 @@ class RunsTasks(Generic[J]):
                 block=block,
                 time_limit=time_limit,
                 results=results,
+                on_dead=on_dead,
             )
         )

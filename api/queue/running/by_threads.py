@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from tidelog.api.queue.running.plan import PASSING, count_processes, make_plan
 from tidelog.api.queue.running.threads import run_threads
+from tidelog.jobs.rows import DeadJob
 from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError
 from tidelog.store.lifetime import DRAIN_SECONDS
@@ -30,6 +31,7 @@ class RunsThreads(Generic[J]):
         block: Duration | None = None,
         time_limit: Duration | None = None,
         results: bool = False,
+        on_dead: Callable[[DeadJob], object] | None = None,
         processes: int = 1,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
@@ -60,6 +62,9 @@ class RunsThreads(Generic[J]):
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
             time_limit: As in `consume`.
             results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
+            on_dead: Called with each job of this group that dies, in a thread of its own, whichever process decided it.
+                The position is stored, and all processes of the group share it: usually one call tells of a death, and
+                at least one, also after a crash. It is called again after `retry_after` if it raises, or takes longer.
             processes: Number of processes, each with `workers` workers. 1 = this one. Only a shared queue takes more.
 
         Returns:
@@ -71,7 +76,7 @@ class RunsThreads(Generic[J]):
             NotStored: The system gives no more threads or processes.
         """
         run: dict[str, Any] = {"worker": worker, "batch": batch, "block": block}
-        run |= {"time_limit": time_limit, "results": results}
+        run |= {"time_limit": time_limit, "results": results, "on_dead": on_dead}
         if count_processes(processes) > 1:
             run |= {"workers": workers, "drain": drain}
             return self._run_processes(handler, processes, run)

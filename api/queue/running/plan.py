@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.jobs.rows import evidence
+from tidelog.jobs.rows import evidence, printable
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, NotStored, OutcomeUnknown, Unreachable
 
@@ -35,6 +35,7 @@ class Plan:
     drain      seconds that running jobs have after a signal; None = for ever
     consume    the arguments of `consume`
     results    what the handler returns is the result of the job
+    on_dead    called with each dead job; None = nobody asks
     passing    errors after which a worker goes on
     """
 
@@ -44,6 +45,7 @@ class Plan:
     drain: float | None
     consume: dict[str, Any]
     results: bool
+    on_dead: Callable[[Any], Any] | None
     passing: tuple[type[Exception], ...]
 
     def consumers(self) -> list[Any]:
@@ -59,6 +61,7 @@ def make_plan(
     *,
     asynchronous: bool,
     results: bool = False,
+    on_dead: Any = None,
     passing: tuple[type[Exception], ...] = PASSING,
     **consume: Any,
 ) -> Plan:
@@ -71,9 +74,14 @@ def make_plan(
         kind = "run takes a plain function" if not asynchronous else "arun takes an async function"
         other = "arun" if not asynchronous else "run of the queue for threads"
         raise DataError(f"{kind}; for {handler!r} use {other}")
+    if on_dead is not None and not (callable(on_dead) and takes_a_job(on_dead)):
+        raise DataError(f"on_dead must be a function that takes a dead job, not {on_dead!r}")
+    if is_coroutine(on_dead) and not asynchronous:
+        raise DataError(f"run calls on_dead in a thread: {on_dead!r} must be a plain function")
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
         raise DataError(f"workers must be an integer from 1 to {WORKERS_MAX:,}, not {workers!r}")
-    return Plan(queue, handler, workers, patience("drain", drain), consume, results, passing)
+    limit = patience("drain", drain)
+    return Plan(queue, handler, workers, limit, consume, results, on_dead, passing)
 
 
 def count_processes(processes: Any) -> int:
@@ -159,6 +167,19 @@ class Words:
             f"job {job.id} could not be given back; it is delivered again when its lease ends: {error}",
             job=job.id,
         )
+
+    def untold(self, job: Any, error: BaseException, again_s: float) -> None:
+        """`on_dead` raised."""
+        log.error(
+            "queue %s: on_dead raised %s for dead job %s; it is called again after %g s",
+            *(self._where["queue"], evidence(error)[0], job.id, again_s),
+            exc_info=printable(error),
+            extra={**self._where, "job": job.original_id},
+        )
+
+    def silent(self, error: Exception) -> None:
+        """`on_dead` cannot be called, because the deaths cannot be read."""
+        self._say(logging.WARNING, f"cannot tell on_dead of dead jobs, and tries again: {error}")
 
     def end_fork(self, job: Any) -> None:
         """The handler forked, and this is the child, which came back from it. End the child: the store and the job

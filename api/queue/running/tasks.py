@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from tidelog.api.queue.leaving import ends_the_worker
+from tidelog.api.queue.running.atelling import LOOK_S, AsyncTeller
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.signals import Signals
 from tidelog.store.errors import StoreClosed, TidelogError
@@ -49,11 +50,20 @@ class _Run:
         self._done = [0] * plan.workers
         self._reason = ""
         self._cancelled = False
+        self._until: float | None = None  # end of the drain, monotonic seconds
+        self._teller = None if plan.on_dead is None else AsyncTeller(plan, self._words)
+        self._worked = asyncio.Event()  # the workers have ended
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         # `call_soon_threadsafe` also wakes the loop out of its wait for sockets
         with Signals(lambda name: loop.call_soon_threadsafe(self._came, name)):
+            telling = None
+            if self._teller is not None:
+                await self._teller.begin()
+                telling = asyncio.create_task(
+                    self._teller.run(self._look_again), name="tidelog-on-dead"
+                )
             tasks = {
                 asyncio.create_task(self._work(number), name=f"tidelog-worker-{number}")
                 for number in range(self._plan.workers)
@@ -61,7 +71,12 @@ class _Run:
             self._words.started("task")
             try:
                 await self._wait(tasks)
+                if telling is not None:
+                    await self._tell_rest(telling)
             finally:
+                if telling is not None:
+                    telling.cancel()
+                    await asyncio.wait({telling}, timeout=GRACE_SECONDS)
                 left = await self._end(tasks)
                 self._words.ended(sum(self._done), left)
         if self._cancelled:
@@ -93,7 +108,23 @@ class _Run:
         await self._stop()
         if running:
             self._words.stopping(self._reason)
+            if self._plan.drain is not None:
+                self._until = time.monotonic() + self._plan.drain
             await asyncio.wait(running, timeout=self._plan.drain)
+
+    async def _tell_rest(self, telling: asyncio.Task[None]) -> None:
+        """The workers have ended: wait for the calls of `on_dead`, until the drain is over."""
+        self._worked.set()
+        limit = self._plan.drain
+        if self._until is not None:
+            limit = max(0.0, self._until - time.monotonic())
+        await asyncio.wait({telling}, timeout=limit)
+
+    async def _look_again(self) -> bool:
+        try:
+            return await asyncio.wait_for(self._worked.wait(), LOOK_S)
+        except TimeoutError:
+            return False
 
     async def _stop(self) -> None:
         """Take no more jobs."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.signals import News, Signals
+from tidelog.api.queue.running.telling import LOOK_S, Teller
 from tidelog.store.errors import NotStored, StoreClosed, TidelogError
 
 
@@ -46,6 +48,10 @@ class _Run:
         self._held: list[Any] = [None] * plan.workers
         self._done = [0] * plan.workers
         self._failure: BaseException | None = None
+        self._until: float | None = None  # end of the drain, monotonic seconds
+        self._teller = None if plan.on_dead is None else Teller(plan, self._words)
+        self._telling: threading.Thread | None = None
+        self._worked = threading.Event()  # the workers have ended
 
     def run(self) -> int:
         with Signals(self._news.put):
@@ -53,7 +59,11 @@ class _Run:
             try:
                 self._start()
                 self._wait()
+                self._tell_rest()
             finally:
+                if self._teller is not None:
+                    self._teller.late = True
+                self._worked.set()
                 self._stop()
                 left = self._give_back()
                 self._words.ended(sum(self._done), left)
@@ -62,31 +72,49 @@ class _Run:
         return left
 
     def _start(self) -> None:
+        if self._teller is not None:
+            self._teller.begin()
+            self._telling = self._thread("tidelog-on-dead", self._teller.run, self._look_again)
         for number in range(self._plan.workers):
-            thread = threading.Thread(
-                target=self._work, args=(number,), name=f"tidelog-worker-{number}", daemon=True
-            )
-            try:
-                start(thread, "run a worker")
-            except NoThread as error:
-                raise NotStored(str(error)) from error
+            self._thread(f"tidelog-worker-{number}", self._work, number)
         self._words.started("thread")
+
+    def _thread(self, name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
+        thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+        try:
+            start(thread, "run a worker")
+        except NoThread as error:
+            raise NotStored(str(error)) from error
+        return thread
 
     def _wait(self) -> None:
         """Until all workers have ended, or the drain is over."""
-        alive, until = self._plan.workers, None
+        alive = self._plan.workers
         while alive:
             try:
-                told = self._news.get(until)
+                told = self._news.get(self._until)
             except Empty:
                 return
             if told is None:
                 alive -= 1
             if not self._stopped.is_set() and (told is not None or self._failure is not None):
                 if self._plan.drain is not None:
-                    until = time.monotonic() + self._plan.drain
+                    self._until = time.monotonic() + self._plan.drain
                 self._stop()
                 self._words.stopping("a worker failed" if told is None else told)
+
+    def _tell_rest(self) -> None:
+        """The workers have ended: wait for the calls of `on_dead`, until the drain is over."""
+        self._worked.set()
+        if self._telling is None:
+            return
+        limit = self._plan.drain
+        if self._until is not None:
+            limit = max(0.0, self._until - time.monotonic())
+        self._telling.join(limit)
+
+    def _look_again(self) -> bool:
+        return self._worked.wait(LOOK_S)
 
     def _stop(self) -> None:
         """Take no more jobs."""

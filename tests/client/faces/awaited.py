@@ -63,7 +63,7 @@ class Awaited:
 
     def _shown(self, found: Any) -> Any:
         is_face = type(found).__name__.startswith("Async") and not isinstance(found, str)
-        return Awaited(self._loop, found) if is_face else found
+        return Awaited(self._loop, found) if is_face or inspect.isasyncgen(found) else found
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.it, name)

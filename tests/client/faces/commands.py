@@ -243,7 +243,9 @@ class CommandDead:
 
     def list(self) -> list[DeadJob]:
         rows = self._call("LIST", "-", SHOWN)
-        return [DeadJob(ids.parse(id), tuple(row), self._codec) for id, row in rows]
+        return [
+            DeadJob(ids.parse(id), tuple(row), self._codec, self._queue.name) for id, row in rows
+        ]
 
     def __iter__(self) -> Any:
         return iter(self.list())

@@ -577,7 +577,7 @@ class Commands(Face):
     def _dead(self, *words: Any) -> list[DeadJob]:
         codec = self.db.queue("q", codec="bytes")._options.codec
         rows = self.client.execute_command("QUEUE", "DEAD", "q", "LIST", *words)
-        return [DeadJob(ids.parse(id), tuple(row), codec) for id, row in rows]
+        return [DeadJob(ids.parse(id), tuple(row), codec, "q") for id, row in rows]
 
     def dead(self) -> Any:
         return list(map(_dead, self._dead()))

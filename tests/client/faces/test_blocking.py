@@ -83,6 +83,19 @@ def test_a_put_waits_for_room(face: Any) -> None:
     assert [job.value for job in queue.peek()] == [b"a"]
 
 
+def test_a_caller_waits_for_a_death(face: Any) -> None:
+    queue = face.queue
+    queue.put_many([b"a", b"b"])
+    first, second = queue.get("anna", 0), queue.get("anna", 0)
+    dead = blocked(face, lambda: next(iter(queue.deaths("0-0"))), lambda: first.fail("no"))
+    assert (dead.original_id, dead.raw, dead.reason, dead.queue) == (first.id, b"a", "no", "q")
+    assert second.fail("never")
+    assert [each.reason for each in queue.deaths(dead.id, block=0)] == ["never"]
+    assert [each.id for each in queue.deaths(block=0)] == []
+    with pytest.raises(tidelog.DataError):
+        queue.deaths("yesterday")
+
+
 def test_a_caller_waits_for_a_result(face: Any) -> None:
     queue = face.queue
     first, second, third = (queue.put(b"v") for _ in range(3))

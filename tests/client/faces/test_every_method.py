@@ -50,6 +50,7 @@ COMPARED = {
         **{name: "step figures" for name in ("stats", "peek", "failures")},
         **{"consume": "step take", "new": "end later", "dead": "step dead"},
         "get": "faces/test_blocking.py queue.get(",
+        "deaths": "faces/test_blocking.py queue.deaths(",
         **{name: f"faces/test_blocking.py queue.{name}" for name in ("name", "group")},
         "store": "faces/test_blocking.py queue.store",
         **{"run": "test_shared_run.py mails.run(", "arun": "test_shared_run.py .arun("},
