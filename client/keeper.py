@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.client.link import Link
 from tidelog.jobs.options import Options
+from tidelog.jobs.rows import text
 from tidelog.jobs.verbs.done import Done
 from tidelog.jobs.verbs.drop import Drop
 from tidelog.jobs.verbs.ending import Ending
@@ -32,6 +33,7 @@ from tidelog.jobs.verbs.named import Fences
 from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.verbs.verb import Safe, Verb
+from tidelog.jobs.work.drops import tell_drop
 from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError, Unreachable
 
@@ -386,6 +388,7 @@ class Keeper:
         while self._dropped:
             worked, job, deliveries = self._dropped.popleft()
             self.let_go(worked, job, deliveries)
+            tell_drop(worked[0].name, text(job))
             # Not repeated: the server takes the job back anyway when nobody renews it.
             tried(worked[0]._ask, Drop(worked[1], [(job, deliveries)]))
         tried(self._release_unseen)

@@ -23,6 +23,7 @@ The modules, from the bottom:
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends
     freeing           which job has a dedup ID, and which IDs are freed
     deaths            the log line of each job that becomes a dead job
+    drops             the log line of a job that a worker dropped without an end
     leases            the thread that renews the leases of living workers
     engine            a queue of an open store. Putting, settling and the verbs work with it
     verbs             what a queue is asked by name, a file for each verb

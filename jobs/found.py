@@ -97,5 +97,15 @@ def _dead(first: str, died: Died, engine: QueueEngine) -> JobStatus:
     dead = rows.DeadJob(died.entry, died.row, engine.options.codec)
     worker = dead.workers[-1] if dead.workers else None
     return JobStatus(
-        *(first, DEAD, dead.id, died.row, dead.deliveries, worker, None, dead.reason, tuple(dead.errors)),
+        *(
+            first,
+            DEAD,
+            dead.id,
+            died.row,
+            dead.deliveries,
+            worker,
+            None,
+            dead.reason,
+            tuple(dead.errors),
+        ),
     )

@@ -115,7 +115,11 @@ def log_leftovers(
         if done:
             log_finished(shared, leftover.options, ctx, stream, done)
         give_back(shared, leftover.options, ctx, group, worker, leftover.unseen, mono)
-        shared.dropped.update(leftover.let_go())
+        gone = leftover.let_go()
+        if gone:
+            shared.dropped.update(gone)
+            if leftover.here:
+                shared.forgotten = next(iter(gone))
     return left
 
 

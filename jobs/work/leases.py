@@ -21,8 +21,10 @@ from typing import Final
 
 from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
 from tidelog.jobs.options import Options
+from tidelog.jobs.rows import text
 from tidelog.jobs.work.alone import Alone
 from tidelog.jobs.work.drain import Drain
+from tidelog.jobs.work.drops import tell_drop
 from tidelog.jobs.work.ends import log_finished, log_leftovers
 from tidelog.jobs.work.later import Later
 from tidelog.jobs.work.results import Results
@@ -190,6 +192,14 @@ class Leases:
 
     def beat(self) -> float | None:
         """One round over the queues. Returns seconds until the next one, None if there is nothing to look after."""
+        pause = self._beat()
+        for shared in self.queues():
+            job, shared.forgotten = shared.forgotten, 0
+            if job:
+                tell_drop(shared.name, text(job))
+        return pause
+
+    def _beat(self) -> float | None:
         core = self._core()
         if core is None or core.ended:
             return None

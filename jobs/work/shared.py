@@ -186,9 +186,10 @@ class Leftover:
 
     finished    jobs that are done        unseen    jobs that were never handed to the worker
     open        both of these, and jobs that the worker dropped
+    here        the worker is in this process
     """
 
-    __slots__ = ("shared", "options", "worker", "open", "finished", "unseen", "_late_at")
+    __slots__ = ("shared", "options", "worker", "open", "finished", "unseen", "here", "_late_at")
 
     def __init__(
         self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
@@ -196,6 +197,7 @@ class Leftover:
         self.shared, self.options = delivery.shared, delivery.options
         self.worker, self.open = delivery.worker, open
         self.finished, self.unseen = finished, unseen
+        self.here = delivery.process is HOME
         self._late_at = delivery.renewed + delivery.options.retry_after
 
     def let_go(self) -> dict[int, float]:
@@ -228,6 +230,7 @@ class Shared(Pauses):
     returned    workers that got all jobs of their history, or had none
     begun       in lane 0: workers that have looked for jobs and are not among those -> their places in their history
     dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
+    forgotten   the last of them that no log line told, 0 = none
     room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
     closing     the store is being closed: no more jobs are handed out
     halted      in lane 0: the queue is paused (pausing.py)
@@ -259,6 +262,7 @@ class Shared(Pauses):
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Leftover] = deque()
         self.dropped: dict[int, float] = {}
+        self.forgotten = 0
         self.returned: set[bytes] = set()
         self.begun: dict[bytes, dict[int, int]] = {}
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()

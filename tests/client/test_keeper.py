@@ -17,6 +17,7 @@ from tidelog.client.lane import Lane
 from tidelog.client.link import Link
 from tidelog.client.wire import Broken
 from tidelog.jobs.verbs.verb import Safe
+from tidelog.jobs.work import drops
 
 OPTIONS: dict[str, Any] = {"retry_after": 8.0}
 
@@ -147,9 +148,27 @@ def test_a_late_renewal_is_told_with_the_time_that_the_one_before_took(
 
     monkeypatch.setattr(Link, "call", away)
     store._keeper.beat(at_once=True)
-    seconds = re.findall(r"are renewed ([0-9.]+) s after", caplog.text)
+    seconds = re.findall(r"renewed its leases only after ([0-9.]+) s", caplog.text)
     assert seconds and min(map(float, seconds)) >= queues[0].lease_s
     assert all(job is not None and job.ack() for job in jobs)
+
+
+def test_a_drop_is_told_of_once_by_its_worker_and_not_by_the_server(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drops, "_told", set[str]())
+    store = bench.connect()
+    jobs = store.queue("dropped")
+    jobs.put_many(range(3))
+    ids = [job.id for job in jobs.consume("anna", block=0)]
+    gc.collect()
+    store._keeper.beat()
+    said = [r for r in caplog.records if "without an end" in r.getMessage()]
+    assert len(said) == 1 and said[0].getMessage().startswith("queue dropped: ")
+    assert said[0].__dict__["job"] in ids
+    drops._told.clear()  # as in the process of the server
+    bench.db.close()
+    assert caplog.text.count("without an end") == 1
 
 
 def test_a_lane_that_nobody_owns_is_gone(bench: Bench) -> None:
