@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tidelog.figures.model import ConsumerFigures, GroupFigures, QueueFigures
 from tidelog.figures.names import due_ms, has_due_times, is_helper
+
+ALIVE_MS: Final = 600_000  # a worker that asked for jobs within this time is alive
 
 
 def pairs(reply: list[Any]) -> dict[bytes, Any]:

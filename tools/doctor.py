@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -20,7 +20,7 @@ from tidelog.disk.modes import open_to_others
 from tidelog.engine.keys.state import DATABASES, State
 from tidelog.engine.streams.stream import Stream
 from tidelog.figures.advice import OLDEST_S, Facts, findings
-from tidelog.figures.asked import pairs, queue_told
+from tidelog.figures.asked import ALIVE_MS, pairs, queue_told
 from tidelog.figures.model import QueueFigures
 from tidelog.figures.names import jobs_of
 from tidelog.figures.queues import of_queue
@@ -35,8 +35,6 @@ from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.places import PLACE, Place
 from tidelog.tools.snapshot.facts import snapshots_of
 from tidelog.tools.text import examples, path_value
-
-SEEN_MS: Final = 600_000  # a worker that asked for jobs within this time is alive
 
 
 @click.command(
@@ -141,7 +139,7 @@ def _seen(state: State, row: QueueFigures, now: int) -> int:
     streams = (stream_at(state, (row.db, key)) for key in jobs_of(row.key))
     groups = (stream.groups.get(row.group or b"") for stream in streams if stream is not None)
     return sum(
-        one.seen_time > now - SEEN_MS
+        one.seen_time > now - ALIVE_MS
         for group in groups
         if group is not None
         for one in group.listed()
@@ -200,7 +198,7 @@ def _alive(ask: Any, name: bytes, group: bytes) -> int:
     except tidelog.ResponseError:
         return 0
     rows = (each if isinstance(each, dict) else pairs(each) for each in told)
-    return sum(row[b"idle"] < SEEN_MS for row in rows)
+    return sum(row[b"idle"] < ALIVE_MS for row in rows)
 
 
 def _config(told: Any) -> dict[str, str]:

@@ -206,7 +206,7 @@ _ALL: Final = (
            "User whose rights decide which streams /metrics shows; of a user who does not exist, none."),
     Option("console", Boolean(), True, RUN, "Answer /console on metrics-port: queues and streams in a browser."),
     Option("console-write", Boolean(), False, RUN,
-           "The console may put dead jobs back and delete jobs, for users who signed in with a password."),
+           "The console may change jobs and schedules, for users who signed in with a password."),
     Option("loglevel", Choice("debug", "verbose", "notice", "warning"), "notice", RUN,
            "Lowest level of messages to log.", LOGS),
     Option("logfile", FileName(), "", START, "File for log messages; empty = standard error.", LOGS),

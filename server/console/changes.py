@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog.figures.names import DEAD
-from tidelog.server.console.link import Link
+from tidelog.server.console.entry import Link
 
 JOBS_MAX: Final = 5_000  # dead jobs that one call changes
 PAGE: Final = 100
@@ -63,3 +63,37 @@ def _dead(
             return {"done": done, "more": False, "last": ""}
         done += link.ask(b"QUEUE", b"DEAD", key, verb, *(job for job, _ in found))
     return {"done": done, "more": True, "last": last.decode("ascii", "replace")}
+
+
+def put(
+    link: Link, db: int, key: bytes, value: str, delay_ms: int, priority: int, job_key: str
+) -> dict[str, Any]:
+    """Put a job with this text as its value; `delay_ms` 0: it is due at once, `job_key` empty: it has no key."""
+    link.ask(b"SELECT", b"%d" % db)
+    words = [b"DELAY", b"%d" % delay_ms] if delay_ms else []
+    words += [b"PRIORITY", b"%d" % priority] if priority else []
+    words += [b"KEY", job_key.encode("utf-8", "replace")] if job_key else []
+    job = link.ask(b"QUEUE", b"PUT", key, value.encode("utf-8", "replace"), *words)
+    return {"done": 1, "more": False, "last": "", "id": job.decode()}
+
+
+def cancel(link: Link, db: int, key: bytes, job: bytes) -> dict[str, Any]:
+    """Delete a delayed job."""
+    link.ask(b"SELECT", b"%d" % db)
+    return _one(link.ask(b"QUEUE", b"CANCEL", key, job))
+
+
+def move(link: Link, db: int, key: bytes, job: bytes, delay_ms: int) -> dict[str, Any]:
+    """Make a delayed job due after so many ms from now; 0: now."""
+    link.ask(b"SELECT", b"%d" % db)
+    return _one(link.ask(b"QUEUE", b"MOVE", key, job, b"DELAY", b"%d" % delay_ms))
+
+
+def schedule(link: Link, db: int, name: bytes, verb: bytes) -> dict[str, Any]:
+    """PAUSE or RESUME a schedule."""
+    link.ask(b"SELECT", b"%d" % db)
+    return _one(link.ask(b"QUEUE", b"SCHEDULE", verb, name))
+
+
+def _one(done: int) -> dict[str, Any]:
+    return {"done": done, "more": False, "last": ""}

@@ -1,50 +1,49 @@
-"""Console: answers the requests under /console. It decides who may see and change; the commands decide the rest.
+"""Console: answers the requests under /console. An entry (entry.py) decides who may look and change; the commands that
+it asks decide the rest.
 
-    GET  /console/                        the page, with console.css and console.js beside it
-    GET  /console/api/session             who is signed in, and what the page may do
+    GET  /console/                        the page, with its style and its modules beside it
+    GET  /console/api/session             who is here, and what the page may do
     GET  /console/api/overview            INFO
-    GET  /console/api/queues, queue       ?db= &key= &group= &before=
-    GET  /console/api/streams, stream     ?db= &key=
-    POST /console/api/login, logout       {"user", "password"}
-    POST /console/api/redrive, purge-dead, purge
+    GET  /console/api/queues, streams, schedules, workers           ?db=
+    GET  /console/api/queue               ?db= &key= &group= &before=
+    GET  /console/api/stream              ?db= &key=
+    GET  /console/api/job                 ?db= &key= &group= &id=
+    GET  /console/api/life                ?key= &id=                what the log tells of a job
+    GET  /console/api/search              ?db= &key= &text= &part= &after=
+    POST /console/api/login, logout       {"user", "password"} or {"token"}
+    POST /console/api/put, cancel, move, redrive, purge-dead, purge, pause, resume
 
-Without a login the reader is the default user, as on the port of the commands: only while that user needs no password,
-in protected mode only from this machine, and only under an IP address or `localhost`, since the page of another site
-can make a browser believe that its own name stands for this machine. With a login the reader is that user. A change
-needs the option console-write, a login, and the login's CSRF token in a header. A request that a page of another site
+A change needs a visitor who is known, and that visitor's CSRF token in a header. A request that a page of another site
 made a browser send is refused. docs/decisions/console.md has the reasons.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import hmac
 import json
 import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from functools import cache
-from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
-from tidelog.server.acl.user import User
-from tidelog.server.connection import ConnectionHost
-from tidelog.server.console import changes, looks, shown
-from tidelog.server.console.link import Link, NoAnswer
-from tidelog.server.console.logins import Login, Logins, TooMany, same
+from tidelog.server.console import changes, jobs, looks, shown
+from tidelog.server.console.entry import Entry, Link, NoAnswer, Refusal, Visitor
+from tidelog.server.http import Request, Response
 
 ROOT: Final = "/console"
-BODY_MAX: Final = 64 << 10  # bytes of a request
 IDS_MAX: Final = 1000  # that one request names
 CSRF: Final = "X-CSRF-Token"
+_SCRIPT: Final = "text/javascript; charset=utf-8"
 _FILES: Final = {
     "": ("console.html", "text/html; charset=utf-8"),
     "console.css": ("console.css", "text/css; charset=utf-8"),
-    "console.js": ("console.js", "text/javascript; charset=utf-8"),
+    **{name: (name, _SCRIPT) for name in ("console.js", "elements.js", "views.js", "job.js")},
 }
-# The page loads nothing but its own two files, and nothing may frame it.
+# The page loads nothing but its own files, and nothing may frame it.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -62,45 +61,11 @@ _HEADERS: Final = (
 _logger = logging.getLogger("tidelog.server")
 
 
-class Request(NamedTuple):
-    """One HTTP request.
-
-    header    the value of a header, whatever the case of its name; empty if there is none
-    peer      IP address and port of the client
-    port      of this server
-    """
-
-    method: str
-    target: str
-    header: Callable[[str], str]
-    body: bytes
-    peer: tuple[str, int]
-    port: int
-
-
-class Response(NamedTuple):
-    """Its answer."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-class Refusal(Exception):
-    """The request is not answered. `login`: a login may help."""
-
-    def __init__(self, status: int, text: str, *, login: bool = False) -> None:
-        super().__init__(text)
-        self.status, self.login = status, login
-
-
 class Console:
-    """The console of one server. Its methods run in threads of the HTTP server."""
+    """The console of one entry. Its methods run in threads of the HTTP server."""
 
-    def __init__(self, server: ConnectionHost, clock: Callable[[], float] = monotonic) -> None:
-        self._server = server
-        self.logins = Logins(server.acl, clock)
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
 
     def answer(self, request: Request) -> Response:
         """The response to a request whose path begins with ROOT."""
@@ -110,8 +75,8 @@ class Console:
     def _answer(self, request: Request) -> Response:
         path = urlsplit(request.target).path.removeprefix(ROOT)
         try:
-            if not self._server.config["console"]:
-                raise Refusal(404, "the console is switched off (option console)")
+            if self.entry.off:
+                raise Refusal(404, self.entry.off)
             if path == "":
                 return Response(308, "text/plain", b"", (("Location", "console/"),))
             if path.startswith("/api/"):
@@ -129,89 +94,85 @@ class Console:
     def _api(self, request: Request, name: str) -> Response:
         _check_origin(request)
         token = _cookie(request)
-        login = self.logins.find(token) if token else None
+        visitor = self.entry.find(token) if token else None
         if request.method == "POST":
-            return self._post(request, name, token, login)
+            return self._post(request, name, token, visitor)
         if request.method not in ("GET", "HEAD"):
             raise Refusal(405, f"{request.method} is not allowed here")
         if name == "session":
-            return _json(self._session(request, login))
+            return _json(self._session(request, visitor))
+        query = _Query(
+            {
+                key: words[-1]
+                for key, words in parse_qs(urlsplit(request.target).query, True).items()
+            }
+        )
+        if name == "life" and self.entry.tells:
+            if visitor is None:
+                raise Refusal(401, self.entry.refusal(request) or "", login=True)
+            return _json({"events": self.entry.life(query.key, ids.parse(query.job))})
         if name not in _LOOKS:
             raise Refusal(404, "there is no such page")
-        query = {
-            key: words[-1] for key, words in parse_qs(urlsplit(request.target).query, True).items()
-        }
-        return _json(self._ask(request, login, lambda link: _LOOKS[name](link, _Query(query))))
 
-    def _session(self, request: Request, login: Login | None) -> dict[str, Any]:
+        def work(link: Link) -> dict[str, Any]:
+            return {**_LOOKS[name](link, query), "now_ms": looks.now_ms(link)}
+
+        return _json(self._ask(request, visitor, work))
+
+    def _session(self, request: Request, visitor: Visitor | None) -> dict[str, Any]:
         """Answer what the page asks for first."""
-        user = None if login is None else shown.text(login.user.name)
-        write = bool(self._server.config["console-write"])
-        may_read = login is not None or self._anonymous(request) is None
-        told = {"user": user, "csrf": None if login is None else login.csrf}
-        return told | {
-            "may_read": may_read,
-            "writable": write,
-            "may_write": write and user is not None,
+        entry = self.entry
+        return {
+            "user": None if visitor is None else visitor.name,
+            "csrf": None if visitor is None else visitor.csrf,
+            "may_read": visitor is not None or entry.refusal(request) is None,
+            "read_only": entry.read_only,
+            "may_write": visitor is not None and not entry.read_only,
+            "signs_in": entry.signs_in,
+            "tells": entry.tells,
         }
 
-    def _post(self, request: Request, name: str, token: str, login: Login | None) -> Response:
+    def _post(self, request: Request, name: str, token: str, visitor: Visitor | None) -> Response:
         given = _body(request)
         if name == "login":
-            return self._sign_in(request, given)
-        if login is None:
+            cookie, visitor = self.entry.enter(given, request.peer[0])
+            session = self._session(request, visitor)
+            return _json(session, headers=(_set_cookie(request, cookie, None),))
+        if visitor is None:
             raise Refusal(401, "sign in first", login=True)
-        if not same(request.header(CSRF), login):
+        if not _same(request.header(CSRF), visitor.csrf):
             raise Refusal(403, f"the header {CSRF} is missing or wrong; load the page again")
         if name == "logout":
-            self.logins.sign_out(token)
+            self.entry.leave(token)
             return _json({}, headers=(_set_cookie(request, "", 0),))
         if name not in _CHANGES:
             raise Refusal(404, "there is no such action")
-        if not self._server.config["console-write"]:
-            raise Refusal(403, "the console only reads; the option console-write is no")
+        if self.entry.read_only:
+            raise Refusal(403, self.entry.read_only)
         query = _Query(given)
-        done = self._ask(request, login, lambda link: _CHANGES[name](link, query))
+        done = self._ask(request, visitor, lambda link: _CHANGES[name](link, query), changes=True)
         _logger.info(
             "console: user %s at %s: %s of %s: %d jobs",
-            *(ascii(shown.text(login.user.name)), request.peer[0], name),
+            *(ascii(visitor.name), request.peer[0], name),
             *(ascii(shown.text(query.key)), done["done"]),
         )
         return _json(done)
 
-    def _sign_in(self, request: Request, given: dict[str, Any]) -> Response:
-        user, password = given.get("user"), given.get("password")
-        if not isinstance(user, str) or not isinstance(password, str):
-            raise Refusal(400, "user and password must be texts")
-        try:
-            found = self.logins.sign_in(user, password, request.peer[0])
-        except TooMany:
-            raise Refusal(429, "too many failed logins from this address; wait a minute") from None
-        except UnicodeEncodeError:
-            found = None
-        if found is None:
-            _logger.warning(
-                "console: %s at %s could not sign in", ascii(user[:100]), request.peer[0]
-            )
-            raise Refusal(
-                401, "wrong user or password, or a user who is off or needs no password", login=True
-            )
-        token, login = found
-        _logger.info("console: user %s at %s signed in", ascii(user), request.peer[0])
-        cookie = _set_cookie(request, token, None)
-        return _json(self._session(request, login), headers=(cookie,))
-
     def _ask(
-        self, request: Request, login: Login | None, work: Callable[[Link], dict[str, Any]]
+        self,
+        request: Request,
+        visitor: Visitor | None,
+        work: Callable[[Link], dict[str, Any]],
+        *,
+        changes: bool = False,
     ) -> dict[str, Any]:
-        """Do the work over a link of the user who asks. Raises Refusal."""
-        if login is None:
-            why = self._anonymous(request)
+        """Do the work over a link of the visitor who asks. Raises Refusal."""
+        if visitor is None:
+            why = self.entry.refusal(request)
             if why is not None:
                 raise Refusal(401, why, login=True)
-        user: User = self._server.acl.default if login is None else login.user
         try:
-            with Link(self._server, user, _shown_peer(request)) as link:
+            with self.entry.link(visitor, request, changes=changes) as link:
                 return work(link)
         except CommandError as error:
             denied = error.line.startswith(b"NOPERM")
@@ -220,17 +181,6 @@ class Console:
             raise Refusal(404, str(error)) from None
         except NoAnswer as error:
             raise Refusal(503, str(error)) from None
-
-    def _anonymous(self, request: Request) -> str | None:
-        """Why a reader without a login is refused; None if the default user may read for everybody."""
-        if not self._server.acl.default.open:
-            return "sign in: the default user has a password"
-        if self._server.config["protected-mode"] and not _is_loopback(request.peer[0]):
-            return "sign in: in protected mode, only this machine reads without a login"
-        host = _host(f"//{request.header('Host')}")
-        if host != "localhost" and _address(host) is None:
-            return "sign in, or use an IP address or localhost instead of a host name"
-        return None
 
 
 # --- requests
@@ -269,6 +219,22 @@ class _Query:
         return _id(self._text(name, ""))
 
     @property
+    def job(self) -> bytes:
+        """The ID of a job."""
+        return _id(self._text("id") or "?")
+
+    def words(self, name: str) -> str:
+        """A text; empty if it is not given."""
+        return self._text(name, "")
+
+    def number(self, name: str) -> int:
+        """A number; 0 if it is not given."""
+        found = self._given.get(name, 0)
+        if type(found) is not int or not 0 <= found < 1 << 53:
+            raise Refusal(400, f"{name} must be a whole number")
+        return found
+
+    @property
     def ids(self) -> list[bytes] | None:
         """None if the request asks for all."""
         found = self._given.get("ids")
@@ -294,6 +260,12 @@ _LOOKS: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {
     ),
     "streams": lambda link, query: looks.streams(link, query.db),
     "stream": lambda link, query: looks.stream(link, query.db, query.key),
+    "schedules": lambda link, query: looks.schedules(link, query.db),
+    "workers": lambda link, query: looks.workers(link, query.db),
+    "job": lambda link, query: jobs.job(link, query.db, query.key, query.group, query.job),
+    "search": lambda link, query: jobs.search(
+        link, query.db, query.key, query.words("text"), query.words("part"), query.words("after")
+    ),
 }
 _CHANGES: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {
     "redrive": lambda link, query: changes.redrive(
@@ -303,6 +275,16 @@ _CHANGES: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {
         link, query.db, query.key, query.ids, query.id("last")
     ),
     "purge": lambda link, query: changes.purge(link, query.db, query.key, query.group),
+    "put": lambda link, query: changes.put(
+        *(link, query.db, query.key, query.words("value"), query.number("delay_ms")),
+        *(query.number("priority"), query.words("job_key")),
+    ),
+    "cancel": lambda link, query: changes.cancel(link, query.db, query.key, query.job),
+    "move": lambda link, query: changes.move(
+        link, query.db, query.key, query.job, query.number("delay_ms")
+    ),
+    "pause": lambda link, query: changes.schedule(link, query.db, query.key, b"PAUSE"),
+    "resume": lambda link, query: changes.schedule(link, query.db, query.key, b"RESUME"),
 }
 
 
@@ -354,30 +336,9 @@ def _json(
     return Response(status, "application/json", json.dumps(told).encode() + b"\n", headers)
 
 
-def _host(url: str) -> str:
-    """The name or address in a URL, without brackets and port; empty if there is none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def _shown_peer(request: Request) -> str:
-    host, port = request.peer
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _is_loopback(peer: str) -> bool:
-    address = _address(peer)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool(address is not None and (mapped or address).is_loopback)
+def _same(given: str, known: str) -> bool:
+    """Whether two texts are equal. The time taken does not reveal how much of `given` is right."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
 @cache

@@ -21,15 +21,12 @@ from tidelog.resp.commands import encoded
 from tidelog.resp.replies import UNFINISHED, Replies
 from tidelog.server.acl.user import User
 from tidelog.server.connection import Connection, ConnectionHost
+from tidelog.server.console.entry import NoAnswer
 
 LINK_S: Final = 10.0  # an event loop that takes longer for one reply is taken for hanging
 BATCH: Final = 50  # commands that are sent together
 RECEIVE_BYTES: Final = 1 << 20
 NAME: Final = b"console"
-
-
-class NoAnswer(Exception):
-    """The server's loop does not answer, or the server has stopped."""
 
 
 class _Inner(Connection):

@@ -6,7 +6,6 @@ disabled or loses the password with which it signed in. Passwords are not kept; 
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import threading
 from collections import deque
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tidelog.server.acl.user import User, hashed
 from tidelog.server.acl.users import Acl
+from tidelog.server.console import shown
 
 IDLE_S: Final = 1800.0
 LIFE_S: Final = 12 * 3600.0
@@ -39,6 +39,11 @@ class Login(NamedTuple):
     csrf: str
     secret: bytes
     began: float
+
+    @property
+    def name(self) -> str:
+        """The user's name as text."""
+        return shown.text(self.user.name)
 
 
 class Logins:
@@ -111,8 +116,3 @@ class Logins:
     def _forget(self, token: str) -> None:
         self._logins.pop(token, None)
         self._used.pop(token, None)
-
-
-def same(given: str, login: Login) -> bool:
-    """Whether a request repeats the login's CSRF token. The time taken does not reveal how much of it is right."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), login.csrf.encode())

@@ -6,18 +6,21 @@ Commands that the user may not run on a key leave that key out of a list; a page
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
-from tidelog.figures.asked import is_helper_told
+from tidelog.figures.asked import ALIVE_MS, is_helper_told
 from tidelog.figures.names import DEAD, HELPERS, LANES, LATER, SCHEDULES, jobs_of, owner_of
 from tidelog.jobs import rows
 from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.rows import DeadJob
+from tidelog.jobs.rules import Rule
 from tidelog.server.console import shown
-from tidelog.server.console.link import Link
+from tidelog.server.console.entry import Link
+from tidelog.store.errors import DataError
 
 SCANS: Final = 20  # per list
 SCANNED: Final = 1000  # keys of one scan
@@ -26,6 +29,7 @@ GROUPS_MAX: Final = 20  # of one stream
 CONSUMERS_MAX: Final = 100
 ENTRIES: Final = 20
 JOBS: Final = 20
+TICKS: Final = 3  # of a schedule
 GROUP: Final = b"workers"  # that a queue has before a worker came
 _INFO: Final = (
     b"server",
@@ -70,6 +74,14 @@ def overview(link: Link) -> dict[str, Any]:
     return {"info": found}
 
 
+def now_ms(link: Link) -> int:
+    """The server's time in unix ms, by which the page tells how long ago something was."""
+    (reply,) = link.ask_all([[b"TIME"]])
+    if isinstance(reply, CommandError):
+        return time.time_ns() // 1_000_000  # the user may not ask
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+
 # --- lists
 
 
@@ -82,7 +94,7 @@ def streams(link: Link, db: int) -> dict[str, Any]:
     about = link.ask_all([b"XINFO", b"STREAM", key] for key in scanned)
     told = [
         (key, facts)
-        for key, facts in _answered(scanned, map(_pairs, about))
+        for key, facts in answered(scanned, map(replied, about))
         if not is_helper_told(key, facts["first-entry"], owner_of(key) in scanned)
     ]
     found = [
@@ -108,25 +120,12 @@ def queues(link: Link, db: int) -> dict[str, Any]:
     lanes.
     """
     scanned, complete = _scan(link, db)
-    scanned = [key for key in scanned if key != SCHEDULES]
-    keys = [key for key in scanned if not key.endswith(HELPERS) and shown.text(key).encode() == key]
-    # A queue may have dead, delayed or urgent jobs only.
-    ends = {owner_of(key) or b"" for key in scanned if key.endswith((DEAD, LATER, *LANES))}
-    places = [(key, GROUP) for key in sorted(ends - {*keys}) if shown.text(key).encode() == key]
-    alone: list[bytes] = []
-    for key, reply in _answered(keys, link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)):
-        places += [(key, pairs(each)["name"]) for each in reply[:GROUPS_MAX]]
-        if not reply:
-            alone.append(key)
-    first = link.ask_all([b"XRANGE", key, b"-", b"+", b"COUNT", b"1"] for key in alone)
-    for key, reply in _answered(alone, first):
-        if reply and reply[0][1][:1] == [rows.VALUE]:
-            places.append((key, GROUP))
+    places = _places(link, scanned)
     stats = link.ask_all([b"QUEUE", b"STATS", key, b"GROUP", group] for key, group in places)
     streams = {each for key, _ in places for each in jobs_of(key)}.intersection(scanned)
     about = link.ask_all([b"XINFO", b"STREAM", key] for key in streams)
     added = {
-        key: facts["entries-added"] for key, facts in _answered([*streams], map(_pairs, about))
+        key: facts["entries-added"] for key, facts in answered([*streams], map(replied, about))
     }
     found = [
         _queue(key, group, pairs(told), sum(added.get(each, 0) for each in jobs_of(key)))
@@ -135,6 +134,95 @@ def queues(link: Link, db: int) -> dict[str, Any]:
     ]
     found.sort(key=lambda row: (row["name"], row["group"]))
     return {"queues": found, "complete": complete}
+
+
+def _places(link: Link, scanned: list[bytes]) -> list[tuple[bytes, bytes]]:
+    """The queues among these streams, each with its groups."""
+    scanned = [key for key in scanned if key != SCHEDULES]
+    keys = [key for key in scanned if not key.endswith(HELPERS) and shown.text(key).encode() == key]
+    # A queue may have dead, delayed or urgent jobs only.
+    ends = {owner_of(key) or b"" for key in scanned if key.endswith((DEAD, LATER, *LANES))}
+    places = [(key, GROUP) for key in sorted(ends - {*keys}) if shown.text(key).encode() == key]
+    alone: list[bytes] = []
+    for key, reply in answered(keys, link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)):
+        places += [(key, pairs(each)["name"]) for each in reply[:GROUPS_MAX]]
+        if not reply:
+            alone.append(key)
+    first = link.ask_all([b"XRANGE", key, b"-", b"+", b"COUNT", b"1"] for key in alone)
+    for key, reply in answered(alone, first):
+        if reply and reply[0][1][:1] == [rows.VALUE]:
+            places.append((key, GROUP))
+    return places
+
+
+def workers(link: Link, db: int) -> dict[str, Any]:
+    """The workers of the queues of a database, each with the first jobs that it holds.
+
+    idle_ms   since it asked for jobs, got some, or renewed a lease
+    """
+    scanned, complete = _scan(link, db)
+    there = {*scanned}
+    places = [
+        (key, each, group)
+        for key, group in _places(link, scanned)
+        for each in jobs_of(key)
+        if each in there
+    ]
+    listed = link.ask_all([b"XINFO", b"CONSUMERS", each, group] for _, each, group in places)
+    count = b"%d" % CONSUMERS_MAX
+    pending = link.ask_all(
+        [b"XPENDING", each, group, b"-", b"+", count] for _, each, group in places
+    )
+    found: dict[tuple[bytes, bytes, bytes], dict[str, Any]] = {}
+    for (key, _, group), members, held in zip(places, listed, pending, strict=True):
+        if isinstance(members, CommandError):
+            continue
+        for facts in map(pairs, members[:CONSUMERS_MAX]):
+            row = found.setdefault(
+                (facts["name"], key, group),
+                {
+                    "worker": shown.text(facts["name"]),
+                    **place_told(key, group),
+                    **{"pending": 0, "idle_ms": facts["idle"], "held": []},
+                },
+            )
+            row["pending"] += facts["pending"]
+            row["idle_ms"] = min(row["idle_ms"], facts["idle"])
+        for job in [] if isinstance(held, CommandError) else held:
+            row = found.get((job[1], key, group), {"held": [None] * JOBS})
+            if len(row["held"]) < JOBS:
+                row["held"].append(pending_told(job))
+    ordered = sorted(found.values(), key=lambda row: (row["worker"], row["name"], row["group"]))
+    return {"workers": ordered, "alive_ms": ALIVE_MS, "complete": complete}
+
+
+def schedules(link: Link, db: int) -> dict[str, Any]:
+    """The schedules of a database, each with its next ticks in unix ms."""
+    link.ask(b"SELECT", b"%d" % db)
+    found = []
+    for facts in map(pairs, link.ask(b"QUEUE", b"SCHEDULES")):
+        told = {name: plain(item) for name, item in facts.items() if name != "value"}
+        found.append(
+            told
+            | {"ref": shown.ref(facts["name"]), "place": place_told(facts["queue"], GROUP)}
+            | {"value": shown.value(facts["value"]), "ticks_ms": _ticks(facts)}
+        )
+    return {"schedules": sorted(found, key=lambda row: str(row["name"]))}
+
+
+def _ticks(facts: dict[str, Any]) -> list[int]:
+    """The next ticks of a schedule; none of a paused one."""
+    found: list[int] = []
+    at = facts["next_ms"]
+    cron, tz = plain(facts["cron"]), plain(facts["tz"])
+    rule = Rule(b"", b"", b"", cron, tz, facts["every_ms"] or 0, at or 0, "one")
+    while at is not None and len(found) < TICKS:
+        found.append(at)
+        try:
+            at = rule.after(at)
+        except DataError:
+            break  # a time zone that this machine does not know
+    return found
 
 
 def _scan(link: Link, db: int) -> tuple[list[bytes], bool]:
@@ -151,11 +239,12 @@ def _scan(link: Link, db: int) -> tuple[list[bytes], bool]:
     return sorted(keys)[:STREAMS_MAX], cursor == b"0" and len(keys) <= STREAMS_MAX
 
 
-def _pairs(reply: Any) -> Any:
+def replied(reply: Any) -> Any:
+    """A reply of names and values in turn as a dict, unless it is an error."""
     return reply if isinstance(reply, CommandError) else pairs(reply)
 
 
-def _answered(keys: list[bytes], replies: Iterable[Any]) -> list[tuple[bytes, Any]]:
+def answered(keys: list[bytes], replies: Iterable[Any]) -> list[tuple[bytes, Any]]:
     """The keys whose command did not fail: a key may be gone by now, or not for this user."""
     both = zip(keys, replies, strict=True)
     return [(key, reply) for key, reply in both if not isinstance(reply, CommandError)]
@@ -177,13 +266,16 @@ def _queue(key: bytes, group: bytes, stats: dict[str, Any], added: int) -> dict[
     figures = {name: _number(item) for name, item in stats.items() if name not in ("name", "group")}
     for told in ("in_flight", "by_priority"):
         figures[told] = {shown.text(name): n for name, n in _twos(stats[told])}
+    return {**place_told(key, group), "added": added, **figures}
+
+
+def place_told(key: bytes, group: bytes) -> dict[str, str]:
+    """A queue and its group as the page shows them, and as it sends them back."""
     return {
         "name": shown.text(key),
         "ref": shown.ref(key),
         "group": shown.text(group),
         "group_ref": shown.ref(group),
-        "added": added,
-        **figures,
     }
 
 
@@ -217,7 +309,7 @@ def stream(link: Link, db: int, key: bytes) -> dict[str, Any]:
                 "members": [
                     {word: plain(item) for word, item in pairs(each).items()} for each in listed
                 ],
-                "oldest": [_pending(row) for row in oldest],
+                "oldest": [pending_told(row) for row in oldest],
             }
         )
     newest = link.ask(b"XREVRANGE", key, b"+", b"-", b"COUNT", b"%d" % ENTRIES)
@@ -250,7 +342,8 @@ def _entry(entry_id: bytes, row: list[bytes]) -> dict[str, Any]:
     }
 
 
-def _pending(row: list[Any]) -> dict[str, Any]:
+def pending_told(row: list[Any]) -> dict[str, Any]:
+    """A pending entry, as XPENDING lists it."""
     return {
         "id": shown.text(row[0]),
         "consumer": shown.text(row[1]),
@@ -275,7 +368,7 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
         ends = [key + DEAD, key + LATER, *streams[1:]]
         if b"no such key" not in about[0].line or not link.ask(b"EXISTS", *ends):
             _there(link, b"XINFO", b"STREAM", key)
-    added = sum(facts["entries-added"] for _, facts in _answered(streams, map(_pairs, about)))
+    added = sum(facts["entries-added"] for _, facts in answered(streams, map(replied, about)))
     chosen = (b"GROUP", group)
     stats = pairs(link.ask(b"QUEUE", b"STATS", key, *chosen))
     count = b"%d" % JOBS
@@ -286,11 +379,11 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
     dead = link.ask(b"XREVRANGE", key + DEAD, until, b"-", b"COUNT", count)
     return {
         **_queue(key, group, stats, added),
-        "jobs": [_job(job, row) for job, row in waiting],
-        "later": [_job(job, row) | {"due_ms": due} for job, row, due in later],
+        "jobs": [job_told(job, row) for job, row in waiting],
+        "later": [job_told(job, row) | {"due_ms": due} for job, row, due in later],
         "held": _held(link, streams, group),
-        "latest_failures": [_failure(each) for each in failures],
-        "dead_jobs": [_dead(job, row) for job, row in dead],
+        "latest_failures": [failure_told(each) for each in failures],
+        "dead_jobs": [dead_told(job, row) for job, row in dead],
         "dead_more": len(dead) == JOBS,
     }
 
@@ -300,17 +393,18 @@ def _held(link: Link, streams: list[bytes], group: bytes) -> list[dict[str, Any]
     the lanes.
     """
     asked = ([b"XPENDING", key, group, b"-", b"+", b"%d" % JOBS] for key in streams)
-    told = _answered(streams, link.ask_all(asked))
+    told = answered(streams, link.ask_all(asked))
     pending = [(key, row) for key, found in told for row in found][:JOBS]
     entries = link.ask_all([b"XRANGE", key, row[0], row[0]] for key, row in pending)
     return [
-        _pending(row) | _job(row[0], found[0][1] if found else [])
+        pending_told(row) | job_told(row[0], found[0][1] if found else [])
         for (_, row), found in zip(pending, entries, strict=True)
         if not isinstance(found, CommandError)
     ]
 
 
-def _job(job: bytes, row: list[bytes]) -> dict[str, Any]:
+def job_told(job: bytes, row: list[bytes]) -> dict[str, Any]:
+    """A job by its row, or the fields of an entry that is none."""
     told = {"id": shown.text(job), "headers": rows.headers_of(row)}
     raw = rows.value_of(row) if row else None
     if raw is None:
@@ -318,7 +412,8 @@ def _job(job: bytes, row: list[bytes]) -> dict[str, Any]:
     return told | {"value": shown.value(raw)}
 
 
-def _failure(row: list[Any]) -> dict[str, Any]:
+def failure_told(row: list[Any]) -> dict[str, Any]:
+    """A recorded failure, as QUEUE FAILURES lists it."""
     job, at_ms, worker, deliveries, error, trace = map(plain, row)
     return {
         "job": job,
@@ -330,7 +425,8 @@ def _failure(row: list[Any]) -> dict[str, Any]:
     }
 
 
-def _dead(job: bytes, row: list[bytes]) -> dict[str, Any]:
+def dead_told(job: bytes, row: list[bytes]) -> dict[str, Any]:
+    """A dead job by its row."""
     found = DeadJob(ids.parse(job), tuple(row), NAMED["bytes"], "")
     return {
         "id": found.id,

@@ -129,6 +129,28 @@ class Page:
         # The page may be drawn again at any moment, so finding and pressing are one step.
         self.until(f"((found) => found && (found.click(), true))({chosen})")
 
+    def click(self, selector: str) -> None:
+        """Press the first element of a selector, as soon as it can be seen."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.until(f"((each) => each?.checkVisibility() && (each.click(), true))({found})")
+
+    def key(self, name: str, text: str = "") -> None:
+        """Press and release a key; `text` is what it types."""
+        for kind in ("keyDown", "keyUp"):
+            typed = {"text": text} if text and kind == "keyDown" else {}
+            code = {"windowsVirtualKeyCode": {"Tab": 9, "Enter": 13, "Escape": 27}.get(name, 0)}
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, **typed, **code)
+
+    def type(self, text: str) -> None:
+        """Write where the focus is."""
+        self.call("Input.insertText", text=text)
+
+    def again(self) -> None:
+        """Wait until the page was drawn once more."""
+        before = self.run("Number(document.body.dataset.look)")
+        self.run("window.dispatchEvent(new Event('hashchange'))")
+        self.until(f"Number(document.body.dataset.look) > {before}")
+
     def fill(self, id: str, text: str) -> None:
         """Write into a field."""
         self.run(f"document.getElementById({id!r}).value = {json.dumps(text)}")

@@ -23,6 +23,7 @@ from tidelog.testing import Clock
 GUIDES: Final = Path(__file__).parents[3] / "docs/guides"
 START: Final = datetime(2026, 1, 12, 9, tzinfo=UTC)
 TO: Final = ("anna", "bert", "carla", "dora", "emil", "fritz", "greta")
+DARK: Final = {"name": "prefers-color-scheme", "value": "dark"}
 # A traceback that is the same on every machine.
 SEND: Final = "def send(to):\n    raise TimeoutError(f'no answer from the mail server of {to}')\nsend('example.org')\n"
 
@@ -54,33 +55,43 @@ def fill(db: tidelog.Store, clock: Clock) -> None:
     db.checkpoint()
 
 
-def work(db: tidelog.Store, clock: Clock) -> None:
-    """Some seconds between two looks, so that there are rates."""
-    mails = db.queue("mails")
-    mails.put_many([{"to": "heidi@example.org", "order": number} for number in range(60, 72)])
+def work(db: tidelog.Store, clock: Clock, minute: int) -> None:
+    """A minute of the shop between two looks, with a rush of orders in the middle."""
+    mails, invoices = db.queue("mails"), db.queue("invoices")
+    orders = 6 + (minute % 4) + (12 if 12 <= minute < 18 else 0)
+    mails.put_many([{"to": f"{TO[n % 7]}@example.org", "order": 60 + n} for n in range(orders)])
+    invoices.put({"order": minute})
     for _, job in zip(range(9), mails.consume("mailer-1", block=0), strict=False):
         job.ack()
-    assert mails.get("mailer-2") is not None
-    mails.put({"to": "anna@example.org", "reminder": True}, delay=3600)
-    clock.advance(5)
+    if minute == 39:
+        assert mails.get("mailer-2") is not None
+        mails.put({"to": "anna@example.org", "reminder": True}, delay=3600)
+    clock.advance(60 if minute < 39 else 5)
 
 
 def taken(
     page: chromium.Page, home: str, db: tidelog.Store, clock: Clock
 ) -> Iterator[tuple[str, bytes]]:
     """(name, PNG) of each picture."""
-    page.size(1000, 260)
+    page.size(1000, 310)
     page.go(home)
     page.until("document.body.dataset.drawn === 'queues'")
-    work(db, clock)
+    for minute in range(40):
+        work(db, clock, minute)
+        page.again()
     page.until("document.querySelector('main').innerText.includes('/s')")
     yield "console-queues.png", page.picture()
     page.size(1000, 1120)
     page.press("mails")
     page.until("document.body.dataset.drawn === 'queue'")
-    page.press("20", "#dead")
+    page.click("#dead summary")
     page.until("document.querySelector('#dead details').open")
     yield "console-queue.png", page.picture()
+    page.size(1000, 760)
+    page.call("Emulation.setEmulatedMedia", features=[DARK])
+    page.click("#dead dd a")
+    page.until("document.body.dataset.drawn === 'job'")
+    yield "console-job.png", page.picture()
 
 
 def main() -> None:

@@ -15,7 +15,9 @@ from tests.server.console.browsing import PASSWORD, Site, failing
 
 from tidelog.server.acl.user import User
 from tidelog.server.console import logins
-from tidelog.server.console.console import Console, Request, Response
+from tidelog.server.console.console import Console
+from tidelog.server.console.users import Users
+from tidelog.server.http import Request, Response
 
 
 def asked(site: Site, **options: object) -> Response:
@@ -26,15 +28,16 @@ def asked(site: Site, **options: object) -> Response:
     }  # fmt: skip
     headers = told.pop("header")
     assert isinstance(headers, dict)
-    return console_of(site).answer(
+    return Console(entry_of(site)).answer(
         Request(header=lambda name: headers.get(name, ""), **told)  # type: ignore[arg-type]
     )
 
 
-def console_of(site: Site) -> Console:
+def entry_of(site: Site) -> Users:
     metrics = site.running.server.listeners.metrics
     assert metrics is not None
-    return metrics.console
+    assert isinstance(metrics.console.entry, Users)
+    return metrics.console.entry
 
 
 # --- without a login
@@ -43,7 +46,8 @@ def console_of(site: Site) -> Console:
 def test_the_default_user_reads_without_a_login(site: Site) -> None:
     told = site.get("session")
     assert told == {
-        "user": None, "csrf": None, "may_read": True, "writable": False, "may_write": False,
+        "user": None, "csrf": None, "may_read": True, "may_write": False, "signs_in": True,
+        "tells": False, "read_only": "the console only reads; the option console-write is no",
     }  # fmt: skip
     assert site.get("queues")["queues"] == []
 
@@ -157,7 +161,7 @@ class Hands:
 @pytest.fixture
 def clock(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     hands = Hands()
-    monkeypatch.setattr(console_of(site).logins, "_clock", hands)
+    monkeypatch.setattr(entry_of(site).logins, "_clock", hands)
     yield hands
 
 

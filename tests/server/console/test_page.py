@@ -12,7 +12,7 @@ from tests.server.clients.test_node import tool
 from tests.server.console.browsing import Site
 
 from tidelog.server.console import console as module
-from tidelog.server.console.console import BODY_MAX
+from tidelog.server.http import BODY_MAX
 
 FOLDER = Path(module.__file__).parent
 
@@ -22,7 +22,11 @@ def test_the_page_and_its_files(site: Site) -> None:
     assert (moved.status, moved.headers["Location"]) == (308, "console/")
     page = site.send("GET", "/console/")
     assert page.status == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8"
-    for name in re.findall(rb'(?:href|src)="([\w.]+)"', page.body):
+    names = {*re.findall(rb'(?:href|src)="([\w.]+)"', page.body)}
+    for path in FOLDER.glob("*.js"):
+        names |= {*re.findall(rb'from "./([\w.]+)"', path.read_bytes())}
+    assert names == {b"console.css", b"console.js", b"elements.js", b"job.js", b"views.js"}
+    for name in names:
         file = site.send("GET", f"/console/{name.decode()}")
         assert file.status == 200 and len(file.body) > 1000
     head = site.send("HEAD", "/console/")
@@ -37,7 +41,9 @@ def test_the_page_needs_nothing_that_its_policy_forbids() -> None:
 
 
 def test_the_script_makes_no_markup_of_texts() -> None:
-    script = (FOLDER / "console.js").read_text()
+    scripts = [path.read_text() for path in sorted(FOLDER.glob("*.js"))]
+    assert len(scripts) == 4
+    script = "".join(scripts)
     for word in (
         "innerHTML",
         "outerHTML",
@@ -47,14 +53,21 @@ def test_the_script_makes_no_markup_of_texts() -> None:
         "Function(",
     ):
         assert word not in script
-    assert not re.search(r"https?://", script)
+    # The name of the elements of a picture; nothing is loaded from there.
+    assert re.findall(r'https?://[^"]*', script) == ["http://www.w3.org/2000/svg"]
 
 
 def test_the_script_is_javascript() -> None:
-    done = subprocess.run(
-        [tool("node"), "--check", FOLDER / "console.js"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    for path in FOLDER.glob("*.js"):
+        module = ["--input-type=module", "--check"]
+        done = subprocess.run(
+            [tool("node"), *module],
+            input=path.read_text(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, (path.name, done.stderr)
 
 
 def test_other_paths(site: Site) -> None:

@@ -378,7 +378,7 @@ def test_the_port_is_given_back(start: Start) -> None:
     began = time.monotonic()
     watched.running.serving.close()
     assert time.monotonic() - began < PATIENCE_S
-    assert not [t for t in threading.enumerate() if t.name == "tidelog-metrics"]
+    assert not [t for t in threading.enumerate() if t.name == "tidelog-http"]
     with closing(socket.socket()) as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         link.bind(("127.0.0.1", watched.http_port))

@@ -12,7 +12,7 @@ import pytest
 from tests.server.conftest import Start
 from tests.server.ports import free_port
 
-from tidelog.server.monitoring.metrics import SEATS
+from tidelog.server.http import SEATS
 
 
 class Site:
