@@ -50,6 +50,7 @@ TOP = {
                  "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
     "top":      ("tidelog.tools.top.command",
                  "Show streams, groups and queues as they change, of a store or a server."),
+    "console":  ("tidelog.tools.console_page", "Show a store in the browser: queues, jobs, schedules, workers."),
     "doctor":   ("tidelog.tools.doctor", "Say what is not as recommended for production, and what to do."),
     "diff":     ("tidelog.tools.diff.command",
                  "Compare two logs, or two states: what is common, and where they differ."),
@@ -107,7 +108,7 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def cli() -> None:
     """A durable job queue, and Redis Streams, in a directory.
 
-    Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `queue put`, `queue dead
+    Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `console`, `queue put`, `queue dead
     redrive` and the `purge` commands of `queue` change a store, and `config` changes how it is served. All others
     only read it, without a lock, so its writer may be running. Snapshots are written to its folder snapshots/.
     Exit codes: docs/guides/command-line.md.

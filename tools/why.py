@@ -95,10 +95,7 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
     found = story(files, name, wanted)
     if not found.lives:
         raise found.damage or Unknown(refusal(key, entry_id, found))
-    for number, life in enumerate(found.lives):
-        events = sorted(
-            [*life.story(), *(found.notes if not number else [])], key=lambda ev: ev.lsn
-        )
+    for number, (life, events) in enumerate(in_order(found)):
         before: int | None = None
         shown: Unit | None = None
         if len(found.lives) > 1 and not as_json:
@@ -116,6 +113,15 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
                 shown = unit
     if found.damage is not None:
         raise found.damage
+
+
+def in_order(found: Found) -> Iterator[tuple[Life, list[Event]]]:
+    """The lives, each with its events by LSN. Notes of other sources stand in the first one."""
+    for number, life in enumerate(found.lives):
+        yield (
+            life,
+            sorted([*life.story(), *(found.notes if not number else [])], key=lambda ev: ev.lsn),
+        )
 
 
 def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> Found:

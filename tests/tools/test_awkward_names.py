@@ -40,6 +40,7 @@ LOCALES = {
     "Latin-1": {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"},
 }
 LEFT_OUT = {
+    "console": "it runs until it is stopped",
     "crash machine": "it mounts file systems, as root; its outputs are those of `crash`",
     "crash witness": "it runs until it is stopped",
     "serve": "a test of its own",

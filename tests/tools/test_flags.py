@@ -113,7 +113,8 @@ ELSEWHERE = {
     ("snapshot create", "--url"):     "test_snapshot.py",
 }
 ELSEWHERE_WHOLE = {
-    "completion", "config", "crash", "demo", "doctor", "export", "queue", "replica", "report", "serve", "worker",
+    "completion", "config", "console", "crash", "demo", "doctor", "export", "queue", "replica", "report", "serve",
+    "worker",
 }
 # fmt: on
 

@@ -31,6 +31,7 @@ WITHOUT_JSON = {
     "aof plot":      "it writes a picture",
     "aof repair":    "repair --cut does the same and has it",
     "completion":    "it prints a script",
+    "console":       "it shows a page",
     "crash plug":    "it speaks to the person who pulls the plug; its exit code says whether writes are missing",
     "crash witness": "it prints a line for each run; its notes are the data",
     "demo":          "it is a show for people",

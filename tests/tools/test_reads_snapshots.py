@@ -67,6 +67,7 @@ OTHERS = {
     "serve":           "it writes",
     "config":          "a snapshot is not served",
     "worker":          "it writes",
+    "console":         "a snapshot is not served",
     "demo":            "it makes a store of its own",
     "completion":      "it reads no store",
 }
