@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from tidelog.figures.model import ConsumerFigures, GroupFigures, QueueFigures
-from tidelog.figures.names import due_ms, has_due_times, is_helper
+from tidelog.figures.names import due_ms, has_due_times, is_helper, jobs_of
 
 ALIVE_MS: Final = 600_000  # a worker that asked for jobs within this time is alive
 
 
-def pairs(reply: list[Any]) -> dict[bytes, Any]:
-    """A flat list of names and values as a dict."""
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+def pairs(reply: list[Any] | dict[bytes, Any]) -> dict[bytes, Any]:
+    """A map of a reply, which may come as a flat list of names and values."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def is_helper_told(key: bytes, first: Any, there: bool) -> bool:
@@ -46,14 +49,45 @@ def group_told(
     )
 
 
-def queue_told(
-    db: int, key: bytes, group: bytes, stats: dict[bytes, Any], at_ms: int
+def queues_told(
+    ask: Callable[..., list[Any]], db: int, names: Iterable[Sequence[bytes]], *, rates: bool = False
+) -> list[QueueFigures]:
+    """Queues of a tidelog server by QUEUE STATS.
+
+    ask      sends commands and returns their replies; an error is among them as an exception
+    names    (name, group), as QUEUE LIST tells them
+    rates    also what was ever put, by XINFO STREAM, from which two looks have rates
+    """
+    known = list(names)
+    replies = ask(*((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in known))
+    at_ms = time.time_ns() // 1_000_000
+    lanes = [jobs_of(name) if rates else [] for name, _ in known]
+    infos = iter(ask(*((b"XINFO", b"STREAM", key) for keys in lanes for key in keys)))
+    found = []
+    for (name, group), keys, reply in zip(known, lanes, replies, strict=True):
+        streams = [info for info in islice(infos, len(keys)) if not isinstance(info, Exception)]
+        put = sum(pairs(stream)[b"entries-added"] for stream in streams)
+        if not isinstance(reply, Exception):  # it was deleted meanwhile
+            found.append(_queue_told(db, name, group, pairs(reply), at_ms, put))
+    return found
+
+
+def _queue_told(
+    db: int, key: bytes, group: bytes, stats: dict[bytes, Any], at_ms: int, put: int
 ) -> QueueFigures:
-    """A queue by its QUEUE STATS."""
-    seconds = stats[b"oldest_seconds"]
+    seconds, in_flight, ranks = (
+        stats[name] for name in (b"oldest_seconds", b"in_flight", b"by_priority")
+    )
+    put_per_s, left_per_s = (stats[name] for name in (b"put_per_second", b"done_per_second"))
     return QueueFigures(
-        *(db, key, group, stats[b"depth"], stats[b"waiting"], sum(stats[b"in_flight"][1::2])),
+        *(db, key, group, stats[b"depth"], stats[b"waiting"], sum(in_flight[1::2])),
         *(stats[b"paused"], stats[b"dead"]),
         None if seconds is None else at_ms - round(float(seconds) * 1000),
-        *(stats[b"failures"], stats[b"scheduled"]),
+        *(stats[b"failures"], stats[b"scheduled"], stats[b"kept"]),
+        held=tuple(sorted(pairs(in_flight).items())),
+        by_priority=tuple((int(rank), count) for rank, count in pairs(ranks).items()),
+        put=put,
+        left=max(0, put - stats[b"depth"]),
+        put_per_s=None if put_per_s is None else float(put_per_s),
+        left_per_s=None if left_per_s is None else float(left_per_s),
     )

@@ -6,7 +6,7 @@ lengths of time seconds, unless a name says otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Place = tuple[int, bytes]  # database, key
 
@@ -100,11 +100,15 @@ class QueueFigures:
     dead        jobs that were given up, by any group; failures: recorded ones that are kept
     scheduled   delayed jobs that are not due; None if there never was one
     oldest_ms   the time of the oldest job that is not done
-
-    Of an open store also counters that the store keeps, so they go on after a restart:
-
+    kept        jobs that are done and still stored
+    held        how many of the jobs in flight each worker holds; by_priority: how many that are due have which priority
     put         jobs ever put; a delayed one counts from its time on
-    left        jobs that left the group: done or dead; done: without the dead ones, if no other group has made any
+    left        jobs that left the group: done or dead
+
+    Of two looks, `put_per_s` and `left_per_s` are what came between them. Of an open store also counters that the store
+    keeps, so they go on after a restart:
+
+    done        those of `left` that are not dead, if no other group has made any
     died        jobs that became dead jobs, of any group
     failed      failures that were recorded; retried: pauses that were recorded, and extended leases
     workers     those alive: they hold jobs or wait for some, in this process or over a connection
@@ -121,13 +125,33 @@ class QueueFigures:
     oldest_ms: int | None
     failures: int = 0
     scheduled: int | None = None
+    kept: int = 0
+    held: tuple[tuple[bytes, int], ...] = ()
+    by_priority: tuple[tuple[int, int], ...] = ()
     put: int = 0
     left: int = 0
+    put_per_s: float | None = None
+    left_per_s: float | None = None
     done: int | None = None
     died: int = 0
     failed: int = 0
     retried: int = 0
     workers: int = 0
+
+    @property
+    def name(self) -> tuple[int, bytes, bytes | None]:
+        """Its database, key and group."""
+        return self.db, self.key, self.group
+
+    @property
+    def rates(self) -> tuple[float | None, float | None]:
+        """Jobs put and jobs that left, each second."""
+        return self.put_per_s, self.left_per_s
+
+    def since(self, before: QueueFigures, seconds: float) -> QueueFigures:
+        """These figures with the rates since an earlier look."""
+        put, left = (max(0, getattr(self, of) - getattr(before, of)) for of in ("put", "left"))
+        return replace(self, put_per_s=put / seconds, left_per_s=left / seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.modes import open_to_others
 from tidelog.engine.keys.state import DATABASES, State
-from tidelog.engine.streams.stream import Stream
 from tidelog.figures.advice import OLDEST_S, Facts, findings
-from tidelog.figures.asked import ALIVE_MS, pairs, queue_told
+from tidelog.figures.asked import ALIVE_MS, pairs
 from tidelog.figures.model import QueueFigures
 from tidelog.figures.names import jobs_of
-from tidelog.figures.queues import of_queue
+from tidelog.figures.queues import in_state
 from tidelog.figures.streams import stream_at
 from tidelog.replication.status import surpluses
 from tidelog.snapshot.portable import Unreadable, snapshots
@@ -33,6 +32,7 @@ from tidelog.store.read_only import open_read_only
 from tidelog.tools import exits
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.places import PLACE, Place
+from tidelog.tools.queue.store import looked
 from tidelog.tools.snapshot.facts import snapshots_of
 from tidelog.tools.text import examples, path_value
 
@@ -124,15 +124,10 @@ def _sizes(files: LogFiles) -> list[tuple[int, int]]:
 
 def _queues(state: State, now: int) -> list[QueueFigures]:
     """The queues of all databases, with the workers that were seen lately."""
-    found = []
-    for db in range(DATABASES):
-        for key, value, _ in state.databases[db].keys.walk():
-            if isinstance(value, Stream):
-                found += [
-                    replace(row, workers=_seen(state, row, now))
-                    for row in of_queue(state, db, key, value, now)
-                ]
-    return found
+    return [
+        replace(row, workers=_seen(state, row, now))
+        for row in in_state(state, range(DATABASES), now)
+    ]
 
 
 def _seen(state: State, row: QueueFigures, now: int) -> int:
@@ -156,11 +151,10 @@ def of_server(place: str | Path) -> Facts:
             info[name] = value
         config = _config(ask("CONFIG", "GET", "*"))
         now = time.time_ns() // 1_000_000
-        queues = []
-        for name, group in ask("QUEUE", "LIST"):
-            stats = pairs(ask("QUEUE", "STATS", name, "GROUP", group))
-            row = queue_told(0, name, group, stats, now)
-            queues.append(replace(row, workers=_alive(ask, name, group) if row.waiting else 1))
+        queues = [
+            replace(row, workers=_alive(ask, row.key, row.group or b"") if row.waiting else 1)
+            for row in looked(store)
+        ]
     lags = [
         float(part.removeprefix("behind="))
         for name, value in info.items()
@@ -197,14 +191,12 @@ def _alive(ask: Any, name: bytes, group: bytes) -> int:
         told = ask("XINFO", "CONSUMERS", name, group)
     except tidelog.ResponseError:
         return 0
-    rows = (each if isinstance(each, dict) else pairs(each) for each in told)
-    return sum(row[b"idle"] < ALIVE_MS for row in rows)
+    return sum(pairs(each)[b"idle"] < ALIVE_MS for each in told)
 
 
 def _config(told: Any) -> dict[str, str]:
     """CONFIG GET as a dict."""
-    flat = told if isinstance(told, dict) else pairs(told)
-    return {_text(name): _text(value) for name, value in flat.items()}
+    return {_text(name): _text(value) for name, value in pairs(told).items()}
 
 
 def _text(raw: Any) -> str:

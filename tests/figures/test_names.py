@@ -11,10 +11,11 @@ import tidelog
 from tidelog.engine.api import State
 from tidelog.figures import names
 from tidelog.figures.model import StreamFigures
-from tidelog.figures.queues import of_queue
+from tidelog.figures.queues import in_state, of_queue
 from tidelog.figures.resident import figures
 from tidelog.figures.streams import is_helper_in, of_stream, stream_at
 from tidelog.jobs.options import LANES, RESERVED, SCHEDULES
+from tidelog.testing import Clock
 
 MINE = {b"orders", b"orders:dead", b"log:later", b"a:priority:1", b"plain"}
 
@@ -96,3 +97,48 @@ def test_a_queue_that_no_worker_has_opened_has_figures(tmp_path: Path) -> None:
         assert stream is not None
         (one,) = of_queue(state, 0, b"mails", stream, 0)
     assert (one.group, one.depth, one.waiting, one.in_flight) == (None, 1, 1, 0)
+
+
+def test_queues_of_a_state_as_their_own_stats_tell_them(tmp_path: Path) -> None:
+    clock = Clock()
+    with tidelog.open(tmp_path / "db", fsync="no", clock=clock) as db:
+        mails = db.queue("mails", max_deliveries=2, keep=1)
+        mails.put_many(range(3))
+        mails.put("urgent", priority=3)
+        for _ in range(2):
+            job = mails.get("anna", block=0)
+            assert job is not None and job.ack()
+        job = mails.get("bea", block=0)
+        assert job is not None and job.nack("later", delay=60)
+        held = mails.get("carla", block=0)
+        assert held is not None
+        mails.put("due by then", delay=5)
+        mails.put("not due", delay=500)
+        db.queue("drained").put(1)
+        job = db.queue("drained").get(block=0)
+        assert job is not None and job.ack()
+        # These two have no streams of their own yet.
+        db.queue("ranked").put(1, priority=9)
+        db.queue("delayed").put(1, delay=500)
+        db.schedule("nightly", "0 3 * * *", queue="mails", value=1)
+        db.schedules.remove("nightly")
+        db.xadd("plain", {"field": 1})
+        db.xgroup_create("plain", "workers", id="0")
+        clock.advance(9)
+        own = {name: db.queue(name).stats() for name in ("mails", "drained", "ranked", "delayed")}
+        now = inside.core(db).clocks().store
+        rows = {row.key.decode(): row for row in in_state(state_of(db), (0,), now)}
+        del held
+    assert sorted(rows) == sorted(own)
+    for name, stats in own.items():
+        row = rows[name]
+        assert row.group == b"workers"
+        told = {key.decode(): count for key, count in row.held}
+        assert (row.depth, row.waiting, told) == (stats.depth, stats.waiting, stats.in_flight), name
+        assert (row.paused, row.scheduled or 0) == (stats.paused, stats.scheduled), name
+        assert (row.dead, row.failures, row.kept) == (stats.dead, stats.failures, stats.kept), name
+        assert dict(row.by_priority) == stats.by_priority, name
+        assert (
+            None if row.oldest_ms is None else (now - row.oldest_ms) / 1000
+        ) == stats.oldest_seconds
+    assert (rows["mails"].depth, rows["mails"].scheduled, rows["mails"].kept) == (3, 1, 2)

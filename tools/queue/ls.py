@@ -8,11 +8,10 @@ import click
 
 from tidelog.tools import console
 from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import names_of, opened
-from tidelog.tools.queue.value import age_text, one_line
+from tidelog.tools.queue.looks import as_object, cells
+from tidelog.tools.queue.store import looked, now_ns, opened
 from tidelog.tools.text import examples
-
-HEAD = ("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OLDEST")
+from tidelog.tools.top.words import QUEUE_HEAD
 
 
 @click.command(
@@ -27,22 +26,10 @@ HEAD = ("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OL
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(path: Place, as_json: bool) -> None:
     with opened(path) as store:
-        stats = [store.queue(name, group).stats() for name, group in names_of(store)]
+        rows, at_ms = looked(store), now_ns() // 1_000_000
     if as_json:
-        for one in stats:
-            click.echo(json.dumps(one.as_dict()))
-        return
-    rows = [
-        (
-            one_line(one.name),
-            one_line(one.group),
-            f"{one.depth:,}",
-            f"{one.waiting:,}",
-            f"{sum(one.in_flight.values()):,}",
-            f"{one.paused:,}",
-            f"{one.dead:,}",
-            age_text(one.oldest_seconds),
-        )
-        for one in stats
-    ]
-    console.table(HEAD, rows, right="DEPTH WAITING IN-FLIGHT PAUSED DEAD OLDEST")
+        for row in rows:
+            click.echo(json.dumps(as_object(row, at_ms)))
+    else:
+        told = [cells(row, at_ms) for row in rows]
+        console.table(QUEUE_HEAD, told, right=" ".join(QUEUE_HEAD[2:]))

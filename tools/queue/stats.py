@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from time import sleep
 
 import click
 
-import tidelog
-from tidelog.jobs.stats import Stats
+from tidelog.figures.model import QueueFigures
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import AnyStore, group_option, now_ns, reading
-from tidelog.tools.queue.value import age_text, jobs_text, one_line
+from tidelog.tools.queue.looks import as_object, look, oldest_s, text
+from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.value import age_text, jobs_text
 from tidelog.tools.text import examples
 
 
@@ -49,45 +48,35 @@ def command(
     path: Place, name: str, group: str | None, seconds: float | None, as_json: bool
 ) -> None:
     with reading(path, name, group) as (store, queue):
-        stats = queue.stats()
+        only = name, queue.group
+        found = look(store, only)
         if seconds is not None:
-            began, added = now_ns(), ever_added(store, name)
             sleep(seconds)
-            if isinstance(store, tidelog.Store):  # a server is always current
-                store.refresh()
-            earlier, stats = stats, queue.stats()
-            put = max(0, ever_added(store, name) - added)
-            done = max(0, earlier.depth + put - stats.depth)
-            passed = max(seconds, (now_ns() - began) / 1e9)
-            stats = replace(stats, put_per_second=put / passed, done_per_second=done / passed)
-    if as_json:
-        click.echo(json.dumps(stats.as_dict()))
-    else:
-        show(stats)
+            found = look(store, only, found)
+    for row in found.rows:
+        if as_json:
+            click.echo(json.dumps(as_object(row, found.at_ms)))
+        else:
+            show(row, found.at_ms)
 
 
-def ever_added(store: AnyStore, name: str) -> int:
-    """The number of jobs ever put."""
-    return int(store.xinfo_stream(name)["entries-added"]) if store.exists(name) else 0
-
-
-def show(stats: Stats) -> None:
+def show(row: QueueFigures, at_ms: int) -> None:
     # fmt: off
-    click.echo(f"queue        {one_line(stats.name)}, group {one_line(stats.group)}")
-    oldest = f", the oldest {age_text(stats.oldest_seconds)} old" if stats.depth else ""
-    click.echo(f"depth        {jobs_text(stats.depth, 'unfinished ')}{oldest}")
-    click.echo(f"waiting      {stats.waiting:,}")
-    click.echo(f"in flight    {sum(stats.in_flight.values()):,}")
-    for worker, count in sorted(stats.in_flight.items()):
-        click.echo(f"             {count:,} with {one_line(worker)}")
-    click.echo(f"paused       {stats.paused:,} until their next try")
-    if stats.scheduled:
-        click.echo(f"scheduled    {stats.scheduled:,} not due yet")
-    click.echo(f"dead         {stats.dead:,}")
-    click.echo(f"failures     {stats.failures:,} kept")
-    click.echo(f"finished     {stats.kept:,} kept")
+    click.echo(f"queue        {text(row.key)}, group {text(row.group)}")
+    oldest = f", the oldest {age_text(oldest_s(row, at_ms))} old" if row.depth else ""
+    click.echo(f"depth        {jobs_text(row.depth, 'unfinished ')}{oldest}")
+    click.echo(f"waiting      {row.waiting:,}")
+    click.echo(f"in flight    {row.in_flight:,}")
+    for worker, count in row.held:
+        click.echo(f"             {count:,} with {text(worker)}")
+    click.echo(f"paused       {row.paused:,} until their next try")
+    if row.scheduled:
+        click.echo(f"scheduled    {row.scheduled:,} not due yet")
+    click.echo(f"dead         {row.dead:,}")
+    click.echo(f"failures     {row.failures:,} kept")
+    click.echo(f"finished     {row.kept:,} kept")
     # fmt: on
-    if stats.put_per_second is not None:
-        click.echo(f"put          {stats.put_per_second:,.1f}/s")
-    if stats.done_per_second is not None:
-        click.echo(f"done         {stats.done_per_second:,.1f}/s")
+    if row.put_per_s is not None:
+        click.echo(f"put          {row.put_per_s:,.1f}/s")
+    if row.left_per_s is not None:
+        click.echo(f"done         {row.left_per_s:,.1f}/s")

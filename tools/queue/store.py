@@ -6,7 +6,7 @@ it; those that read look at the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,10 @@ import tidelog
 from tidelog.api.queue.face import Queue
 from tidelog.client.address import is_served
 from tidelog.disk.real import RealDisk
-from tidelog.jobs.names import queue_names
+from tidelog.figures.asked import queues_told
+from tidelog.figures.model import QueueFigures
+from tidelog.figures.queues import in_state
+from tidelog.jobs.rows import shown
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
@@ -110,13 +113,38 @@ def opened(path: Place) -> AnyStore:
     return tidelog.open(place_of(RealDisk(), path), read_only=True, clock=CLOCK)
 
 
+def looked(store: AnyStore, only: tuple[str, str] | None = None) -> list[QueueFigures]:
+    """The queues now."""
+    wanted = None if only is None else tuple(name.encode() for name in only)
+    if isinstance(store, tidelog.SharedStore):
+
+        def ask(*commands: Sequence[bytes]) -> list[Any]:
+            return [_reply(store, command) for command in commands]
+
+        names = store.execute_command("QUEUE", "LIST") if wanted is None else [wanted]
+        return queues_told(ask, 0, names, rates=True)
+    now_ms = now_ns() // 1_000_000
+    rows: list[QueueFigures] = store._core.look(
+        lambda state: in_state(
+            state, (store._db,), now_ms, lambda key: wanted is None or key == wanted[0]
+        )
+    )[0]
+    return rows if wanted is None else [row for row in rows if row.group == wanted[1]]
+
+
+def _reply(store: tidelog.SharedStore, command: Sequence[bytes]) -> Any:
+    try:
+        return store.execute_command(*command)
+    except tidelog.ResponseError as error:
+        return error
+
+
 def names_of(store: AnyStore) -> list[tuple[str, str]]:
     """Names and groups of the queues of a store."""
     if isinstance(store, tidelog.SharedStore):
         listed = store.execute_command("QUEUE", "LIST")
         return [(name.decode(), group.decode()) for name, group in listed]
-    found: list[tuple[str, str]] = queue_names(store._core, store._db)[0]
-    return found
+    return [(shown(row.key), shown(row.group or b"")) for row in looked(store)]
 
 
 def found(store: AnyStore, path: Place, name: str, group: str | None) -> Opened:

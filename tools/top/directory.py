@@ -18,11 +18,9 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import MAX, parse
 from tidelog.engine.keys.state import DATABASES, State
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.stream import Stream
 from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
-from tidelog.figures.queues import of_queue
+from tidelog.figures.queues import in_state
 from tidelog.figures.streams import is_helper_in, of_group, of_stream, stream_at
-from tidelog.jobs.names import USUAL
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
@@ -151,19 +149,10 @@ class Directory:
     def queues(self) -> list[QueueFigures]:
         now = time.time_ns() // 1_000_000
 
-        def at(state: State) -> list[QueueFigures]:
-            return [
-                row
-                for db in self._databases
-                for key, value, _ in state.databases[db].keys.walk()
-                if isinstance(value, Stream)
-                for row in of_queue(state, db, key, value, now)
-            ]
-
-        rows: list[QueueFigures] = self._core.look(at)[0]
-        return [
-            row if row.group is not None else replace(row, group=USUAL.encode()) for row in rows
-        ]
+        rows: list[QueueFigures] = self._core.look(
+            lambda state: in_state(state, self._databases, now)
+        )[0]
+        return rows
 
     def entries(self, place: Place, count: int) -> list[EntryRow]:
         def at(state: State) -> list[EntryRow]:

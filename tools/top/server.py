@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.aof.errors import AofError
-from tidelog.figures.asked import group_told, is_helper_told, pairs, queue_told
+from tidelog.figures.asked import group_told, is_helper_told, pairs, queues_told
 from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures, stream_figures
 from tidelog.figures.names import has_due_times, owner_of
 from tidelog.tools.importing.link import Link, ServerError
@@ -222,15 +222,7 @@ class Server:
         (queues,) = self._link.pipeline((b"QUEUE", b"LIST"))
         if isinstance(queues, ServerError):
             return []
-        replies = self._link.pipeline(
-            *((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in queues)
-        )
-        at_ms = time.time_ns() // 1_000_000
-        return [
-            queue_told(self._db, name, group, pairs(reply), at_ms)
-            for (name, group), reply in zip(queues, replies, strict=True)
-            if not isinstance(reply, ServerError)  # it was deleted meanwhile
-        ]
+        return queues_told(self._link.pipeline, self._db, queues)
 
     def entries(self, place: Place, count: int) -> list[EntryRow]:
         (found,) = self._link.pipeline(
