@@ -101,7 +101,7 @@ class Damage(AofError):
     """
 
     def __init__(self, path: Path, offset: int, reason: str, advice: str = "") -> None:
-        repair = f"tidelog aof repair {shlex.quote(str(path.parent))}"
+        repair = f"tidelog repair {shlex.quote(str(path.parent))}"
         advice = (
             advice
             or "Restore a backup, or see what a repair would lose (this changes nothing): {repair}"

@@ -30,7 +30,6 @@ AOF = {
     "stats":  ("tidelog.tools.aof.stats", "Count what the log consists of: commands, keys, groups, lives, frames."),
     "plot":   ("tidelog.tools.aof.plot", "Draw write rate, bytes, lag, pending and exposed records over time."),
     "verify": ("tidelog.tools.aof.verify", "Check every byte of the log; one exit code per check."),
-    "repair": ("tidelog.tools.aof.repair", "Show what can be kept of a damaged log; write a repaired copy."),
     "export": ("tidelog.tools.aof.export", "Write the log as commands for redis-cli --pipe."),
 }
 TOP = {
@@ -41,7 +40,7 @@ TOP = {
                  "Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export."),
     "import":   ("tidelog.tools.importing.command",
                  "Make a store of the data of a Redis: an RDB file, an append-only file, or a server."),
-    "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis, and read one into a store."),
+    "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "repair":   ("tidelog.tools.repair.command", "Say what a damaged store has left, and repair it."),
     "state":    ("tidelog.tools.state", "Show streams, groups, pending entries and queues as of any moment."),
@@ -91,7 +90,7 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
     table=TOP,
     epilog=examples(
         "tidelog info orders-data",
-        "tidelog aof dump orders-data --key orders --limit 3",
+        "tidelog aof dump orders-data --key orders --count 3",
         "tidelog aof verify orders-data; echo $?",
         codes=(),
     ),
@@ -108,9 +107,9 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def cli() -> None:
     """A durable job queue, and Redis Streams, in a directory.
 
-    Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `console`, `queue put`, `queue dead
-    redrive` and the `purge` commands of `queue` change a store, and `config` changes how it is served. All others
-    only read it, without a lock, so its writer may be running. Snapshots are written to its folder snapshots/.
+    Inspects, verifies and serves stores of tidelog. Only `serve`, `worker`, `console` and the commands of `queue` that
+    put, move or delete jobs change a store, and `config` changes how it is served. All others only read it, without
+    a lock, so its writer may be running. Snapshots are written to its folder snapshots/.
     Exit codes: docs/guides/command-line.md.
     """
 
@@ -118,9 +117,10 @@ def cli() -> None:
 @click.group(
     cls=LazyGroup,
     table=AOF,
+    moved={"repair": ("tidelog.tools.repair.command", "repair")},
     epilog=examples(
         "tidelog aof ls orders-data",
-        "tidelog aof dump orders-data --key orders --limit 3",
+        "tidelog aof dump orders-data --key orders --count 3",
         "tidelog aof verify orders-data; echo $?",
         codes=(),
     ),

@@ -35,24 +35,23 @@ from tidelog.tools.places import PLACE, Place
 from tidelog.tools.queue.store import looked
 from tidelog.tools.snapshot.facts import snapshots_of
 from tidelog.tools.text import examples, path_value
+from tidelog.tools.times import duration
 
 
 @click.command(
     help="Say what is not as recommended for production, and what to do.",
     epilog=examples(
         "tidelog doctor orders-data; echo $?",
-        "tidelog doctor redis://127.0.0.1:6379 --oldest 60",
+        "tidelog doctor redis://127.0.0.1:6379 --oldest 5m",
         "tidelog doctor orders-data --json | jq -r '.findings[].finding'",
         codes=(*exits.READING, exits.ADVICE),
     ),
 )
 @click.argument("place", metavar="PATH|URL", type=PLACE)
-@click.option(
+@duration(
     "--oldest",
-    type=click.FloatRange(0),
     default=OLDEST_S,
     show_default=True,
-    metavar="SECONDS",
     help="Age from which a waiting job counts as late.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -13,6 +13,7 @@ from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, path_value
+from tidelog.tools.times import renamed
 
 if TYPE_CHECKING:
     from tidelog.spark.exports.run import Runner
@@ -55,7 +56,7 @@ def filters(command: Any) -> Any:
     help="Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export.",
     epilog=examples(
         "tidelog export orders-data --to monday",
-        "tidelog export orders-data --to tuesday --since monday",
+        "tidelog export orders-data --to tuesday --changed-since monday",
         "tidelog export backup/00000000000000004711 --to s3://bucket/orders --table entries --table groups",
         "tidelog export orders-data --to files --partition-by stream,date --streams-pattern 'orders:*'",
         "tidelog export orders-data --to csv --format csv --master none",
@@ -79,8 +80,10 @@ def filters(command: Any) -> Any:
     type=click.Choice(TABLES),
     help="A table; repeatable.",
 )
-@click.option(
-    "--since",
+@renamed(
+    "--changed-since",
+    "since",
+    formerly=("--since",),
     metavar="EXPORT",
     help="An earlier export of the same store: write only what was added and removed since.",
 )

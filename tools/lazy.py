@@ -18,21 +18,27 @@ class LazyGroup(click.Group):
     """A group whose commands stand in a table: name -> (module, one line of help).
 
     The module's `command` is the click command. The help line is said twice, here and there; a test compares.
+    `moved` has commands that moved: name -> (module, the words of the new command). They still work, and say so.
     """
 
     def __init__(
-        self, *args: Any, table: dict[str, tuple[str, str]] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        table: dict[str, tuple[str, str]] | None = None,
+        moved: dict[str, tuple[str, str]] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.table = table or {}
+        self.table, self.moved = table or {}, moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.table:
+        known = self.table.get(cmd_name) or self.moved.get(cmd_name)
+        if known is None:
             return None
-        found = import_module(self.table[cmd_name][0]).command
+        found = import_module(known[0]).command
         assert isinstance(found, click.Command)
         return found
 
@@ -41,7 +47,11 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click, but the error names commands with a similar name, also those of the groups below."""
         name = args[0]
-        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+        if name in self.moved:
+            if not ctx.resilient_parsing:
+                words = f"{ctx.command_path} {name}"
+                click.echo(f"`{words}` is now `tidelog {self.moved[name][1]}`", err=True)
+        elif name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
             alike = ", ".join(f"'{found}'" for found in self.alike(name))
             hint = f" Did you mean {alike}?" if alike else ""
             ctx.fail(f"No such command '{name}'.{hint}")

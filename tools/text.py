@@ -32,7 +32,7 @@ _QUOTED: Final = [
 ]
 # in milliseconds this is March 1973; in seconds, the year 5138
 _MILLISECONDS_FROM: Final = 10**11
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LENGTH: Final = re.compile("".join(rf"(?:(\d{{1,9}}){unit})?" for unit in "dhms"))
 
 
 def argument(value: bytes) -> str:
@@ -98,9 +98,11 @@ def milliseconds(moment: datetime) -> int:
 
 
 def age_seconds(text: str) -> int | None:
-    """The seconds of `90s`, `15m`, `2h`, `7d`; None for any other text."""
-    match = re.fullmatch(r"(\d+)([smhd])", text)
-    return None if match is None else int(match[1]) * _UNITS[match[2]]
+    """The seconds of `90s`, `15m`, `2h`, `1d12h`; None for any other text, and for more digits than a length needs."""
+    match = _LENGTH.fullmatch(text) if text else None
+    if match is None:
+        return None
+    return sum(int(n) * size for n, size in zip(match.groups("0"), (86_400, 3600, 60, 1)))
 
 
 def examples(*lines: str, codes: Sequence[int] = exits.READING) -> str:

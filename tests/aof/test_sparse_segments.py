@@ -76,7 +76,6 @@ READERS = (
     ("aof", "verify", "s"),
     ("info", "s"),
     ("verify", "s"),
-    ("aof", "repair", "s"),
 )
 
 
@@ -136,7 +135,7 @@ def test_damage_before_a_long_hole_is_named_and_repaired(root: Path) -> None:
     os.truncate(first, LONG)
     told = limited(
         *READERS,
-        ("aof", "repair", "s", "--to", "new"),
+        ("repair", "s", "--to", "new"),
         ("open", "s"),
         ("open", "new"),
         cwd=root.parent,

@@ -321,7 +321,7 @@ def test_what_does_not_belong_together_is_refused(name: str) -> None:
     fields = {"p": start.lsn, "next": start.lsn + 1, "before": case.before.lsn}
     assert text.format(**fields, last=case.infos[-1].header.first_lsn) in told
     assert str(AOF) in told and ", byte " in told and "\n" not in told
-    advice = "tidelog aof repair" if kind is CorruptFrame else "tidelog snapshot restore"
+    advice = "tidelog repair" if kind is CorruptFrame else "tidelog snapshot restore"
     assert advice in told
     assert case.disk.tree() == tree
     with pytest.raises(kind):
@@ -339,7 +339,7 @@ def test_a_log_without_its_beginning_and_without_a_checkpoint_is_refused() -> No
         "/db/checkpoint/data.mdb",
         f"(LSN 1 expected, {case.infos[1].header.first_lsn} found)",
         "tidelog snapshot restore",
-        "tidelog aof repair /db/aof",
+        "tidelog repair /db/aof",
     ):
         assert text in str(caught.value)
 

@@ -86,7 +86,7 @@ def test_zeros_where_durable_proves_records() -> None:
     error = scan.error()
     assert isinstance(error, CorruptFrame)
     assert (error.offset, error.expected_lsn, error.found_lsn) == (scan.offset, 4, None)
-    assert f"{FIRST}, byte {scan.offset}" in str(error) and "tidelog aof repair" in str(error)
+    assert f"{FIRST}, byte {scan.offset}" in str(error) and "tidelog repair" in str(error)
 
 
 def test_durable_of_another_life_proves_nothing_here() -> None:

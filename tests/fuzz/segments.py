@@ -35,7 +35,6 @@ COMMANDS = (
     ["aof", "dump", "--past-damage"],
     ["aof", "dump", "--reverse"],
     ["aof", "stats", "--past-damage"],
-    ["aof", "repair"],
     ["repair"],
     ["info"],
     ["why"],

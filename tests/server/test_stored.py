@@ -229,7 +229,7 @@ def test_restore_import_and_repair_make_one_around_it(tmp_path: Path, run: Run) 
     spoil(tmp_path / "store")
     for name, words in {
         "restored": ("snapshot", "restore", kept.path),
-        "imported": ("rdb", "import"),
+        "imported": ("import",),
         "repaired": ("repair", tmp_path / "store", "--to"),
     }.items():
         root = tmp_path / name

@@ -86,7 +86,6 @@ def reading(good: Path) -> Mapping[str, tuple[Line, ...]]:
         "aof stats":  (plain("aof", "stats", Path),),
         "aof plot":   (lambda path, to: ("aof", "plot", path, "-o", to / "x.svg"),),
         "aof verify": (plain("aof", "verify", Path), plain("aof", "verify", Path, "--no-replay")),
-        "aof repair": (plain("aof", "repair", Path),),
         "aof export": (plain("aof", "export", "--resp", Path),
                        lambda path, to: ("aof", "export", "--resp", path, "-o", to / "x.resp")),
         "info":       (plain("info", Path), plain("info", Path, "--at-lsn", 5)),
@@ -119,7 +118,6 @@ def reading(good: Path) -> Mapping[str, tuple[Line, ...]]:
                              lambda path, to: ("snapshot", "restore", snapshot_of(good), to / "new", "--aof", path)),
         "import":           (lambda path, to: ("import", to / "new", path),
                              lambda path, to: ("import", to / "new", path, "--dry-run")),
-        "rdb import":       (lambda path, to: ("rdb", "import", to / "new", path),),
         "crash replay":     (plain("crash", "replay", Path),),
     }
     # fmt: on

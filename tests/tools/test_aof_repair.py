@@ -1,4 +1,4 @@
-"""tidelog aof repair: the copy opens and holds a prefix; the damaged store is never touched."""
+"""tidelog repair: the copy opens and holds a prefix; the damaged store is never touched."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_a_copy_with_everything_before_the_damage(
     """A header that its neighbours prove, and STORE, lose nothing."""
     damage(made)
     before = contents(made.root)
-    shown = run("aof", "repair", made.root)
+    shown = run("repair", made.root)
     assert shown.code == exits.DAMAGED
     assert f"Can be kept: LSN 1 to {last_lsn}, " in shown.out and "Nothing was written" in shown.out
 
     copy = tmp_path / "copy"
-    done = run("aof", "repair", made.root, "--to", copy)
+    done = run("repair", made.root, "--to", copy)
     assert (done.code, done.err) == (0, "")
     assert contents(made.root) == before
     assert run("aof", "verify", copy).code == 0
@@ -65,17 +65,17 @@ def test_a_copy_with_everything_before_the_damage(
 
 def test_output(run: Run, made: Made) -> None:
     damaged_middle(made)
-    expect("repair.txt", run("aof", "repair", made.root).out, made.root)
+    expect("repair.txt", run("repair", made.root).out, made.root)
 
 
 def test_the_folder_that_an_error_names_will_do(run: Run, made: Made) -> None:
     damaged_middle(made)
-    assert run("aof", "repair", made.root / "aof") == run("aof", "repair", made.root)
+    assert run("repair", made.root / "aof") == run("repair", made.root)
 
 
 def test_a_torn_tail_is_nothing_to_repair(run: Run, made: Made, tmp_path: Path) -> None:
     made.cut(made.offsets[-1] + 20)
-    done = run("aof", "repair", made.root, "--to", tmp_path / "copy")
+    done = run("repair", made.root, "--to", tmp_path / "copy")
     assert (done.code, "nothing to repair" in done.out) == (0, True)
     assert not (tmp_path / "copy").exists()
 
@@ -85,17 +85,17 @@ def test_a_checkpoint_that_is_garbage_beside_a_whole_log(
 ) -> None:
     (made.root / "checkpoint").mkdir()
     (made.root / "checkpoint/data.mdb").write_bytes(b"garbage " * 1024)
-    shown = run("aof", "repair", made.root)
+    shown = run("repair", made.root)
     assert shown.code == exits.DAMAGED
     assert "checkpoint/data.mdb" in shown.out and "Can be kept: LSN 1 to 13, " in shown.out
     copy = tmp_path / "copy"
-    assert run("aof", "repair", made.root, "--to", copy).code == 0
+    assert run("repair", made.root, "--to", copy).code == 0
     assert run("digest", copy).out == run("digest", orders(tmp_path / "same").root).out
 
 
 def test_nothing_can_be_kept(run: Run, made: Made, tmp_path: Path) -> None:
     made.path(0).unlink()
-    done = run("aof", "repair", made.root, "--to", tmp_path / "copy")
+    done = run("repair", made.root, "--to", tmp_path / "copy")
     assert (done.code, "can be kept" in done.out) == (exits.DAMAGED, True)
     assert not (tmp_path / "copy").exists()
 
@@ -103,7 +103,7 @@ def test_nothing_can_be_kept(run: Run, made: Made, tmp_path: Path) -> None:
 def test_never_into_a_directory_that_holds_something(run: Run, made: Made) -> None:
     damaged_middle(made)
     before = contents(made.root)
-    done = run("aof", "repair", made.root, "--to", made.root)
+    done = run("repair", made.root, "--to", made.root)
     assert (done.code, "is not empty" in done.err) == (exits.USAGE, True)
     assert contents(made.root) == before
 
@@ -123,7 +123,7 @@ def test_damage_that_the_checkpoint_holds_loses_history_only(
     data[300] ^= 1
     segment.write_bytes(data)
 
-    done = run("aof", "repair", "db", "--to", "copy")
+    done = run("repair", "db", "--to", "copy")
     assert (done.code, done.err) == (0, "")
     assert "Can be kept: LSN 1 to 7, " in done.out and "No state is lost." in done.out
     assert "History is lost: LSN 1 to 7 leave the log, the state has them." in done.out
@@ -144,6 +144,6 @@ def test_a_damaged_checkpoint_does_not_stand_for_the_log(
         data = bytearray(Path("db", name).read_bytes())
         data[where if isinstance(where, int) else data.find(where)] ^= 1
         Path("db", name).write_bytes(data)
-    done = run("aof", "repair", "db", "--to", "copy")
+    done = run("repair", "db", "--to", "copy")
     assert (done.code, done.err) == (0, "")
     assert "Can be kept: LSN 1 to 3," in done.out

@@ -25,10 +25,8 @@ Line = Callable[[Path, Path, Path], tuple[object, ...]]
 LINES: dict[str, Line] = {
     "aof plot":         lambda good, damaged, to: ("aof", "plot", good, "-o", to),
     "aof export":       lambda good, damaged, to: ("aof", "export", "--resp", good, "-o", to),
-    "aof repair":       lambda good, damaged, to: ("aof", "repair", damaged, "--to", to),
     "repair":           lambda good, damaged, to: ("repair", damaged, "--to", to),
     "rdb export":       lambda good, damaged, to: ("rdb", "export", good, to),
-    "rdb import":       lambda good, damaged, to: ("rdb", "import", to, good / "dump.rdb"),
     "import":           lambda good, damaged, to: ("import", to, good / "dump.rdb"),
     "snapshot copy":    lambda good, damaged, to: ("snapshot", "copy", spoiled.snapshot_of(good), to),
     "snapshot restore": lambda good, damaged, to: ("snapshot", "restore", spoiled.snapshot_of(good), to),

@@ -248,7 +248,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return Path(path), digest
 
 
-@pytest.mark.parametrize("command", ["aof verify", "aof repair", "snapshot ls", "snapshot create"])
+@pytest.mark.parametrize("command", ["aof verify", "repair", "snapshot ls", "snapshot create"])
 def test_a_snapshot_where_a_log_or_a_store_is_needed(
     run: Run, snapshot: tuple[Path, str], command: str
 ) -> None:
@@ -308,3 +308,23 @@ def test_half_an_export_does_not_stay(made: Made, tmp_path: Path) -> None:
     done = on_a_disk_of(500, "aof", "export", "--resp", made.root, "-o", path)
     assert (done.returncode, done.stderr) == (exits.SYSTEM, f"tidelog: {path}: File too large\n")
     assert not path.exists()
+
+
+def test_commands_that_moved_work_and_say_where_they_are(
+    run: Run, made: Made, tmp_path: Path
+) -> None:
+    """The exit code and standard output are those of the new command; one line on standard error names it."""
+    now, before = run("repair", made.root), run("aof", "repair", made.root)
+    assert (before.code, before.out) == (now.code, now.out)
+    assert before.err == "`tidelog aof repair` is now `tidelog repair`\n" + now.err
+    assert run("rdb", "export", made.root, tmp_path / "dump.rdb").code == 0
+    done = run("rdb", "import", tmp_path / "new", tmp_path / "dump.rdb", "--key", "o*", "--db", 0)
+    assert done.err == "`tidelog rdb import` is now `tidelog import`\n"
+    assert done.out == run(
+        "import", tmp_path / "other", tmp_path / "dump.rdb", "--key", "o*", "--db", 0
+    ).out.replace("other", "new")
+    for group in ("aof", "rdb"):
+        assert "Show what can be kept" not in run(group, "--help").out
+        assert not {"repair", "import"} & {
+            *run(group, "--help").out.partition("Commands:")[2].split()
+        }

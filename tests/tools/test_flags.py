@@ -27,14 +27,14 @@ KEPT = "orders-data/snapshots/00000000000000000013"
 LINES: dict[str, tuple[str, ...]] = {
     "aof ls": ("orders-data", "orders-data --scan", "orders-data --json", "orders-data/aof/00000000000000000008.aof"),
     "aof dump": (
-        "orders-data --key 'o*' --limit 2",
+        "orders-data --key 'o*' --count 2",
         "orders-data --command XACK --command SET --unit",
         "orders-data --group packers --consumer anna",
         "orders-data --id 1700000003000-0..1700000003000-1",
         "orders-data --from-lsn 3 --to-lsn 4 --json",
         "orders-data --since 1700000002001 --until 1700000003000 --frames",
         "orders-data --from-lsn 12 --to-lsn 12 --hex",
-        "orders-data --reverse --limit 2",
+        "orders-data --reverse --count 2",
         "orders-data --from-lsn 2 --to-lsn 2 --format resp",
         "damaged-data --past-damage",
     ),
@@ -48,7 +48,6 @@ LINES: dict[str, tuple[str, ...]] = {
         "damaged-data --past-damage -o damaged.svg",
     ),
     "aof verify": ("orders-data", "orders-data --no-replay", "damaged-data --json"),
-    "aof repair": ("damaged-data", "damaged-data --to repaired"),
     "aof export": (
         "orders-data --resp --to-lsn 3", "orders-data --resp --target 7.0 --at-lsn 8 -o log.resp --json",
         "orders-data --resp --at-time 1700000000003",
@@ -93,9 +92,6 @@ LINES: dict[str, tuple[str, ...]] = {
     "rdb export": (
         "orders-data dump.rdb", "orders-data old.rdb --target 7.0 --at-lsn 8 --json",
         "orders-data older.rdb --at-time 1700000000003",
-    ),
-    "rdb import": (
-        "new dump.rdb", "new-orders dump.rdb --db 0 --key 'o*'", "new-other dump.rdb --dry-run --json",
     ),
     "import": (
         "new dump.rdb", "new-orders dump.rdb --db 0 --key 'o*'", "new-other dump.rdb --dry-run --json",

@@ -29,7 +29,6 @@ LEAVES = [name for name, command in COMMANDS.items() if not isinstance(command, 
 # fmt: off
 WITHOUT_JSON = {
     "aof plot":      "it writes a picture",
-    "aof repair":    "repair --cut does the same and has it",
     "completion":    "it prints a script",
     "console":       "it shows a page",
     "crash plug":    "it speaks to the person who pulls the plug; its exit code says whether writes are missing",
@@ -92,7 +91,7 @@ def test_every_name_of_the_store_is_completed() -> None:
         if named & {*param.opts} and param._custom_shell_complete is None
     }
     # Their keys are in the source, which is no store.
-    assert without == {("import", "--key"), ("rdb import", "--key")}
+    assert without == {("import", "--key")}
 
 
 def test_the_codes_come_before_the_examples(run: Run) -> None:

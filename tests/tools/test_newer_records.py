@@ -109,7 +109,7 @@ def test_a_reader_beside_a_newer_writer_is_told(made: Made) -> None:
         ("aof", "export", "--resp"),
         ("aof", "dump"),
         ("aof", "dump", "--json"),
-        ("aof", "repair"),
+        ("repair",),
         ("digest",),
     ],
 )
@@ -140,7 +140,7 @@ def test_verify_names_it_and_goes_on(run: Run, newer: Made) -> None:
 
 def test_a_repair_leaves_out_what_it_does_not_know(run: Run, newer: Made, tmp_path: Path) -> None:
     newer.flip(300, number=0)  # damage in the life before it
-    done = run("aof", "repair", newer.root, "--to", tmp_path / "repaired")
+    done = run("repair", newer.root, "--to", tmp_path / "repaired")
     assert (done.code, done.err) == (0, "")
     tidelog.open(tmp_path / "repaired").close()
 

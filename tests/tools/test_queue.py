@@ -329,7 +329,7 @@ FIRST, SECOND, THIRD = "1700000000000-0", "1700000061000-0", "1700003661000-0"
         (["--older-than", "1h"], [FIRST, SECOND]),
         (["--older-than", "10s"], [FIRST, SECOND, THIRD]),
         (["--older-than", "12s"], [FIRST, SECOND]),
-        (["--older-than", "60m", "--count", "1"], [FIRST]),
+        (["--older-than", "1h0m", "--count", "1"], [FIRST]),
         (["--older-than", "1d"], []),
     ],
 )
@@ -337,11 +337,13 @@ def test_filters(run: Run, root: Path, options: list[str], expected: list[str]) 
     assert ids(run("queue", "dead", "ls", root, "mails", "--json", *options)) == expected
 
 
-@pytest.mark.parametrize("value", ["", "5", "5w", "-5m", "1.5h", "9" * 10 + "d", "999999999d"])
+@pytest.mark.parametrize(
+    "value", ["", "5w", "-5m", "1.5h", "2h1d", "nan", "9" * 10 + "d", "999999999d"]
+)
 def test_no_length_of_time(run: Run, root: Path, value: str) -> None:
     done = run("queue", "dead", "ls", root, "mails", f"--older-than={value}")
     assert (done.code, done.out) == (exits.USAGE, "")
-    assert "give one like 90s, 15m, 2h or 7d" in done.err
+    assert "'--older-than'" in done.err
 
 
 def test_a_dead_job_by_either_of_its_ids(run: Run, root: Path) -> None:

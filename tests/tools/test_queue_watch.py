@@ -40,7 +40,7 @@ def test_rates(
 
         between(work)
         place = f"redis://127.0.0.1:{serving.port}" if served else tmp_path / "data"
-        done = run("queue", "watch", place, "--count", 2, "--json")
+        done = run("queue", "watch", place, "--looks", 2, "--json")
     first, second = map(json.loads, done.out.splitlines())
     assert (first["depth"], first["put_per_second"], first["done_per_second"]) == (3, None, None)
     assert second["depth"] == 4 and second["v"] == 1
@@ -56,9 +56,9 @@ def test_tables(run: Run, tmp_path: Path, between: Callable[[Callable[[], object
         held = queue.get("worker-2")
         assert job is not None and job.fail("no mailbox") and held is not None
         between(lambda: None)
-        done = run("queue", "watch", tmp_path / "data", "--count", 2)
+        done = run("queue", "watch", tmp_path / "data", "--looks", 2)
         assert done.out.count("QUEUE ") == 2 and done.out.count("orders") == 2
-        one = run("queue", "watch", tmp_path / "data", "mails", "--count", 1).out
+        one = run("queue", "watch", tmp_path / "data", "mails", "--looks", 1).out
     assert "orders" not in one and "no mailbox" in one and "worker-2" in one
 
 
@@ -68,7 +68,7 @@ def test_a_queue_that_comes_and_goes(
     with tidelog.open(tmp_path / "data") as db:
         steps = iter((lambda: db.queue("late").put(1), lambda: db.delete("late")))
         between(lambda: next(steps)())
-        done = run("queue", "watch", tmp_path / "data", "--count", 3, "--json")
+        done = run("queue", "watch", tmp_path / "data", "--looks", 3, "--json")
     (row,) = map(json.loads, done.out.splitlines())
     assert row["name"] == "late"
 
@@ -90,7 +90,7 @@ def test_the_end_by_an_interrupt(
 def test_a_terminal(tmp_path: Path) -> None:
     with tidelog.queue(tmp_path / "data", "mails") as queue:
         queue.put_many(range(3))
-    out, err = on_a_terminal("queue", "watch", tmp_path / "data", "--count", 2, "--every", 0.1)
+    out, err = on_a_terminal("queue", "watch", tmp_path / "data", "--looks", 2, "--every", 0.1)
     assert err == "" and "│ mails" in out and "\x1b[" in out
 
 

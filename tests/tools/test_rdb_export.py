@@ -135,5 +135,5 @@ def test_files_are_not_overwritten(run: Run, store: Path, tmp_path: Path) -> Non
 
 def test_there_and_back(run: Run, store: Path, tmp_path: Path) -> None:
     assert run("rdb", "export", store, tmp_path / "a.rdb").code == 0
-    assert run("rdb", "import", tmp_path / "again", tmp_path / "a.rdb").code == 0
+    assert run("import", tmp_path / "again", tmp_path / "a.rdb").code == 0
     assert run("digest", tmp_path / "again").out == run("digest", store).out

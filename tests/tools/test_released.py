@@ -72,7 +72,7 @@ def test_nothing_is_said_of_a_state_that_is_not_whole(run: Run, released: Made) 
 
 
 def test_a_checkpoint_that_is_none_is_damage(run: Run, released: Made, tmp_path: Path) -> None:
-    done = run("aof", "repair", released.root, "--to", tmp_path / "copy")
+    done = run("repair", released.root, "--to", tmp_path / "copy")
     assert (done.code, done.err) == (exits.DAMAGED, "")
     assert "damage: " in done.out and "checkpoint/data.mdb" in done.out
     assert "Nothing can be kept." in done.out
@@ -86,7 +86,7 @@ def test_a_log_that_begins_behind_a_checkpoint_is_not_damaged(run: Run, tmp_path
             db.xadd("s", {"n": 0})
             db.checkpoint()
     assert not (root / "aof/00000000000000000001.aof").exists()
-    done = run("aof", "repair", root)
+    done = run("repair", root)
     assert (done.code, done.err) == (0, "")
     assert "is not damaged" in done.out
 
@@ -116,7 +116,7 @@ def test_repair_of_a_log_that_begins_behind_a_checkpoint(
     data[last["offset"] + 60] ^= 1
     segment.write_bytes(data)
 
-    done = run("aof", "repair", "db", "--to", "copy")
+    done = run("repair", "db", "--to", "copy")
     assert (done.code, done.err) == (0, "")
     assert f"Can be kept: LSN 1 to {last['lsn'] - 1}, up to" in done.out
     assert run("verify", "copy").code == 0

@@ -90,6 +90,55 @@ def test_a_function_is_called_with_each_job(run: Run, place: Path) -> None:
     assert depth(place / "s") == 0
 
 
+def test_a_mistyped_queue_is_refused(run: Run, place: Path) -> None:
+    put(place / "s", ["ann"])
+    with tidelog.open(place / "s") as db, tidelog.serve(db, port=0) as serving:
+        for path in (place / "s", f"redis://127.0.0.1:{serving.port}"):
+            for more in ((), ("--processes", 2)):
+                done = run("worker", path, "mials", "work:send", "--until-idle", 0, *more)
+                assert (done.code, done.out) == (exits.NOT_A_STORE, "")
+                assert (
+                    f"no queue mials in {path}: it holds mails; to begin it, add --create"
+                    in done.err
+                )
+        assert db.keys() == [b"mails"]
+        done = run(
+            "worker",
+            f"redis://127.0.0.1:{serving.port}",
+            "new",
+            "work:send",
+            "--until-idle",
+            0,
+            "--create",
+        )
+        assert done.code == exits.OK
+        assert {
+            row["name"]
+            for row in map(json.loads, run("queue", "ls", place / "s", "--json").out.splitlines())
+        } == {"mails", "new"}
+
+
+def test_a_queue_whose_jobs_are_done_exists(run: Run, place: Path) -> None:
+    put(place / "s", ["ann"])
+    for _ in range(2):
+        assert run("worker", place / "s", "mails", "work:send", *EMBEDDED).code == exits.OK
+
+
+def test_a_new_store(run: Run, place: Path) -> None:
+    (place / "empty").mkdir()
+    for path in (place / "s", place / "empty"):
+        done = run("worker", path, "mails", "work:send", *EMBEDDED)
+        assert (
+            done.code == exits.NOT_A_STORE
+            and "To begin a new store and its queue there" in done.err
+        )
+    assert not (place / "s").exists() and not list((place / "empty").iterdir())
+    done = run("worker", place / "s", "mails", "work:send", "--create", *EMBEDDED)
+    assert done.code == exits.OK and f"new store {place / 's'}" in done.err
+    done = run("worker", place / "s", "mails", "work:send", *EMBEDDED)
+    assert done.code == exits.OK and "new store" not in done.err
+
+
 @pytest.mark.parametrize("name, said", [("work:asend", "async"), ("work:mailer.send", "mailer")])
 def test_other_kinds_of_functions(name: str, said: str, run: Run, place: Path) -> None:
     put(place / "s", ["ann"])
@@ -192,7 +241,7 @@ def test_it_says_at_once_that_no_server_answers(place: Path) -> None:
 
 def test_an_embedded_worker_keeps_to_the_lock(run: Run, place: Path) -> None:
     with tidelog.open(place / "s", fsync="no"):
-        done = run("worker", place / "s", "mails", "work:send", *EMBEDDED)
+        done = run("worker", place / "s", "mails", "work:send", "--create", *EMBEDDED)
     assert done.code == exits.LOCKED
 
 
@@ -201,13 +250,13 @@ def test_a_child_gets_the_same_options() -> None:
         *("s", "mails", "work:send", "--workers", "3", "--drain", "5.5", "--name", "-anna", "--group", "g"),
         *("--codec", "bytes", "--batch", "7", "--retry-after", "2", "--max-deliveries", "9"),
         *("--time-limit", "4", "--until-idle", "1", "--loglevel", "debug", "--log-format", "json"),
-        *("--processes", "3", "--reload", "--on-dead", "work:note"),
+        *("--processes", "3", "--reload", "--create", "--on-dead", "work:note"),
     ]  # fmt: skip
     given = click.Context(command)
     params = command.make_context("worker", words, parent=given).params
     place, name, function = (params.pop(key) for key in ("path", "name", "function"))
     again = command.make_context("worker", words_of(place, name, function, params), parent=given)
-    expected = {**params, "processes": 1, "reload": False, "child": True}
+    expected = {**params, "processes": 1, "reload": False, "create": False, "child": True}
     assert again.params == {"path": place, "name": name, "function": function, **expected}
 
 
@@ -237,7 +286,7 @@ class Worker:
 
     def __init__(self, place: Path, *words: object, function: str = "work:send") -> None:
         self.out, self.err = place / "out", place / "err"
-        command = [sys.executable, "-m", "tidelog", "worker", "s", "mails", function]
+        command = [sys.executable, "-m", "tidelog", "worker", "s", "mails", function, "--create"]
         with self.out.open("ab") as out, self.err.open("ab") as err:
             self.process = subprocess.Popen(
                 [*command, *map(str, words)], cwd=place, stdout=out, stderr=err, env=environment()

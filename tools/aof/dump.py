@@ -35,7 +35,7 @@ from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, 
 from tidelog.tools.aof.wanted import Wanted, id_range, logged_as, name_filter, needles_of
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.text import command_line, examples, json_value, time_text
-from tidelog.tools.times import moment
+from tidelog.tools.times import moment, renamed
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
 VERSION: Final = (
@@ -53,10 +53,10 @@ HEX_BYTES: Final = 32  # in a line of --hex
 @click.command(
     help="Print the records of the log as Redis commands.",
     epilog=examples(
-        "tidelog aof dump orders-data --key orders --limit 3",
+        "tidelog aof dump orders-data --key orders --count 3",
         "tidelog aof dump orders-data --command XACK --since 15m",
         "tidelog aof dump orders-data --key 'orders:*' --id 1700000000001-0 --unit",
-        "tidelog aof dump orders-data --reverse --limit 10",
+        "tidelog aof dump orders-data --reverse --count 10",
         "tidelog aof dump orders-data --json --follow | jq -c .commands",
     ),
 )
@@ -102,7 +102,13 @@ HEX_BYTES: Final = 32  # in a line of --hex
     "--since", callback=moment, help="Start at this time (UTC), or at 15m for 15 minutes ago."
 )
 @click.option("--until", callback=moment, help="Stop after this time.")
-@click.option("--limit", type=click.IntRange(1), help="Print at most this many records.")
+@renamed(
+    "--count",
+    "limit",
+    formerly=("--limit",),
+    type=click.IntRange(1),
+    help="Print at most this many records.",
+)
 @click.option("--reverse", is_flag=True, help="Print the newest record first.")
 @click.option("--frames", "with_frames", is_flag=True, help="Print the header of each frame too.")
 @click.option("--hex", "with_hex", is_flag=True, help="Print the bytes of each record too.")

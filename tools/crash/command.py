@@ -36,8 +36,8 @@ from tidelog.tools.crash.session import (
     Session,
     json_option,
     keep_option,
-    minutes_option,
     seed_option,
+    time_option,
 )
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
@@ -88,7 +88,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     invoke_without_command=True,
     epilog=examples(
         "tidelog crash",
-        "tidelog crash --minutes 10 --policy no --seed 7",
+        "tidelog crash --for 10m --policy no --seed 7",
         "tidelog crash --layers kill --dir .",
         "tidelog crash --mutants",
         "tidelog crash --subject sqlite3 --subject lmdb",
@@ -112,7 +112,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     type=click.Choice(POLICIES),
     help="The fsync policy of the stores; repeat the option for several. Without it, all three.",
 )
-@minutes_option(1.0)
+@time_option("Begin no further workload after this time.", 60.0)
 @seed_option
 @click.option(
     "--jobs",
@@ -150,7 +150,7 @@ def command(
     ctx: click.Context,
     layers: set[str],
     policies: tuple[str, ...],
-    minutes: float,
+    seconds: float,
     seed: str | None,
     jobs: int | None,
     keep: Path,
@@ -169,7 +169,7 @@ def command(
     if directory is not None and not layers & set(FILES):
         raise click.UsageError(f"--dir is for the layers {', '.join(FILES)}")
     if subjects:
-        return others.run(subjects, check, minutes, seed, keep, as_json, model or ORDERED)
+        return others.run(subjects, check, seconds, seed, keep, as_json, model or ORDERED)
     if check:
         raise click.UsageError("--check is for --subject")
     session = Session(seed, keep, as_json, model or STRICT)
@@ -199,7 +199,7 @@ def command(
             session.say(UNSEEN)
         real = [layer for layer in order if layer in REAL]
         here = [layer for layer in order if layer in LAYERS]
-        end = minutes * 60
+        end = seconds
         if real:
             share = REAL_SHARE * end if here else end
             enough = lambda: session.seconds >= share  # noqa: E731

@@ -15,8 +15,8 @@ from tidelog.tools.crash.session import (
     Session,
     json_option,
     keep_option,
-    minutes_option,
     seed_option,
+    time_option,
 )
 from tidelog.tools.text import examples
 
@@ -26,21 +26,21 @@ from tidelog.tools.text import examples
     "the layers could run; one that could not is named with the reason, and the others count.",
     epilog=examples(
         "tidelog crash machine",
-        "tidelog crash machine --minutes 10",
+        "tidelog crash machine --for 10m",
         codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
     ),
 )
-@minutes_option(0.5)
+@time_option("Begin no further workload after this time.", 30.0)
 @seed_option
 @keep_option
 @json_option
-def command(minutes: float, seed: str | None, keep: Path, as_json: bool) -> int:
+def command(seconds: float, seed: str | None, keep: Path, as_json: bool) -> int:
     session = Session(seed, keep, as_json, STRICT)
     kernel = os.uname()
     session.say(
         f"layers {', '.join(REAL)}, of {kernel.sysname} {kernel.release}, seed {session.seed}"
     )
     with session.running(REAL) as place:
-        enough = lambda: session.seconds >= minutes * 60  # noqa: E731
+        enough = lambda: session.seconds >= seconds  # noqa: E731
         cut_machine(REAL, POLICIES, session.seed, place, session.report, enough)
     return session.code

@@ -103,7 +103,7 @@ class Others(Session):
 def run(
     tasks: tuple[Task, ...],
     check: str,
-    minutes: float,
+    seconds: float,
     seed: str | None,
     keep: Path,
     as_json: bool,
@@ -115,7 +115,7 @@ def run(
     tasks = tuple(task._replace(check=check) if task.command else task for task in tasks)
     session = Others(seed, keep, check, as_json, model)
     session.say(f"subjects {', '.join(task.name for task in tasks)}, seed {session.seed}")
-    share = minutes * 60 / len(tasks)
+    share = seconds / len(tasks)
     disk = RealDisk()
     with session.running(()) as place:
         try:

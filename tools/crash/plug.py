@@ -22,9 +22,9 @@ from tidelog.store.errors import CannotOpen, StoreLocked, TidelogError
 from tidelog.tools import exits
 from tidelog.tools.crash.place import words_of
 from tidelog.tools.crash.plugged import Gone, Line, Writers, missing
+from tidelog.tools.crash.session import time_option
 from tidelog.tools.crash.witness import NOTED, PORT, RUN, UNKNOWN, WRITERS_MAX
 from tidelog.tools.failed import Failed
-from tidelog.tools.queue.stats import a_number
 from tidelog.tools.text import examples
 
 KEY: Final = b"plug"  # has the name of the run
@@ -191,23 +191,18 @@ def _line(address: tuple[str, int], kind: str, run: str) -> Line:
     type=click.IntRange(1, WRITERS_MAX),
     help="Number of threads that write.",
 )
-@click.option(
-    "--minutes",
-    type=click.FloatRange(0, 100_000),
-    callback=a_number,
-    help="End after this time. Without it, write until the plug is pulled.",
-)
+@time_option("End after this time; without it, write until the plug is pulled.")
 def command(
     path: Path,
     witness: tuple[str, int],
     after: bool,
     run: str | None,
     writers: int,
-    minutes: float | None,
+    seconds: float | None,
 ) -> int:
     be_quiet()
     if after:
         return look(path, witness, run)
     if run is not None:
         raise click.UsageError("--run is for --after")
-    return write(path, witness, writers, None if minutes is None else minutes * 60)
+    return write(path, witness, writers, seconds)

@@ -7,8 +7,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -27,8 +28,8 @@ from tidelog.testing.scratch import scratch
 from tidelog.tools import console, exits
 from tidelog.tools.crash.blocks import RECORDED
 from tidelog.tools.crash.models import NOT_FOUND, STRICT, on_ordered
-from tidelog.tools.queue.stats import a_number
 from tidelog.tools.text import path_value
+from tidelog.tools.times import duration, renamed
 
 SHRINK_SECONDS: Final = 30.0
 
@@ -37,23 +38,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 Shown = tuple[Sequence[str], list[list[str]], dict[str, Any]]
 
 
-def minutes_option(default: float) -> Callable[[F], F]:
-    """The option --minutes."""
-    return click.option(
-        "--minutes",
-        default=default,
-        show_default=True,
-        type=click.FloatRange(0, 10_000),
-        callback=a_number,
-        help="Begin no further workload after this time.",
-    )
+def time_option(help: str, default: float | None = None) -> Callable[[F], F]:
+    """The option --for of a command that takes `seconds`. `--minutes` is what it was before."""
+
+    def added(function: F) -> F:
+        @duration("--for", "seconds", default=default, show_default=default is not None, help=help)
+        @click.option("--minutes", type=click.FloatRange(0, 100_000), hidden=True)
+        @wraps(function)
+        def timed(*args: Any, seconds: float | None, minutes: float | None, **more: Any) -> Any:
+            return function(*args, seconds=seconds if minutes is None else minutes * 60, **more)
+
+        return cast(F, timed)
+
+    return added
 
 
 seed_option = click.option(
     "--seed", help="Seed of everything random. It is printed, so that you can repeat a run."
 )
-keep_option = click.option(
-    "--keep",
+keep_option = renamed(
+    "--findings",
+    "keep",
+    formerly=("--keep",),
     default="crash-findings",
     show_default=True,
     type=click.Path(path_type=Path),
@@ -243,7 +249,7 @@ def _make_parents(keep: Path) -> None:
         files = [path for path in (keep, keep.parent) if disk.kind(path) is Kind.FILE]
         if files or not disk.writable(keep.parent):
             raise CannotRun(
-                f"--keep {keep}: findings cannot be written there; name another directory"
+                f"--findings {keep}: findings cannot be written there; name another directory"
             )
     except OSError as error:
-        raise CannotRun(f"--keep {keep}: {error.strerror}; name another directory") from error
+        raise CannotRun(f"--findings {keep}: {error.strerror}; name another directory") from error

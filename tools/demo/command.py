@@ -34,8 +34,8 @@ from tidelog.tools.aof.verify import Verification
 from tidelog.tools.demo.child import NOBODY, WHOLE_LOG, Task, lines_of
 from tidelog.tools.demo.proof import ADDS, DONE, Ledger, leftovers
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.queue.stats import a_number
 from tidelog.tools.text import examples
+from tidelog.tools.times import duration, renamed
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
 LINES_MIN: Final = 1000  # fewer are too short for a demo
@@ -62,7 +62,7 @@ class Course:
     help="Kill workers at random and prove that nothing is lost.",
     epilog=examples(
         "tidelog demo",
-        "tidelog demo --file access.log --lines 100000 --seconds 30",
+        "tidelog demo --file access.log --lines 100000 --for 30s",
         codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
     ),
 )
@@ -79,12 +79,14 @@ class Course:
     type=click.IntRange(1),
     help="Use at most this many lines.",
 )
-@click.option(
-    "--seconds",
+@duration(
+    "--for",
+    "seconds",
+    formerly=("--seconds",),
     default=15.0,
     show_default=True,
-    type=click.FloatRange(1, 86_400),
-    callback=a_number,
+    least=1,
+    most=86_400,
     help="Approximate duration of the demo.",
 )
 @click.option(
@@ -106,8 +108,10 @@ class Course:
     type=int,
     help="Seed of the random moments. The demo prints it, so that you can repeat a run.",
 )
-@click.option(
-    "--keep",
+@renamed(
+    "--store",
+    "keep",
+    formerly=("--keep",),
     type=click.Path(path_type=Path),
     help="Create the store in this directory and keep it.",
 )

@@ -19,18 +19,14 @@ import click
 
 from tidelog.aof.start import Start
 from tidelog.disk.real import RealDisk
-from tidelog.engine.rdb.errors import RdbError
-from tidelog.engine.rdb.source import Source
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
-from tidelog.tools.importing.errors import NotWritten, of_rdb
+from tidelog.tools.importing.errors import NotWritten
 from tidelog.tools.importing.filters import Filter, filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
-from tidelog.tools.importing.from_rdb import take_rdb
 from tidelog.tools.importing.from_server import take_dumps, take_psync
 from tidelog.tools.importing.keys import Keys
-from tidelog.tools.importing.pieces import pieces_of
 from tidelog.tools.importing.report import Report
 from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import examples, path_value
@@ -38,38 +34,6 @@ from tidelog.tools.text import examples, path_value
 Take = Callable[[Keys], None]
 PSYNC: Final = "psync"
 DUMP: Final = "dump"
-
-
-def options(command: Any) -> Any:
-    """The arguments and options that all imports have."""
-    for each in reversed(
-        (
-            click.argument("target", type=click.Path(path_type=Path, readable=False)),
-            click.argument("source"),
-            click.option(
-                "--db",
-                "dbs",
-                type=click.IntRange(0),
-                multiple=True,
-                help="Only this database; repeatable.",
-            ),
-            click.option(
-                "--key",
-                "globs",
-                multiple=True,
-                metavar="GLOB",
-                help="Only keys that match this Redis glob; repeatable.",
-            ),
-            click.option(
-                "--dry-run",
-                is_flag=True,
-                help="Read all of the source and print what would be imported. TARGET is not touched.",
-            ),
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        )
-    ):
-        command = each(command)
-    return command
 
 
 @click.command(
@@ -83,7 +47,24 @@ def options(command: Any) -> Any:
         "tidelog import orders-data dump.rdb --dry-run --json",
     ),
 )
-@options
+@click.argument("target", type=click.Path(path_type=Path, readable=False))
+@click.argument("source")
+@click.option(
+    "--db", "dbs", type=click.IntRange(0), multiple=True, help="Only this database; repeatable."
+)
+@click.option(
+    "--key",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    help="Only keys that match this Redis glob; repeatable.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Read all of the source and print what would be imported. TARGET is not touched.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--by",
     type=click.Choice([PSYNC, DUMP]),
@@ -140,22 +121,6 @@ def command(
             take_psync(place, keys, wanted, follow=follow, until_caught_up=until_caught_up)
 
     run(target, str(place), take, dry_run, as_json)
-
-
-def from_file(path: Path, wanted: Filter) -> Take:
-    """Take the keys of a file."""
-
-    def take(keys: Keys) -> None:
-        with pieces_of(path) as pieces:
-            source = Source(pieces.pull, pieces.size)
-            try:
-                take_rdb(source, keys, wanted)
-                if not source.at_end():
-                    source.damaged("there is more data behind the end of the dump")
-            except RdbError as error:
-                raise of_rdb(str(path), error) from error
-
-    return take
 
 
 def from_path(path: Path, wanted: Filter, *, truncate_tail: bool = False) -> Take:

@@ -19,22 +19,9 @@ from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.store import AnyQueue, group_option, writing
 from tidelog.tools.queue.value import CODECS, jobs_text
 from tidelog.tools.text import age_seconds, examples, parse_time
+from tidelog.tools.times import duration
 
 STDIN: Final = "-"
-
-
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """The seconds of 90, 1.5, 90s, 15m, 2h or 7d; a callback of click."""
-    if value is None:
-        return None
-    seconds = age_seconds(value)
-    try:
-        found = float(value) if seconds is None else float(seconds)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < float("inf"):
-        raise click.BadParameter(f"{value!r} is no length of time; give 30, 90s, 15m, 2h or 7d")
-    return found
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -99,13 +86,9 @@ def headers_of(
     type=click.Choice(MODES),
     help="How long a job has its --dedup-id: for a day, until it is done, or until a put replaces it.",
 )
-@click.option(
-    "--delay", callback=duration, metavar="TIME", help="The job is due later: 30, 90s, 15m, 2h, 7d."
-)
+@duration("--delay", help="The job is due later.")
 @click.option("--at", callback=moment, metavar="TIME", help="The job is due then (UTC).")
-@click.option(
-    "--ttl", callback=duration, metavar="TIME", help="The job is not delivered after this time."
-)
+@duration("--ttl", above=True, help="The job is not delivered after this time.")
 @click.option(
     "--priority",
     type=click.IntRange(0, PRIORITY_MAX),

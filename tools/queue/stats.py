@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from time import sleep
 
 import click
@@ -15,13 +14,7 @@ from tidelog.tools.queue.looks import as_object, look, oldest_s, text
 from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import age_text, jobs_text
 from tidelog.tools.text import examples
-
-
-def a_number(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """Refuse NaN, which click's range check lets through."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is not a number of seconds")
-    return value
+from tidelog.tools.times import duration
 
 
 @click.command(
@@ -36,13 +29,7 @@ def a_number(ctx: click.Context, param: click.Parameter, value: float | None) ->
 @click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
-@click.option(
-    "--over",
-    "seconds",
-    type=click.FloatRange(0, 86_400, min_open=True),
-    callback=a_number,
-    help="Measure the rates for this many seconds.",
-)
+@duration("--over", "seconds", above=True, most=86_400, help="Measure the rates over this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place, name: str, group: str | None, seconds: float | None, as_json: bool

@@ -20,6 +20,7 @@ from tidelog.tools.queue.failures import shown
 from tidelog.tools.queue.looks import Look, as_object, cells, look, text
 from tidelog.tools.queue.store import found, group_option, opened
 from tidelog.tools.text import examples
+from tidelog.tools.times import duration, renamed
 from tidelog.tools.top.words import QUEUE_HEAD
 
 VERSION: Final = 1
@@ -37,28 +38,33 @@ _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
     epilog=examples(
         "tidelog queue watch orders-data",
         "tidelog queue watch orders-data mails --every 5",
-        "tidelog queue watch redis://127.0.0.1:6379 --count 2 --json | jq .done_per_second",
+        "tidelog queue watch redis://127.0.0.1:6379 --looks 2 --json | jq .done_per_second",
     ),
 )
 @click.argument("path", type=PLACE)
 @click.argument("name", required=False, shell_complete=queues)
 @group_option
-@click.option(
+@duration(
     "--every",
-    type=click.FloatRange(0.1, 3600),
+    least=0.1,
+    most=3600,
     default=1.0,
     show_default=True,
-    metavar="SECONDS",
     help="The time from one look to the next.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after this number of looks.")
+@renamed(
+    "--looks",
+    formerly=("--count",),
+    type=click.IntRange(1),
+    help="End after this number of looks.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue and look.")
 def command(
     path: Place,
     name: str | None,
     group: str | None,
     every: float,
-    count: int | None,
+    looks: int | None,
     as_json: bool,
 ) -> None:
     if group is not None and name is None:
@@ -70,7 +76,7 @@ def command(
         if not as_json and sys.stdout.isatty():
             show = stack.enter_context(_Screen())
         before: Look | None = None
-        left = count
+        left = looks
         try:
             while left is None or left > 0:
                 if before is not None:

@@ -1,4 +1,4 @@
-"""`tidelog rdb`: dump files of Redis, written from a store and read into a new one."""
+"""`tidelog rdb`: dump files of Redis. `tidelog import` reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tidelog.tools.text import examples
 # fmt: off
 RDB = {
     "export": ("tidelog.tools.rdb.export", "Write a store as a dump file that Redis loads."),
-    "import": ("tidelog.tools.rdb.importing", "Make a store of a dump file of Redis."),
 }
 # fmt: on
 
@@ -18,11 +17,11 @@ RDB = {
 @click.group(
     cls=LazyGroup,
     table=RDB,
+    moved={"import": ("tidelog.tools.importing.command", "import")},
     epilog=examples(
         "tidelog rdb export orders-data dump.rdb --target 7.0",
-        "tidelog rdb import orders-data dump.rdb",
         codes=(),
     ),
 )
 def command() -> None:
-    """Write a store as a dump file of Redis, and read one into a store."""
+    """Write a store as a dump file of Redis."""

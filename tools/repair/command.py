@@ -5,7 +5,7 @@ Ways:
     --cut             the newest base (checkpoint, snapshot, LSN 1) and the log behind it up to the damage
     --skip-damaged    also the intact records behind the damage that the commands accept, in a store with a new uuid
 
-Without `--to` and `--in-place` nothing is written. `tidelog aof repair` is the same command with fewer options.
+Without `--to` and `--in-place` nothing is written.
 """
 
 from __future__ import annotations

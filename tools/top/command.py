@@ -13,6 +13,7 @@ from tidelog.tools import console
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import examples, path_value
+from tidelog.tools.times import duration
 from tidelog.tools.top.look import SORTS, Look, Source, ranked
 from tidelog.tools.top.words import (
     GROUP_HEAD,
@@ -41,12 +42,12 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
     ),
 )
 @click.argument("place", metavar="PATH|URL")
-@click.option(
+@duration(
     "--every",
-    type=click.FloatRange(0.1, 3600),
+    least=0.1,
+    most=3600,
     default=1.0,
     show_default=True,
-    metavar="SECONDS",
     help="The time from one look to the next.",
 )
 @click.option(

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 import tidelog
+from tidelog.aof import errors as aof
 from tidelog.api.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine, log
 from tidelog.client.opening import TIMEOUT_S
 from tidelog.client.processes import Processes, end_with_parent
 from tidelog.jobs.codecs import NAMED
+from tidelog.store.errors import NotAStore
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
 from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.stats import a_number
+from tidelog.tools.queue.store import NoSuch, listed, names_of
+from tidelog.tools.queue.store import opened as reader
+from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import examples
+from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
 from tidelog.tools.worker.sources import Sources
 
-DAY_S: Final = 86_400.0
 LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
 OPTIONS: Final = (
@@ -39,18 +43,13 @@ RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
 FINAL: Final = frozenset((exits.USAGE, exits.NOT_A_STORE, exits.DAMAGED, exits.NEWER))
 
 
+within: Final = partial(duration, most=86_400)  # at most a day
+
+
 class Wrong(Failed):
     """Options that contradict each other."""
 
     exit_code = exits.USAGE
-
-
-def seconds(
-    name: str, help: str, least: float = 0.0, **more: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option that takes a number of seconds."""
-    kind = click.FloatRange(least, DAY_S, min_open=bool(least))
-    return click.option(name, metavar="SECONDS", type=kind, callback=a_number, help=help, **more)
 
 
 @click.command(
@@ -58,10 +57,11 @@ def seconds(
     help="Call a function with each job of a queue, until SIGTERM or Ctrl-C.",
     epilog=examples(
         "tidelog worker mail-data mails work:send",
-        "tidelog worker mail-data mails work:send --processes 2 --workers 8 --drain 60",
+        "tidelog worker mail-data mails work:send --processes 2 --workers 8 --drain 1m",
         "tidelog worker mail-data mails work:send --reload --loglevel debug",
         "tidelog worker redis://mail.example:6379 mails work:send",
         "tidelog worker mail-data mails work:send --until-idle 0",
+        "tidelog worker mail-data mails work:send --create",
         codes=(*exits.READING, exits.LOCKED),
     ),
 )
@@ -82,8 +82,11 @@ def seconds(
     show_default=True,
     help="Processes. One that ends unexpectedly is started again.",
 )
-@seconds(
-    "--drain", "Time that running jobs have to end after a signal.", default=30.0, show_default=True
+@within(
+    "--drain",
+    help="Time that running jobs have to end after a signal.",
+    default=30.0,
+    show_default=True,
 )
 @click.option(
     "--reload", is_flag=True, help="Start again when a Python file below this directory changes."
@@ -112,10 +115,11 @@ def seconds(
     show_default=True,
     help="Jobs that a worker fetches at once.",
 )
-@seconds(
+@within(
     "--retry-after",
-    "Pause before the first retry, and life of a lease.",
-    0.001,
+    help="Pause before the first retry, and life of a lease.",
+    least=0.001,
+    above=True,
     default=30.0,
     show_default=True,
 )
@@ -133,7 +137,12 @@ def seconds(
     show_default=True,
     help="Recorded failures of the queue to keep.",
 )
-@seconds("--time-limit", "Renew the lease of a job for this time at most.", 0.001)
+@within(
+    "--time-limit",
+    help="Renew the lease of a job for this time at most.",
+    least=0.001,
+    above=True,
+)
 @click.option(
     "--results",
     is_flag=True,
@@ -164,7 +173,10 @@ def seconds(
     show_default=True,
     help="Jobs to keep that are done.",
 )
-@seconds("--until-idle", "End after this time without a job; 0 = when no job is due.")
+@within("--until-idle", help="End after this time without a job; 0 = when no job is due.")
+@click.option(
+    "--create", is_flag=True, help="Begin the queue, and the store, if there is none of that name."
+)
 @click.option(
     "--embedded",
     is_flag=True,
@@ -192,6 +204,7 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
             "--embedded needs a directory and one process: the others could not open the store"
         )
     if not given["child"] and (given["processes"] > 1 or given["reload"]):
+        look_for(path, name, given["create"])
         sources = Sources(Path.cwd()) if given["reload"] else None
         return Processes(
             ["-m", "tidelog", "worker", *words_of(path, name, function, given)],
@@ -204,13 +217,13 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     handler = load(function, os.getcwd())
     if given["child"]:
         end_with_parent()
+    else:
+        look_for(path, name, given["create"])
     options = {key: given[key] for key in OPTIONS}
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
     if given["on_dead"] is not None:
         run["on_dead"] = load(given["on_dead"], os.getcwd())
-    if isinstance(path, str):
-        look_for(path)
     if is_coroutine(handler):
         asyncio.run(work_in_tasks(path, name, given, options, handler, run))
     else:
@@ -219,12 +232,34 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     return exits.OK
 
 
-def look_for(url: str) -> None:
-    """Say at once that no server answers. The worker then waits for one as long as any call does."""
+def look_for(path: Place, name: str, create: bool) -> None:
+    """Refuse a queue that does not exist, for which a worker would wait for ever, unless it is to be begun.
+
+    A server that does not answer yet cannot be asked; the worker waits for one as long as any call does. Raises NoSuch,
+    and the errors of a store that cannot be read.
+    """
     try:
-        tidelog.connect(url, timeout=LOOK_S).close()
+        with (
+            tidelog.connect(path, timeout=LOOK_S)
+            if isinstance(path, str)
+            else reader(path) as store
+        ):
+            known = sorted({known for known, _ in names_of(store)})
     except tidelog.Unreachable as error:
         log.warning("%s; waits for a server for %g s", error, TIMEOUT_S)
+        return
+    except (aof.NotAStore, NotAStore) as error:
+        if not create:
+            reason = str(error).partition(". ")[0]
+            raise NoSuch(
+                f"{reason}. To begin a new store and its queue there, add --create"
+            ) from error
+        log.info("new store %s", path)
+        return
+    if name not in known and not create:
+        raise NoSuch(
+            f"there is no queue {one_line(name)} in {path}: {listed('it holds', known)}; to begin it, add --create"
+        )
 
 
 def opened(path: Place, given: dict[str, Any]) -> tidelog.Store | tidelog.SharedStore:
@@ -250,7 +285,7 @@ def words_of(path: Place, name: str, function: str, given: dict[str, Any]) -> li
     words = ["--child"]
     for key, value in given.items():
         option = "--name" if key == "worker" else f"--{key.replace('_', '-')}"
-        if key in ("processes", "reload", "child") or value is None or value is False:
+        if key in ("processes", "reload", "child", "create") or value is None or value is False:
             continue
         words += [option] if value is True else [option, str(value)]
     return [*words, "--", str(path), name, function]

@@ -134,7 +134,7 @@ def test_damage_is_refused_with_file_place_and_advice(root: Path, name: str) -> 
         assert type(caught.value) is kind
         told = str(caught.value)
         assert text in told and str(root) in told and "\n" not in told
-        assert kind is not tidelog.StoreDamaged or f"tidelog aof repair {root}" in told
+        assert kind is not tidelog.StoreDamaged or f"tidelog repair {root}" in told
     assert contents(root) == before
 
 
@@ -206,7 +206,7 @@ def test_odd_names_and_links(tmp_path: Path) -> None:
     with pytest.raises(tidelog.StoreDamaged) as caught:
         tidelog.open(path)
     # Its advice can be pasted into a shell.
-    assert str(caught.value).endswith(f"tidelog aof repair {shlex.quote(str(path / 'aof'))}")
+    assert str(caught.value).endswith(f"tidelog repair {shlex.quote(str(path / 'aof'))}")
 
 
 def test_where_writing_is_not_allowed(root: Path) -> None:

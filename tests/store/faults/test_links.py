@@ -294,7 +294,6 @@ READERS = (
     ("aof", "ls", "s"),
     ("aof", "dump", "s"),
     ("aof", "verify", "s"),
-    ("aof", "repair", "s"),
     ("snapshot", "ls", "s"),
     ("snapshot", "create", "s"),
     ("digest", "s"),

@@ -14,11 +14,9 @@ from tidelog.api.queue.dead import Dead
 from tidelog.jobs.rows import DeadJob
 from tidelog.tools.queue.store import NoSuch, now_ns
 from tidelog.tools.queue.value import one_line
-from tidelog.tools.text import age_seconds
+from tidelog.tools.times import duration
 
-# a century is enough, and a date that long ago is still valid
-_AGE_MAX: Final = timedelta(days=36_525)
-_AGE_CHARS: Final = 10  # nine digits and the unit
+AGE_MAX_S: Final = 36_525 * 86_400.0  # a century is enough, and a date that long ago is still valid
 _LISTED: Final = 10
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}")
 
@@ -45,18 +43,6 @@ def has(text: str, part: str) -> bool:
     return part.casefold() in text.casefold()
 
 
-def length_of_time(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> timedelta | None:
-    """The value of --older-than: `90s`, `15m`, `2h`, `7d`."""
-    if value is None:
-        return None
-    seconds = age_seconds(value) if len(value) <= _AGE_CHARS else None
-    if seconds is None or seconds > _AGE_MAX.total_seconds():
-        raise click.BadParameter(f"{value!r} is not a duration; give one like 90s, 15m, 2h or 7d")
-    return timedelta(seconds=seconds)
-
-
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a command whose function takes a `wanted: Filter`."""
 
@@ -64,19 +50,15 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--error", metavar="TEXT", help="Only jobs with an error that contains this text."
     )
-    @click.option(
-        "--older-than",
-        "age",
-        metavar="TIME",
-        callback=length_of_time,
-        help="Only jobs that died longer ago than this: 90s, 15m, 2h, 7d.",
+    @duration(
+        "--older-than", "age", most=AGE_MAX_S, help="Only jobs that died longer ago than this."
     )
     @wraps(function)
     def with_filter(
-        *args: Any, reason: str | None, error: str | None, age: timedelta | None, **kwargs: Any
+        *args: Any, reason: str | None, error: str | None, age: float | None, **kwargs: Any
     ) -> Any:
         now = datetime.fromtimestamp(now_ns() / 1e9, UTC)
-        before = None if age is None else now - age
+        before = None if age is None else now - timedelta(seconds=age)
         return function(*args, wanted=Filter(reason, error, before), **kwargs)
 
     return with_filter

@@ -15,6 +15,7 @@ from tidelog.tools.queue.schedule.ls import as_object, next_text
 from tidelog.tools.queue.store import writable
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import examples
+from tidelog.tools.times import duration
 
 
 @click.command(
@@ -22,7 +23,7 @@ from tidelog.tools.text import examples
     help="Add a schedule, or replace the one of that name.",
     epilog=examples(
         "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
-        'tidelog queue schedule add orders-data poll feeds --every 60 --value \'{"url": "https://example.org"}\'',
+        'tidelog queue schedule add orders-data poll feeds --every 15m --value \'{"url": "https://example.org"}\'',
         codes=(*exits.READING, exits.LOCKED),
     ),
 )
@@ -30,7 +31,7 @@ from tidelog.tools.text import examples
 @click.argument("name", shell_complete=schedules)
 @click.argument("queue", shell_complete=queues)
 @click.option("--cron", help="A cron expression of five fields, or of six with seconds first.")
-@click.option("--every", type=float, metavar="SECONDS", help="The interval instead.")
+@duration("--every", help="The interval instead.")
 @click.option("--tz", help="Time zone of the cron expression. Default: UTC.")
 @click.option(
     "--catch-up",
