@@ -1,8 +1,8 @@
 """`tidelog queue`: the durable queues of a store.
 
 Commands that only read a queue read the log as all tools do, so the writer may be running. The commands that change a
-queue (`put`, `dead redrive`, `dead purge`, `forget`, `purge`) or a schedule open the store for writing, or go through
-the process that serves it; if another process has it open, the error says what to do.
+queue (`put`, `cancel`, `move`, `dead redrive`, `dead purge`, `forget`, `purge`) or a schedule open the store for
+writing, or go through the process that serves it; if another process has it open, the error says what to do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ QUEUE = {
     "failures": ("tidelog.tools.queue.failures", "Show the latest failures of jobs, newest first."),
     "dead":     ("tidelog.tools.queue.dead.group", "Inspect dead jobs, and put them back."),
     "schedule": ("tidelog.tools.queue.schedule.group", "List and change schedules, which put jobs again and again."),
+    "status":   ("tidelog.tools.queue.status", "Say where a job is, or what became of it."),
+    "cancel":   ("tidelog.tools.queue.cancel", "Delete a delayed job."),
+    "move":     ("tidelog.tools.queue.move", "Make a delayed job due at another time."),
     "forget":   ("tidelog.tools.queue.forget", "Free a dedup ID, so that the next put with it adds a job."),
     "purge":    ("tidelog.tools.queue.purge", "Delete every job that is not in flight."),
 }

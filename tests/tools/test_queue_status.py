@@ -1,0 +1,116 @@
+"""tidelog queue status, cancel and move: of a directory and through a server, in every state that a job has."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.conftest import Run
+
+import tidelog
+from tidelog.tools import exits
+
+Opened = tuple[Any, Any]  # the store, and PATH or URL
+
+
+@pytest.fixture(params=["directory", "server"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    with tidelog.open(tmp_path / "data", fsync="no") as db, tidelog.serve(db, port=0) as serving:
+        server = f"redis://127.0.0.1:{serving.port}"
+        yield db, server if request.param == "server" else tmp_path / "data"
+
+
+def told(run: Run, place: Any, job: str, *more: str) -> dict[str, Any]:
+    done = run("queue", "status", place, "mails", job, "--json", *more)
+    assert (done.code, done.err) == (0, "")
+    facts: dict[str, Any] = json.loads(done.out)
+    assert facts.pop("id") == job
+    return facts
+
+
+def test_every_state(run: Run, opened: Opened) -> None:
+    db, place = opened
+    mails = db.queue("mails", max_deliveries=2, retry_after=3600)
+    waiting, urgent = mails.put("a"), mails.put("b", priority=3)
+    assert told(run, place, waiting) == {"state": "waiting"} == told(run, place, urgent)
+    job = mails.get("anna", block=0)
+    facts = told(run, place, urgent)
+    assert abs(facts.pop("since_ms") / 1000 - time.time()) < 60
+    assert facts == {"state": "in_flight", "worker": "anna", "deliveries": 1}
+    job.nack("no answer")
+    facts = told(run, place, urgent)
+    assert facts["until_ms"] / 1000 > time.time() + 1800 and facts["deliveries"] == 1
+    assert facts["state"] == "paused" and facts["failure"]["error"] == "no answer"
+    with mails.get("bea", block=0) as job:
+        job.ack({"sent": True})
+    assert told(run, place, waiting) == {"state": "done", "result": {"sent": True}}
+    doomed = mails.put("c")
+    mails.get("bea", block=0).fail("no such mailbox")
+    (dead,) = mails.dead
+    facts = told(run, place, doomed)
+    assert (facts["state"], facts["reason"], facts["dead_id"]) == (
+        "dead",
+        "no such mailbox",
+        dead.id,
+    )
+    mails.dead.redrive([dead.id])
+    facts = told(run, place, doomed)
+    assert facts["state"] == "waiting" and facts["now"] != doomed
+    with mails.get("bea", block=0):
+        pass
+    assert told(run, place, doomed) == {"state": "gone"}
+    text = run("queue", "status", place, "mails", urgent).out
+    assert text.splitlines()[1].split() == ["state", "paused"] and "no answer" in text
+
+
+def test_a_job_that_is_kept_is_done(run: Run, opened: Opened) -> None:
+    db, place = opened
+    mails = db.queue("mails", keep=5)
+    first = mails.put(1)
+    with mails.get(block=0):
+        pass
+    assert told(run, place, first) == {"state": "done"}
+
+
+def test_a_delayed_job_is_moved_cancelled_and_found_under_its_next_id(
+    run: Run, opened: Opened
+) -> None:
+    db, place = opened
+    mails = db.queue("mails")
+    moved, cancelled = mails.put("a", delay=3600), mails.put("b", delay=3600)
+    due = told(run, place, moved)
+    assert due["state"] == "scheduled" and 0 <= due["due_ms"] / 1000 - time.time() - 3500 < 200
+    done = run("queue", "cancel", place, "mails", cancelled, "--json")
+    assert json.loads(done.out) == {"cancelled": cancelled}
+    assert told(run, place, cancelled) == {"state": "gone"}
+    again = run("queue", "cancel", place, "mails", cancelled)
+    assert again.code == exits.NOT_A_STORE and "tidelog queue status" in again.err
+    assert run("queue", "move", place, "mails", moved, "--delay", "1d12h").out == f"{moved} moved\n"
+    assert told(run, place, moved)["due_ms"] / 1000 > time.time() + 86_400
+    done = run("queue", "move", place, "mails", moved, "--at", "2026-01-01T10:00", "--json")
+    assert json.loads(done.out) == {"moved": moved}
+    assert told(run, place, moved)["state"] == "waiting"  # no fetch has seen it yet
+    job = mails.get("anna", block=0)
+    facts = told(run, place, moved)
+    assert (facts["state"], facts["now"], facts["worker"]) == ("in_flight", job.id, "anna")
+    assert run("queue", "move", place, "mails", moved, "--delay", 5).code == exits.NOT_A_STORE
+
+
+def test_what_cannot_be_asked(run: Run, opened: Opened) -> None:
+    db, place = opened
+    job = db.queue("mails").put(1)
+    for words in (
+        ("status", place, "mails", "soon"), ("cancel", place, "mails", "soon"), ("move", place, "mails", job),
+        ("move", place, "mails", job, "--delay", "5", "--at", "2026-01-01"),
+        ("move", place, "mails", "x", "--delay", "5"),
+        ("move", place, "mails", job, "--delay", "soon"),
+    ):  # fmt: skip
+        done = run("queue", *words)
+        assert (done.code, done.out) == (exits.USAGE, ""), words
+    for verb in (("status", job), ("cancel", job), ("move", job, "--delay", "5")):
+        done = run("queue", verb[0], place, "nails", *verb[1:])
+        assert done.code == exits.NOT_A_STORE and "it holds mails" in done.err

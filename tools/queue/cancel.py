@@ -1,0 +1,47 @@
+"""`tidelog queue cancel`: delete a delayed job."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+import tidelog
+from tidelog.tools import exits
+from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import NoSuch, group_option, writing
+from tidelog.tools.queue.value import one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    cls=AtPlace,
+    help="Delete a delayed job.",
+    epilog=examples(
+        "tidelog queue cancel orders-data mails 1700000000000-2097152",
+        codes=(*exits.READING, exits.LOCKED),
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", shell_complete=queues)
+@click.argument("job_id", metavar="ID")
+@group_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(path: Place, name: str, job_id: str, group: str | None, as_json: bool) -> None:
+    with writing(path, name, group, "queue.cancel()") as (_, queue):
+        try:
+            known = queue.cancel(job_id)
+        except tidelog.DataError as error:
+            raise click.UsageError(str(error)) from None
+    if not known:
+        raise no_delayed_job(name, job_id)
+    click.echo(json.dumps({"cancelled": job_id}) if as_json else f"{job_id} cancelled")
+
+
+def no_delayed_job(name: str, job_id: str) -> NoSuch:
+    """The error about an ID that names no job which waits for its time."""
+    return NoSuch(
+        f"{one_line(job_id)} is no delayed job of {one_line(name)} that waits for its time; what became of it: "
+        "tidelog queue status"
+    )

@@ -1,0 +1,56 @@
+"""`tidelog queue move`: make a delayed job due at another time."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import click
+
+import tidelog
+from tidelog.tools import exits
+from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.cancel import no_delayed_job
+from tidelog.tools.queue.put import moment
+from tidelog.tools.queue.store import group_option, writing
+from tidelog.tools.text import examples
+from tidelog.tools.times import duration
+
+
+@click.command(
+    cls=AtPlace,
+    help="Make a delayed job due at another time.",
+    epilog=examples(
+        "tidelog queue move orders-data mails 1700000000000-2097152 --delay 1d12h",
+        "tidelog queue move orders-data mails 1700000000000-2097152 --at 2026-12-24T18:00",
+        "tidelog queue move orders-data mails 1700000000000-2097152 --delay 0",
+        codes=(*exits.READING, exits.LOCKED),
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", shell_complete=queues)
+@click.argument("job_id", metavar="ID")
+@group_option
+@duration("--delay", help="The job is due this long after now.")
+@click.option("--at", callback=moment, metavar="TIME", help="The job is due then (UTC).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    path: Place,
+    name: str,
+    job_id: str,
+    group: str | None,
+    delay: float | None,
+    at: datetime | None,
+    as_json: bool,
+) -> None:
+    if (delay is None) == (at is None):
+        raise click.UsageError("give the new time: either --delay or --at")
+    with writing(path, name, group, "queue.move()") as (_, queue):
+        try:
+            known = queue.move(job_id, delay=delay, at=at)
+        except tidelog.DataError as error:
+            raise click.UsageError(str(error)) from None
+    if not known:
+        raise no_delayed_job(name, job_id)
+    click.echo(json.dumps({"moved": job_id}) if as_json else f"{job_id} moved")
