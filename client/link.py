@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.aof.errors import ELSEWHERE
+from tidelog.aof.identity import NAME as STORE
 from tidelog.aof.identity import SETTINGS
 from tidelog.aof.layout import SHARED
 from tidelog.aof.log import POLICIES
@@ -93,6 +94,7 @@ class Link:
         self.start = start
         self.addresses, self.timeout = addresses, timeout
         self.address = addresses[0]  # of the server that answered last
+        self._was_there = False  # one has answered
         # Of several servers, the one that leads is used.
         self._chooses = len(addresses) > 1 or bool(addresses[0].service)
         self._led_by = ""  # the leader that a follower named last
@@ -355,7 +357,7 @@ class Link:
                         why = error
                         continue
                     if wire is not None:
-                        self.address = address
+                        self.address, self._was_there = address, True
                         return wire
                 left = until - time.monotonic()
                 root = self.addresses[0].root
@@ -480,6 +482,11 @@ class Link:
     def _start(self, why: Exception | None) -> Starting | None:
         root = self.addresses[0].root
         assert root is not None
+        if self._was_there and not os.path.exists(root / STORE):
+            raise StoreClosed(
+                f"{root} was removed or moved while it was in use; restore a backup, or connect to the place where it "
+                "is now. To connect to this path again begins a new store"
+            )
         if isinstance(why, (Broken, BlockingIOError)):
             return None  # somebody listens: another owner begins or ends, or has too many callers at once
         if isinstance(why, PermissionError):

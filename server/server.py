@@ -249,7 +249,10 @@ class Server:
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
         core = self.core
         if core.ended:
-            self.store_ended(StoreClosed("its owner closed it"))
+            try:
+                core.check_open()
+            except StoreClosed as reason:
+                self.store_ended(reason)
             return
         if core.clocks().store >= core.state.next_expiry and core.refusal is None:
             try:

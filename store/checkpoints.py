@@ -29,6 +29,7 @@ from tidelog.aof import identity
 from tidelog.aof.bookmarks import Unusable
 from tidelog.aof.errors import AofError, NoThread
 from tidelog.aof.layout import FOLLOWERS
+from tidelog.aof.lock import NAME as LOCK
 from tidelog.aof.reading.reader import Epoch, segments
 from tidelog.aof.release import release
 from tidelog.aof.segment import Position
@@ -122,6 +123,7 @@ class Checkpoints:
         self.seconds = 0.0  # duration of the last one
         self._disk, self._root, self._uuid, self.options = disk, root, uuid, options
         self._directory = root / identity.CHECKPOINT
+        self._held: object = None
         self._possible = disk.beneath(self._directory) is not None
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
@@ -212,6 +214,7 @@ class Checkpoints:
     def _start(self) -> None:
         """[gate] Start the thread if there is none."""
         if self._thread is None and not self._stopping:
+            self._held = self._lock_file()
             thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
             start(thread, "write checkpoints")
             self._thread = thread
@@ -328,6 +331,13 @@ class Checkpoints:
         return answer
 
     def _look(self, core: Core) -> None:
+        if self._lock_file() != self._held:
+            # Writes still reach the files, which may have no names any more. So no call would notice before a new file.
+            with core.lock:
+                if not core.ended:
+                    _logger.error("%s", self._removed())
+                    core.end(self._removed)
+            return
         self._make_room(core)
         if core.state.changes.flushed >= FLUSHED_KEYS:
             with core.lock:
@@ -349,6 +359,23 @@ class Checkpoints:
         if snapshot:
             self._publish_beside()
         self.residence.relieve(core)
+
+    def _removed(self) -> StoreClosed:
+        return StoreClosed(
+            f"{self._root} was removed or moved while the store was open; restore a backup, or open the place where it "
+            "is now. To open this path again begins a new store"
+        )
+
+    def _lock_file(self) -> object:
+        """Which file the name LOCK leads to, which nothing replaces while this process holds it; None if to none."""
+        try:
+            file = self._disk.open(self._root / LOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return file.identity()
+        finally:
+            file.close()
 
     # --- folding
 
