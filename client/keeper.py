@@ -66,7 +66,7 @@ class Queued(Protocol):
         """A request as a QUEUE command, with more options."""
 
     def end_words(self, verb: Ending, worker: bytes, job: int, deliveries: int) -> list[bytes]:
-        """What a worker says of a delivery, as a QUEUE command."""
+        """The words of a worker about a delivery, as a QUEUE command."""
 
     def _ask(self, verb: Verb) -> Any:
         """The result of a request. Raises TidelogError."""

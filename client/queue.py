@@ -75,7 +75,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
         return [b"QUEUE", verb.name, self._key, *verb.words(), *more, *options]
 
     def end_words(self, verb: Ending, worker: bytes, job: int, deliveries: int) -> list[bytes]:
-        """What a worker says of a delivery, as a QUEUE command."""
+        """The words of a worker about a delivery, as a QUEUE command."""
         fence = worker, ids.text(job), b"%d" % deliveries
         return [b"QUEUE", verb.name, self._key, *fence, *verb.words(), *self._words]
 

@@ -94,7 +94,8 @@ def _name_of(group: Group, owner: int) -> str | None:
 
 
 def _dead(first: str, died: Died, engine: QueueEngine) -> JobStatus:
-    dead = rows.DeadJob(died.entry, died.row, engine.options.codec)
+    options = engine.options
+    dead = rows.DeadJob(died.entry, died.row, options.codec, options.name)
     worker = dead.workers[-1] if dead.workers else None
     return JobStatus(
         *(
