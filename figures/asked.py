@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -60,15 +61,18 @@ def queues_told(
     """
     known = list(names)
     replies = ask(*((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in known))
+    # A server of version 0.1 pauses no queue.
+    stopped = ask(*((b"QUEUE", b"PAUSED", name) for name, _ in known))
     at_ms = time.time_ns() // 1_000_000
     lanes = [jobs_of(name) if rates else [] for name, _ in known]
     infos = iter(ask(*((b"XINFO", b"STREAM", key) for keys in lanes for key in keys)))
     found = []
-    for (name, group), keys, reply in zip(known, lanes, replies, strict=True):
+    for (name, group), keys, reply, ms in zip(known, lanes, replies, stopped, strict=True):
         streams = [info for info in islice(infos, len(keys)) if not isinstance(info, Exception)]
         put = sum(pairs(stream)[b"entries-added"] for stream in streams)
         if not isinstance(reply, Exception):  # it was deleted meanwhile
-            found.append(_queue_told(db, name, group, pairs(reply), at_ms, put))
+            row = _queue_told(db, name, group, pairs(reply), at_ms, put)
+            found.append(replace(row, stopped_ms=ms if isinstance(ms, int) else None))
     return found
 
 

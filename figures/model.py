@@ -104,6 +104,7 @@ class QueueFigures:
     held        how many of the jobs in flight each worker holds; by_priority: how many that are due have which priority
     put         jobs ever put; a delayed one counts from its time on
     left        jobs that left the group: done or dead
+    stopped_ms  when the queue itself was paused, unix ms; None if it delivers jobs
 
     Of two looks, `put_per_s` and `left_per_s` are what came between them. Of an open store also counters that the store
     keeps, so they go on after a restart:
@@ -130,6 +131,7 @@ class QueueFigures:
     by_priority: tuple[tuple[int, int], ...] = ()
     put: int = 0
     left: int = 0
+    stopped_ms: int | None = None
     put_per_s: float | None = None
     left_per_s: float | None = None
     done: int | None = None
@@ -137,6 +139,11 @@ class QueueFigures:
     failed: int = 0
     retried: int = 0
     workers: int = 0
+
+    @property
+    def stopped(self) -> int:
+        """1 if the queue itself is paused, else 0."""
+        return int(self.stopped_ms is not None)
 
     @property
     def name(self) -> tuple[int, bytes, bytes | None]:

@@ -34,6 +34,7 @@ from tidelog.figures.streams import stream_at
 from tidelog.jobs import rows
 from tidelog.jobs.names import USUAL
 from tidelog.jobs.streams import counted
+from tidelog.jobs.work.pausing import PAUSED, since
 
 _PAUSES_READ: Final = 100_000  # of the newest records of pauses
 _AHEAD: Final = (LATER, *LANES)
@@ -106,6 +107,7 @@ def of_queue(
         "dead": _length(beside[DEAD]),
         "failures": _length(beside[FAILURES]),
         "scheduled": None if later is None else still,
+        "stopped_ms": since(state.databases[db].keys.get(key + PAUSED)),
     }
     names: list[bytes | None] = [*sorted({name for _, lane, _ in jobs for name in lane.groups})]
     return [

@@ -89,10 +89,6 @@ class Options:
     def rate_key(self) -> bytes:
         return self.root + b":rate:" + self.group_key
 
-    @property
-    def paused_key(self) -> bytes:
-        return self.root + b":paused"
-
     def pause(self, deliveries: int, chance: float) -> float:
         """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter: 0.75 to 1.25
         times.

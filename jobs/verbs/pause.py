@@ -8,7 +8,7 @@ from functools import partial
 from tidelog.engine.api import SET, Context
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.verbs.verb import PAUSE, WORKS, Change, Facts
-from tidelog.jobs.work.pausing import paused_since
+from tidelog.jobs.work.pausing import paused_key, paused_since
 
 
 class Pause(Change):
@@ -34,7 +34,7 @@ def _log_pause(engine: QueueEngine, ctx: Context) -> int:
     ctx.stream(options.key)  # raises for a key of another type
     if paused_since(ctx.database.keys, options) is not None:
         return 0
-    ctx.effects.append((SET, ctx.db, options.paused_key, b"%d" % ctx.now, -1))  # without expiry
+    ctx.effects.append((SET, ctx.db, paused_key(options), b"%d" % ctx.now, -1))  # without expiry
     for group in engine.shared.later.groups:
         group.halt()
     return 1

@@ -8,7 +8,7 @@ from functools import partial
 from tidelog.engine.api import DEL, Context
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.verbs.verb import PAUSE, WORKS, Change, Facts
-from tidelog.jobs.work.pausing import paused_since
+from tidelog.jobs.work.pausing import paused_key, paused_since
 
 
 class Resume(Change):
@@ -33,7 +33,7 @@ def _log_resume(engine: QueueEngine, ctx: Context) -> int:
     options = engine.options
     if paused_since(ctx.database.keys, options) is None:
         return 0
-    ctx.effects.append((DEL, ctx.db, (options.paused_key,)))
+    ctx.effects.append((DEL, ctx.db, (paused_key(options),)))
     # Those that wait look again, and find the string gone.
     engine.core.waiting.signal([engine.shared.place])
     return 1

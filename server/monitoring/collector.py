@@ -70,6 +70,7 @@ _OF_QUEUES: Final = (
     ("scheduled", "scheduled", "Jobs that were put with a delay and are not due."),
     ("dead", "dead", "Jobs that were given up, by any group, and are kept."),
     ("failures", "failures", "Recorded failures that are kept."),
+    ("stopped", "stopped", "1 while the queue itself is paused, and delivers nothing."),
 )
 # Fields of `ReplicationFigures`, with their help; of `LogFigures`, with the name of the metric.
 _KEPT: Final = (

@@ -64,6 +64,8 @@ OTHERS = {
     "queue forget":    "it writes",
     "queue cancel":    "it writes",
     "queue move":      "it writes",
+    "queue pause":     "it writes",
+    "queue resume":    "it writes",
     "import":          "it reads the data of a Redis",
     "serve":           "it writes",
     "config":          "a snapshot is not served",

@@ -9,7 +9,7 @@ from tidelog.figures.model import QueueFigures
 from tidelog.tools.queue.store import AnyStore, looked, now_ns
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import json_value
-from tidelog.tools.top.words import queue_cells
+from tidelog.tools.top.words import STOPPED, queue_cells
 
 
 class Look(NamedTuple):
@@ -33,7 +33,8 @@ def look(store: AnyStore, only: tuple[str, str] | None = None, before: Look | No
 
 def cells(row: QueueFigures, at_ms: int) -> tuple[str, ...]:
     """The columns of QUEUE_HEAD."""
-    return *map(text, row.name[1:]), *queue_cells(row, at_ms)[2:]
+    name = text(row.key) + STOPPED * row.stopped
+    return name, text(row.group), *queue_cells(row, at_ms)[2:]
 
 
 def text(name: bytes | None) -> str:
@@ -58,6 +59,7 @@ def as_object(row: QueueFigures, at_ms: int) -> dict[str, Any]:
         "put_per_second": row.put_per_s,
         "done_per_second": row.left_per_s,
         "by_priority": dict(row.by_priority),
+        "stopped_ms": row.stopped_ms,
     }
 
 

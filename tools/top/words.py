@@ -10,6 +10,7 @@ from tidelog.tools.text import argument, json_value, size_text, span
 from tidelog.tools.top.look import Look
 
 UNKNOWN: Final = "?"
+STOPPED: Final = " (paused)"  # behind the name of a queue that is paused
 STREAM_HEAD: Final = ("STREAM", "LENGTH", "ADDED", "ADDED/S", "GROUPS", "LAG", "PENDING", "OLDEST")
 GROUP_HEAD: Final = ("GROUP", "LAST", "READ", "READ/S", "LAG", "PENDING", "OLDEST", "CONSUMERS")
 QUEUE_HEAD: Final = (
@@ -72,7 +73,7 @@ def queue_cells(row: QueueFigures, at_ms: int) -> tuple[str, ...]:
         count, (row.depth, row.waiting, row.in_flight, row.paused, row.scheduled or 0, row.dead)
     )
     return (
-        key_text(row.db, row.key),
+        key_text(row.db, row.key) + STOPPED * row.stopped,
         argument(row.group or b""),
         *figures,
         age(row.oldest_ms, at_ms),
@@ -114,6 +115,7 @@ _GROUP: Final = (
 )
 _QUEUE: Final = (
     "db", "key", "group", "depth", "waiting", "in_flight", "paused", "dead", "oldest_ms", "scheduled",
+    "stopped_ms",
 )
 # fmt: on
 

@@ -1,0 +1,31 @@
+"""`tidelog queue pause`: stop the deliveries of a queue, to all of its groups."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tidelog.tools import exits
+from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.store import writing
+from tidelog.tools.queue.value import one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    cls=AtPlace,
+    help="Deliver no more jobs until `queue resume`.",
+    epilog=examples(
+        "tidelog queue pause redis://127.0.0.1:6379 mails", codes=(*exits.READING, exits.LOCKED)
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", shell_complete=queues)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(path: Place, name: str, as_json: bool) -> None:
+    with writing(path, name, None, "queue.pause()") as (_, queue):
+        changed = queue.pause()
+    said = "is paused" if changed else "was paused already"
+    click.echo(json.dumps({"paused": int(changed)}) if as_json else f"{one_line(name)} {said}")
