@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import exempted, walks
-from tests.gate import left, report, sampled, slow
+from tests.gate import costly, left, report, sampled, slow
 from xdist.scheduler import LoadScopeScheduling
 
 from tidelog.snapshot import walk
@@ -72,7 +72,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 # First: `-m` chooses by the marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the combinations of parameters that are slow, and leave out the slow tests whose turn it is not."""
+    """Mark costly tests and combinations of parameters as slow, and leave out the slow tests whose turn it is not."""
+    costly.mark(items)
     sampled.mark(items)
     seconds = config.getoption("--slow-seconds")
     if seconds is not None:

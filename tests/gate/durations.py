@@ -20,15 +20,25 @@ LONG_S: Final = 30.0
 
 def durations(report: Path) -> dict[str, float]:
     """Seconds of each test, by `file::function`; of each of its cases, if they take more than LONG_S together."""
+    found = dict[str, float]()
+    for name, of_cases in _cases(report).items():
+        seconds = sum(of_cases.values())
+        found |= of_cases if seconds > LONG_S else {name: seconds}
+    return {name: round(seconds, 1) for name, seconds in sorted(found.items())}
+
+
+def seconds_of(report: Path) -> dict[str, float]:
+    """Seconds of all cases of each `file::function` together."""
+    return {name: sum(of_cases.values()) for name, of_cases in _cases(report).items()}
+
+
+def _cases(report: Path) -> dict[str, dict[str, float]]:
+    """`file::function` -> case -> seconds."""
     cases: dict[str, dict[str, float]] = defaultdict(dict)
     for each in ElementTree.parse(report).iter("testcase"):
         case = f"{_file(each.attrib['classname'])}::{each.attrib['name']}"
         cases[name_of(case, ())][case] = float(each.attrib["time"])
-    found = dict[str, float]()
-    for name, of_cases in cases.items():
-        seconds = sum(of_cases.values())
-        found |= of_cases if seconds > LONG_S else {name: seconds}
-    return {name: round(seconds, 1) for name, seconds in sorted(found.items())}
+    return cases
 
 
 def _file(module: str) -> str:
