@@ -23,7 +23,7 @@ BENCHED := $(VENV)/.bench-$(shell cksum bench/requirements.txt | cut -d ' ' -f 1
 # The tests start hundreds of processes: the modules they import are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-slow-all durations test-soak unsteady mutants fuzz crash crash-long check generate options \
+.PHONY: help demo test costly test-slow test-slow-all durations test-soak unsteady mutants fuzz crash crash-long check generate options \
         pictures docs bench clean venv ready
 
 help:  ## list the targets
@@ -34,6 +34,10 @@ demo: $(DEMO_READY)  ## queue the lines of a real file, kill the workers at rand
 
 test: $(READY) oracle java shells services  ## all tests but the slow ones and those of `make check`
 	$(TESTS) -m "not slow and not soak" $(RULES:%=--ignore=%) $(PYTEST)
+
+costly: $(READY) oracle java shells services  ## as `make test`, and what takes long in it has turns with the slow tests from now on
+	$(MAKE) test PYTEST="--junitxml .gate/test.xml"
+	@$(BIN)/python -m tests.gate.costly .gate/test.xml
 
 test-slow: $(BENCHED) oracle java disks shells browser  ## of the rounds that `make test` samples, those whose turn it is: five and a half minutes on two cores
 	$(TESTS) -m slow --slow-seconds $(SLOW_SECONDS) $(PYTEST)

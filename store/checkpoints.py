@@ -331,7 +331,9 @@ class Checkpoints:
         return answer
 
     def _look(self, core: Core) -> None:
-        if self._lock_file() != self._held:
+        found = self._lock_file()
+        self._held = self._held or found
+        if found != self._held:
             # Writes still reach the files, which may have no names any more. So no call would notice before a new file.
             with core.lock:
                 if not core.ended:
@@ -372,6 +374,8 @@ class Checkpoints:
             file = self._disk.open(self._root / LOCK)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return self._held  # this process has no descriptor left: the next look tells
         try:
             return file.identity()
         finally:

