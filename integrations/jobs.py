@@ -11,5 +11,4 @@ def queue_of(job: Any) -> Any:
     if engine is not None:  # the job of an open store
         return engine.options
     # an asyncio job of a shared store has one for threads inside
-    shared = getattr(job, "_job", job)
-    return shared._queue
+    return job._queue if hasattr(job, "_queue") else job._job._queue

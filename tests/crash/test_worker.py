@@ -15,8 +15,8 @@ from tidelog.crash.client import BadReply
 from tidelog.crash.oracle import Kind
 from tidelog.crash.served import contents_of
 from tidelog.crash.worker import Worker
+from tidelog.jobs.verbs import done
 from tidelog.server import once
-from tidelog.server.commands.queue import settling
 from tidelog.server.serving import serve
 
 
@@ -113,7 +113,7 @@ def test_a_server_without_fences_is_found(store: Store, monkeypatch: pytest.Monk
     def unfenced(group: Any, worker: bytes, fences: Any) -> list[int]:
         return [job for job, _ in fences if group.pending.contains(job)]
 
-    monkeypatch.setattr(settling, "among_held", unfenced)
+    monkeypatch.setattr(done, "among_held", unfenced)
     worker = Worker("jobs", random.Random(3))
     with pytest.raises(BadReply, match="was done by delivery"):
         for _ in range(40):

@@ -1,8 +1,8 @@
 """Costly tests: `make test` leaves them out, and they have their turns with the slow ones.
 
-Few tests take most of the time. costly.txt has the names of these. `make costly` runs the others, and adds those that have
-become costly to the list, and their seconds to the table of durations. So a new test runs with each change at first, and
-has turns later. A line that is deleted by hand puts a test back.
+Few tests take most of the time. costly.txt has the names of these. `make costly` runs the others, and adds those that
+have become costly to the list, and their seconds to the table of durations. So a new test runs with each change at
+first, and has turns later. A line that is deleted by hand puts a test back.
 """
 
 from __future__ import annotations

@@ -207,5 +207,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"confirm",
         b"dedup",
         b"handover",
+        b"job",
+        b"pause",
         b"fsync:everysec",
     ]

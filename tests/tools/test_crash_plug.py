@@ -176,6 +176,7 @@ def test_a_writer_ends_when_its_witness_is_gone(tmp_path: Path) -> None:
         (("--witness", "{}", "--run", "x"), exits.USAGE, "'x' is not the name of a run"),
         (("--witness", "{}", "--run", RUN), exits.USAGE, "--run is for --after"),
         (("--witness", "{}", "--writers", "0"), exits.USAGE, "0"),
+        (("--witness", "{}", "--for", "nan"), exits.USAGE, "nan"),
         (("--witness", "{}", "--minutes", "nan"), exits.USAGE, "nan"),
         (("--witness", "{}", "--after", "--run", RUN), exits.NOT_A_STORE, f"knows no run {RUN}"),
     ],

@@ -94,7 +94,7 @@ def test_the_place_of_findings_is_tried_before_the_run(tmp_path: Path, run: Run)
     for keep in (tmp_path / "file", tmp_path / "file/kept"):
         done = run("crash", "--layers", "log", "--minutes", "0", "--keep", keep)
         assert done.code == exits.SYSTEM
-        assert f"--keep {keep}" in done.err and "name another directory" in done.err
+        assert f"--findings {keep}" in done.err and "name another directory" in done.err
 
 
 def test_without_a_compiler_nothing_is_run_and_the_reason_is_said(

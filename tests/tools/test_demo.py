@@ -74,7 +74,7 @@ def test_a_file_that_is_no_use(run: Run, tmp_path: Path, name: str, code: int) -
 def test_a_time_that_is_none(run: Run, seconds: str) -> None:
     done = run("demo", "--lines", 5, "--seconds", seconds)
     assert (done.code, done.out) == (exits.USAGE, "")
-    assert "Invalid value for '--seconds'" in done.err
+    assert "Invalid value for '--for'" in done.err
 
 
 def test_a_store_that_cannot_be_made(run: Run, tmp_path: Path) -> None:

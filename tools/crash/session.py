@@ -29,7 +29,7 @@ from tidelog.tools import console, exits
 from tidelog.tools.crash.blocks import RECORDED
 from tidelog.tools.crash.models import NOT_FOUND, STRICT, on_ordered
 from tidelog.tools.text import path_value
-from tidelog.tools.times import duration, renamed
+from tidelog.tools.times import Duration, duration, renamed
 
 SHRINK_SECONDS: Final = 30.0
 
@@ -43,7 +43,7 @@ def time_option(help: str, default: float | None = None) -> Callable[[F], F]:
 
     def added(function: F) -> F:
         @duration("--for", "seconds", default=default, show_default=default is not None, help=help)
-        @click.option("--minutes", type=click.FloatRange(0, 100_000), hidden=True)
+        @click.option("--minutes", type=Duration(0, 100_000), hidden=True)
         @wraps(function)
         def timed(*args: Any, seconds: float | None, minutes: float | None, **more: Any) -> Any:
             return function(*args, seconds=seconds if minutes is None else minutes * 60, **more)

@@ -215,15 +215,15 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
             changed=None if sources is None else sources.changed,
         ).run()
     handler = load(function, os.getcwd())
+    run = {key: given[key] for key in RUN}
+    run["block"] = given["until_idle"]
+    if given["on_dead"] is not None:
+        run["on_dead"] = load(given["on_dead"], os.getcwd())
     if given["child"]:
         end_with_parent()
     else:
         look_for(path, name, given["create"])
     options = {key: given[key] for key in OPTIONS}
-    run = {key: given[key] for key in RUN}
-    run["block"] = given["until_idle"]
-    if given["on_dead"] is not None:
-        run["on_dead"] = load(given["on_dead"], os.getcwd())
     if is_coroutine(handler):
         asyncio.run(work_in_tasks(path, name, given, options, handler, run))
     else:

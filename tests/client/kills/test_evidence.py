@@ -99,7 +99,7 @@ def test_a_wait_of_a_process_that_ends_may_have_asked_nobody(tmp_path: Path) -> 
         peer.stop.set()
         assert peer.came(None) == CUT
         peer.end()
-    assert told_in(tmp_path / "told")[-1].outcome == []
+    assert set(told_in(tmp_path / "told")[-1].outcome) <= set(before)
     assert not left_behind(before, root=root)
 
 

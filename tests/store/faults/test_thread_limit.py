@@ -174,7 +174,7 @@ def test_a_server_whose_metrics_get_no_thread_does_not_start(
             begin(thread)
 
         monkeypatch.setattr(threading.Thread, "start", start)
-        with pytest.raises(tidelog.CannotOpen, match="a thread to serve metrics.*ulimit"):
+        with pytest.raises(tidelog.CannotOpen, match="a thread to serve HTTP.*ulimit"):
             tidelog.serve(db, port=0, metrics_port=free_port())
         limit.reached = False
         monkeypatch.undo()
