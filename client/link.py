@@ -64,6 +64,7 @@ TURN_S: Final = 5.0  # a call leaves it to another one to start the owner; up to
 KILLED_MAX: Final = 5  # owners that are killed while they start, in one call
 FREE_MAX: Final = 64  # connections that are kept while nothing uses them
 _VERSION: Final = __version__.encode()
+_draw: Final = random.SystemRandom().uniform  # the program's own generator stays as it is
 _PROCESS: Final = secrets.token_hex(8).encode()
 # This client knows the line with which an owner ends a connection when it hands over.
 KNOWS_HANDOVER: Final = (b"TIDELOG", b"HANDOVER", b"KNOWN")
@@ -336,7 +337,7 @@ class Link:
         starting: Starting | None = None
         turn: Turn | None = None
         # The one that has the turn may be stopped. Then one starts an owner after the other, not all at once.
-        alone = time.monotonic() + TURN_S * random.uniform(1, 4)
+        alone = time.monotonic() + TURN_S * _draw(1, 4)
         pause = FIRST_PAUSE_S
         killed = 0
         why: Exception | None = None

@@ -35,7 +35,8 @@ from tidelog.aof.release import release
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.aof.threads import start
-from tidelog.disk.interface import Disk
+from tidelog.disk.interface import Disk, File
+from tidelog.disk.links import is_unlinked
 from tidelog.engine.api import PENDING_BYTES, Frozen, State, freeze, load_state, settle, thaw
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
@@ -123,7 +124,7 @@ class Checkpoints:
         self.seconds = 0.0  # duration of the last one
         self._disk, self._root, self._uuid, self.options = disk, root, uuid, options
         self._directory = root / identity.CHECKPOINT
-        self._held: object = None
+        self._lock_file: File | None = None
         self._possible = disk.beneath(self._directory) is not None
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
@@ -214,7 +215,7 @@ class Checkpoints:
     def _start(self) -> None:
         """[gate] Start the thread if there is none."""
         if self._thread is None and not self._stopping:
-            self._held = self._lock_file()
+            self._was_removed()  # from here on
             thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
             start(thread, "write checkpoints")
             self._thread = thread
@@ -331,10 +332,8 @@ class Checkpoints:
         return answer
 
     def _look(self, core: Core) -> None:
-        found = self._lock_file()
-        self._held = self._held or found
-        if found != self._held:
-            # Writes still reach the files, which may have no names any more. So no call would notice before a new file.
+        if self._was_removed():
+            # Writes still reach the files, which have no names any more. So no call would notice before a new file.
             with core.lock:
                 if not core.ended:
                     _logger.error("%s", self._removed())
@@ -364,22 +363,17 @@ class Checkpoints:
 
     def _removed(self) -> StoreClosed:
         return StoreClosed(
-            f"{self._root} was removed or moved while the store was open; restore a backup, or open the place where it "
-            "is now. To open this path again begins a new store"
+            f"{self._root} was removed while the store was open; restore a backup. To open this path again begins a "
+            "new store"
         )
 
-    def _lock_file(self) -> object:
-        """Which file the name LOCK leads to, which nothing replaces while this process holds it; None if to none."""
+    def _was_removed(self) -> bool:
+        """Whether LOCK has no name any more. In a directory that was moved it has; there the next new file tells."""
         try:
-            file = self._disk.open(self._root / LOCK)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            self._lock_file = self._lock_file or self._disk.open(self._root / LOCK)
+            return is_unlinked(self._lock_file)
         except OSError:
-            return self._held  # this process has no descriptor left: the next look tells
-        try:
-            return file.identity()
-        finally:
-            file.close()
+            return False  # no descriptor is left for it: a later look tells
 
     # --- folding
 
@@ -779,6 +773,9 @@ class Checkpoints:
         self.give_up()
         with self._one:
             self._detach()
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
 
     def give_up(self) -> None:
         """Cancel the checkpoint that is being written and make no other. Rows can still be read."""

@@ -51,7 +51,7 @@ def test_an_embedded_store(tmp_path: Path) -> None:
         waiting = Waiting(mails)
         shutil.rmtree(root)
         began = time.monotonic()
-        assert f"{root} was removed or moved while the store was open" in waiting.ended()
+        assert f"{root} was removed while the store was open" in waiting.ended()
         assert time.monotonic() - began < NOTICED_S
         for call in (
             lambda: mails.put(2),
@@ -66,17 +66,6 @@ def test_an_embedded_store(tmp_path: Path) -> None:
         assert not again.keys() and again.queue("mails").put(1)
 
 
-def test_a_directory_that_was_renamed(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "db") as db:
-        db.queue("mails").put(1)
-        waiting = Waiting(db.queue("others"))
-        (tmp_path / "db").rename(tmp_path / "elsewhere")
-        assert "was removed or moved while the store was open" in waiting.ended()
-    assert not (tmp_path / "db").exists()
-    with tidelog.open(tmp_path / "elsewhere") as there:
-        assert len(there.queue("mails")) == 1
-
-
 def test_a_store_that_took_the_place_is_another_one(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "new") as new:
         new.set("a", 1)
@@ -87,7 +76,7 @@ def test_a_store_that_took_the_place_is_another_one(tmp_path: Path) -> None:
         waiting = Waiting(db.queue("others"))
         shutil.rmtree(root)
         (tmp_path / "new").rename(root)
-        assert "was removed or moved while the store was open" in waiting.ended()
+        assert "was removed while the store was open" in waiting.ended()
     with tidelog.open(root) as there:
         assert there.keys() == [b"a"]
 
@@ -102,10 +91,12 @@ def test_a_served_store(tmp_path: Path) -> None:
         time.sleep(0.1)
         shutil.rmtree(root)
         began = time.monotonic()
-        assert f"{root} was removed or moved while" in waiting.ended()
+        assert f"{root} was removed while" in waiting.ended()
         assert time.monotonic() - began < NOTICED_S
-        with pytest.raises(tidelog.TidelogError, match="was removed or moved while"):
-            mails.put(2)
+        with pytest.raises(tidelog.TidelogError):
+            mails.put(2)  # the owner may end in the middle of it
+        with pytest.raises(tidelog.TidelogError, match="was removed"):
+            mails.put(3)
         assert not root.exists()
         with tidelog.connect(root) as again:
             assert not again.keys()
@@ -133,7 +124,7 @@ def test_a_server_ends_and_says_why(tmp_path: Path) -> None:
             db.set("a", 1)
             shutil.rmtree(root)
             _, said = process.communicate(timeout=PATIENCE_S)
-        assert f"{root} was removed or moved while the store was open" in said and not root.exists()
+        assert f"{root} was removed while the store was open" in said and not root.exists()
     finally:
         process.kill()
         process.wait()
