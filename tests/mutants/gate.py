@@ -141,9 +141,13 @@ def run_checks(
         env[sitecustomize.MARK] = str(mark)
         env["TEST_PATIENCE_S"] = f"{PATIENCE_S:g}"
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SITE), env.get("PYTHONPATH", ""))))
-    with tempfile.TemporaryFile("w+") as printed:
+    # A directory of its own: processes of pytest that clean up the common one at the same time disturb each other.
+    with (
+        tempfile.TemporaryFile("w+") as printed,
+        tempfile.TemporaryDirectory(prefix="m", ignore_cleanup_errors=True) as own,
+    ):
         child = subprocess.Popen(
-            [sys.executable, *PYTEST, *checks],
+            [sys.executable, *PYTEST, f"--basetemp={own}/t", *checks],
             cwd=ROOT,
             env=env,
             stdin=subprocess.DEVNULL,
