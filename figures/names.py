@@ -7,23 +7,26 @@ the strings `mails:result:<id>`. The schedules of a database are in `tidelog:sch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.jobs import rows
-from tidelog.jobs.options import LANES as LANE_NAMES
+from tidelog.jobs.names import DEAD as DEAD
+from tidelog.jobs.names import FAILURES as FAILURES
+from tidelog.jobs.names import HELPERS as HELPERS
+from tidelog.jobs.names import HOLDS as HOLDS
+from tidelog.jobs.names import LANES as LANES
+from tidelog.jobs.names import LATER as LATER
+from tidelog.jobs.names import NOTES as NOTES
+from tidelog.jobs.names import is_job as is_job
+from tidelog.jobs.names import is_lane as is_lane
+from tidelog.jobs.names import owner_of as owner_of
+from tidelog.jobs.names import queue_of as queue_of
 from tidelog.jobs.options import SCHEDULES as SCHEDULES
-from tidelog.jobs.options import SUFFIXES
 from tidelog.jobs.work.later import FIRST_SEQ as FIRST_SEQ
 from tidelog.jobs.work.later import GROUP, SHIFT_MS
 from tidelog.jobs.work.later import has_due_times as has_due_times
 
-HOLDS, FAILURES, DEAD, LATER = NOTES = tuple(suffix.encode() for suffix in SUFFIXES)
-LANES: Final = tuple(lane.encode() for lane in LANE_NAMES)
-HELPERS: Final = (*NOTES, *LANES)
 DUE: Final = GROUP
-_LANE: Final = re.compile(rb":priority:[1-9]\Z")
 # By the ending of a helper's key: fields that each of its entries has.
 _FIELDS: Final = {
     HOLDS: {b"group", b"job", b"until"},
@@ -60,26 +63,6 @@ def jobs_of(key: bytes) -> list[bytes]:
     return [key, *(key + lane for lane in LANES)]
 
 
-def is_lane(key: bytes) -> bool:
-    """Whether a key is that of the jobs of one priority."""
-    return _LANE.search(key) is not None
-
-
-def queue_of(key: bytes) -> bytes:
-    """The key of the queue to which a lane belongs; any other key as it is."""
-    return _LANE.sub(b"", key)
-
-
-def owner_of(key: bytes) -> bytes | None:
-    """The key of the queue that a helper stream would belong to, by its name; None for a name of no helper."""
-    if not key.endswith(HELPERS):
-        return None
-    for suffix in NOTES:
-        if key.endswith(suffix):
-            return queue_of(key.removesuffix(suffix))
-    return queue_of(key)
-
-
 def is_helper(key: bytes, first: Sequence[bytes] | None, there: bool) -> bool:
     """Whether a stream is one that queues keep for themselves.
 
@@ -98,11 +81,6 @@ def is_helper(key: bytes, first: Sequence[bytes] | None, there: bool) -> bool:
         if key.endswith(suffix):
             return fields <= {*first[::2]}
     return is_job(first)
-
-
-def is_job(row: Sequence[bytes]) -> bool:
-    """Whether a row is that of a job."""
-    return bool(row) and row[0] == rows.VALUE
 
 
 def due_ms(time: int) -> int:

@@ -1,14 +1,13 @@
 """Queues in a state: how many jobs of a queue were waiting, in flight, paused or dead at that moment.
 
-Streams are not marked as queues. One counts as a queue if its first entry has the form of a job, or if a helper stream
-or a lane of a queue stands beside it. The figures of a queue count the jobs in its lanes. Cold rows stay cold, except
-the records of pauses.
+jobs/names.py has the rule which streams are queues. The figures of a queue count the jobs in its lanes. Cold rows stay
+cold, except the records of pauses.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,25 +19,21 @@ from tidelog.figures.names import (
     DUE,
     FAILURES,
     HOLDS,
-    LANES,
     LATER,
     NOTES,
     SCHEDULES,
     due_ms,
-    is_job,
     is_lane,
-    owner_of,
     queue_of,
 )
 from tidelog.figures.streams import stream_at
 from tidelog.jobs import rows
-from tidelog.jobs.names import USUAL
+from tidelog.jobs.names import USUAL, groups_of, job_streams, queues
+from tidelog.jobs.names import Jobs as DueJobs
 from tidelog.jobs.streams import counted
 from tidelog.jobs.work.pausing import PAUSED, since
 
 _PAUSES_READ: Final = 100_000  # of the newest records of pauses
-_AHEAD: Final = (LATER, *LANES)
-_RANKS: Final = tuple(enumerate(LANES, 1))[::-1]  # in the order of delivery
 # the priority of a stream that holds jobs, the stream, and its records of pauses
 Jobs = tuple[int, Stream, Stream | None]
 
@@ -50,76 +45,50 @@ def in_state(
 
     One that no worker has opened has the group that a worker opens by default.
     """
-    found: list[QueueFigures] = []
-    for db in databases:
-        names = set[bytes]()
-        for key, value, _ in state.databases[db].keys.walk():
-            if isinstance(value, Stream):
-                # A queue that was only put to, for later or with a priority, has no stream of its own yet.
-                names.add((owner_of(key) if key.endswith(_AHEAD) else None) or key)
-        for name in sorted(filter(sees, names)):
-            stream = stream_at(state, (db, name))
-            found += of_queue(state, db, name, stream, now, drained=True)
+    found = [
+        row
+        for db in databases
+        for name, jobs in queues(state.databases[db].keys, sees)
+        for row in _figures(state, db, name, jobs, now)
+    ]
+    found.sort(key=lambda row: (row.db, row.key))
     return [row if row.group is not None else replace(row, group=USUAL.encode()) for row in found]
 
 
-def of_queue(
-    state: State,
-    db: int,
-    key: bytes,
-    stream: Stream | None,
-    now: int,
-    *,
-    drained: bool = False,
-) -> list[QueueFigures]:
+def of_queue(state: State, db: int, key: bytes, now: int) -> list[QueueFigures]:
     """The figures of the queue at a key, for each of its groups; none if the stream is no queue. `now`: unix ms.
 
-    A lane is no queue, unless the stream of its queue is missing. A queue that no worker has opened has one item. With
-    `drained` also an empty stream with a group is a queue: all of its jobs may be done.
+    A lane is no queue, unless the stream of its queue is missing. A queue that no worker has opened has one item. An
+    empty stream is none, also if it has a group.
     """
-    if (
-        key == SCHEDULES
-        or key.endswith(NOTES)
-        or is_lane(key)
-        and stream_at(state, (db, queue_of(key))) is not None
-    ):
+    if key == SCHEDULES or key.endswith(NOTES):
         return []
-    beside = {suffix: stream_at(state, (db, key + suffix)) for suffix in NOTES}
-    lanes = {rank: (key + lane, stream_at(state, (db, key + lane))) for rank, lane in _RANKS}
-    # A lane counts if it has jobs or nothing.
-    jobs = [
-        (rank, lane, stream_at(state, (db, name + HOLDS)))
-        for rank, (name, lane) in lanes.items()
-        if lane is not None and (has_jobs(lane) or not lane.length)
-    ]
-    later = beside[LATER]
-    if stream is not None:
-        empty = drained and not stream.length and stream.groups
-        if not (jobs or empty or any(beside.values()) or has_jobs(stream)):
-            return []
-        jobs.append((0, stream, beside[HOLDS]))
-    elif not jobs and (later is None or not has_jobs(later)):
+    if is_lane(key) and stream_at(state, (db, queue_of(key))) is not None:
         return []
+    jobs = job_streams(state.databases[db].keys, key, drained=False)
+    return [] if jobs is None else _figures(state, db, key, jobs, now)
+
+
+def _figures(
+    state: State, db: int, key: bytes, due: Sequence[DueJobs], now: int
+) -> list[QueueFigures]:
+    """The figures of the queue whose jobs that are due lie in these streams."""
+    jobs = [(rank, stream, stream_at(state, (db, name + HOLDS))) for rank, name, stream in due]
+    dead, failures, later = (stream_at(state, (db, key + end)) for end in (DEAD, FAILURES, LATER))
     in_later = later is not None and DUE in later.groups
     still = scheduled(later, now) if later is not None and in_later else 0
     arrived = len(later.groups[DUE].pending) - still if later is not None and in_later else 0
     ends: dict[str, Any] = {
-        "dead": _length(beside[DEAD]),
-        "failures": _length(beside[FAILURES]),
+        "dead": _length(dead),
+        "failures": _length(failures),
         "scheduled": None if later is None else still,
         "stopped_ms": since(state.databases[db].keys.get(key + PAUSED)),
     }
-    names: list[bytes | None] = [*sorted({name for _, lane, _ in jobs for name in lane.groups})]
+    groups: list[bytes | None] = [*groups_of(due)]
     return [
         QueueFigures(db, key, name, **_counts(jobs, name, now, arrived), **ends)
-        for name in names or [None]
+        for name in groups or [None]
     ]
-
-
-def has_jobs(stream: Stream) -> bool:
-    """Whether the first entry has the form of a job."""
-    first = next(iter(reading.between(stream, 0, MAX, 1)), None)
-    return first is not None and first[1] is not None and is_job(first[1])
 
 
 def _counts(streams: list[Jobs], name: bytes | None, now: int, arrived: int) -> dict[str, Any]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from tidelog.engine.api import UNKNOWN, Group, State, Stream, lag, reading, resident
+from tidelog.engine.api import UNKNOWN, Group, State, Stream, lag, reading
 from tidelog.engine.ids import MAX
 from tidelog.engine.ids import text as id_text
 from tidelog.figures.model import ConsumerFigures, GroupFigures, Place, StreamFigures
 from tidelog.figures.model import stream_figures as made
 from tidelog.figures.names import HELPERS, SCHEDULES, due_ms, has_due_times, is_helper, owner_of
+from tidelog.jobs.names import stream_in
 
 
 def stream_at(state: State, place: Place) -> Stream | None:
     """The stream at a key; None if nothing or a string is there. A cold one stays cold."""
     db, key = place
-    keys = state.databases[db].keys
-    value = resident(keys, key)
-    if value is None and key in keys and not keys.is_string(key):
-        value, _ = keys.look(key)
-    return value if isinstance(value, Stream) else None
+    return stream_in(state.databases[db].keys, key)
 
 
 def of_stream(place: Place, stream: Stream) -> StreamFigures:

@@ -63,7 +63,7 @@ def command(
         for db, key, value, expire_at in keys_of(found.state, wanted):
             queue = []
             if isinstance(value, Stream):
-                queue = of_queue(found.state, db, key, value, found.now)
+                queue = of_queue(found.state, db, key, found.now)
             if as_json:
                 head = {"v": VERSION, "lsn": found.last_lsn, "time_ms": found.now}
                 facts = head | key_facts(db, key, value, expire_at, full)

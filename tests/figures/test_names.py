@@ -93,9 +93,7 @@ def test_a_queue_that_no_worker_has_opened_has_figures(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "db", fsync="no") as db:
         db.queue("mails").put("x")
         state = state_of(db)
-        stream = stream_at(state, (0, b"mails"))
-        assert stream is not None
-        (one,) = of_queue(state, 0, b"mails", stream, 0)
+        (one,) = of_queue(state, 0, b"mails", 0)
     assert (one.group, one.depth, one.waiting, one.in_flight) == (None, 1, 1, 0)
 
 

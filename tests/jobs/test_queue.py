@@ -1528,6 +1528,9 @@ def test_queue_names(db: tidelog.Store) -> None:
     take(failing).nack("no")
     db.set("a string", 1)
     db.xadd("no queue", {"field": 1})
+    db.xgroup_create("no queue", "workers", id="0")
+    db.xadd("mine:later", {"field": 1})
+    db.xadd("mine:priority:3", {"field": 1})
     assert names_of(db) == [
         ("a", "workers"), ("b", "readers"), ("only put to", "workers"),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from tests.tools.conftest import Run
 from tests.tools.report_page import Page
 
 import tidelog
+from tidelog.figures.queues import in_state
+from tidelog.spark.jobs.terms import STATES
+from tidelog.spark.source.batch.snapshots import opened
+from tidelog.testing import Clock
 from tidelog.tools import exits, installed
 from tidelog.tools.report import command as report
 from tidelog.tools.report.log_events import written
@@ -145,6 +150,59 @@ def test_a_small_store_needs_no_spark(
     states = {row[0]: row[1] for row in found.tables["Queue mails"][1:]}
     assert states["scheduled"] == "3" and states["dead"] == "2", states
     assert [row[:2] for row in found.tables["Queue only-later"][1:]] == [["scheduled", "1"]]
+
+
+def test_the_queues_are_those_of_all_views(run: Run, tmp_path: Path) -> None:
+    """In a report, at a path, at a URL, and for a server's clients: the same queues with the same jobs."""
+    root, clock = tmp_path / "store", Clock()
+    with tidelog.open(root, clock=clock) as db, tidelog.serve(db, port=0) as serving:
+        mails = db.queue("mails", max_deliveries=2, keep=2)
+        mails.put_many(["done", "held", "paused", "dead", "new"])
+        mails.put("urgent", priority=3)
+        mails.put("later", delay=3600)
+        held: list[object] = []
+        for end in ("ack", "ack", None, "nack", "fail"):
+            job = mails.get("ann", block=0)
+            assert job is not None
+            if end is None:
+                held.append(job)
+            elif end == "nack":
+                assert job.nack("busy", delay=3600)
+            else:
+                assert getattr(job, end)()
+        db.queue("ranked").put(1, priority=9)
+        db.queue("delayed", "others").put(1, delay=3600)
+        drained = db.queue("drained", "readers")
+        drained.put(1)
+        done = drained.get(block=0)
+        assert done is not None and done.ack()
+        for key in ("orders", "log:later", "own:priority:2", "own:dead"):
+            db.xadd(key, {"item": "tea"})
+            db.xgroup_create(key, "workers", id="0")
+        snapshot = db.snapshot()
+        url = f"redis://127.0.0.1:{serving.port}"
+        listed = [
+            [json.loads(line) for line in run("queue", "ls", place, "--json").out.splitlines()]
+            for place in (root, url)
+        ]
+        with tidelog.connect(url) as client:
+            told = client.execute_command("QUEUE", "LIST")
+    queues = {"mails": "workers", "ranked": "workers", "delayed": "workers", "drained": "readers"}
+    assert {name.decode(): group.decode() for name, group in told} == queues
+    for rows in listed:
+        assert {row["name"]: row["group"] for row in rows} == queues
+    assert run("report", snapshot.path, "-o", tmp_path / "a.html").code == 0
+    page = Page((tmp_path / "a.html").read_text())
+    assert {title[6:] for title in page.titles if title.startswith("Queue ")} == {*queues}
+    with opened(str(snapshot.path)) as sealed:
+        rows = in_state(sealed.state(), (0,), sealed.manifest.now_ms)
+    for row in rows:
+        counts = {state: getattr(row, state) or 0 for state in STATES}
+        table = page.tables.get(f"Queue {row.key.decode()}", [])  # none without a job
+        shown = {each[0]: int(each[1]) for each in table[1:]}
+        assert shown == {state: count for state, count in counts.items() if count}, row.key
+        if row.key == b"mails":
+            assert all(counts.values()), counts
 
 
 def test_spark_runs_for_a_larger_store_and_when_it_is_asked_for(

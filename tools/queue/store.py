@@ -19,7 +19,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.figures.asked import queues_told
 from tidelog.figures.model import QueueFigures
 from tidelog.figures.queues import in_state
-from tidelog.jobs.rows import shown
+from tidelog.jobs.names import queue_names
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
@@ -144,7 +144,8 @@ def names_of(store: AnyStore) -> list[tuple[str, str]]:
     if isinstance(store, tidelog.SharedStore):
         listed = store.execute_command("QUEUE", "LIST")
         return [(name.decode(), group.decode()) for name, group in listed]
-    return [(shown(row.key), shown(row.group or b"")) for row in looked(store)]
+    found: list[tuple[str, str]] = queue_names(store._core, store._db)[0]
+    return found
 
 
 def found(store: AnyStore, path: Place, name: str, group: str | None) -> Opened:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tidelog.disk.readable import ERRORS
+from tidelog.engine.keys.state import DATABASES
+from tidelog.figures.queues import in_state
 from tidelog.jobs.options import make_options
 from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.place import place_of
-from tidelog.snapshot.sealed import read_manifest
+from tidelog.snapshot.sealed import Sealed, read_manifest
 from tidelog.spark import pin
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.batch.snapshots import opened, resolve, telling
@@ -26,6 +28,7 @@ from tidelog.tools.latest import named
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.output import publish, writable
 from tidelog.tools.report.plain_log import deliveries, log_of
+from tidelog.tools.report.rows import Queue
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
 
@@ -36,6 +39,7 @@ SPARK: Final = ("pyspark", "pyarrow")
 # length.
 ITEMS_MAX: Final = 500_000
 LOG_BYTES_MAX: Final = 32 << 20
+QUEUES_MAX: Final = 10  # shown, unless they are named
 
 if TYPE_CHECKING:
     from tidelog.tools.report.content import Analyses
@@ -130,21 +134,22 @@ def command(
         _find(events)
     if events is not None or master is not None:
         _spark_installed()
-    asked = [_queue(name) for name in queues] or None
+    asked = [_queue(name) for name in queues]
     if snapshot == "all":
         raise click.BadParameter("a report shows one snapshot; give latest, now or an LSN")
-    with pin(path, snapshot) as pinned:
+    with pin(path, snapshot) as pinned, opened(pinned) as sealed:
         manifests = _manifests(path, pinned)
         shown = manifests[pinned]
         log = log_of(Path(path)) if with_log else None
         if master is None:
             master = _master(shown, [*manifests.values()], events, log)
         with (
-            _in_process(manifests, pinned, log)
+            _in_process(manifests, pinned, sealed, log)
             if master is None
             else _in_spark(master, manifests, pinned, events, log)
         ) as analyses:
-            steps = plan(analyses, queues=asked, deliveries=poison, top=top)
+            found = asked or _queues_of(sealed)
+            steps = plan(analyses, queues=found, deliveries=poison, top=top)
             sections = []
             with console.progress("report", len(steps)) as advance:
                 for step in steps:
@@ -193,14 +198,13 @@ def _master(
 
 @contextmanager
 def _in_process(
-    manifests: Mapping[str, Manifest], pinned: str, log: LogFiles | None
+    manifests: Mapping[str, Manifest], pinned: str, sealed: Sealed, log: LogFiles | None
 ) -> Iterator[Analyses]:
     # here: a report in Spark does not load it
     from tidelog.tools.report.plain import Plain
 
     found = None if log is None else deliveries(log)
-    with opened(pinned) as sealed:
-        yield Plain(_moments(manifests), pinned, manifests[pinned].now_ms, sealed, found)
+    yield Plain(_moments(manifests), pinned, manifests[pinned].now_ms, sealed, found)
 
 
 @contextmanager
@@ -232,15 +236,25 @@ def _moments(manifests: Mapping[str, Manifest]) -> list[tuple[str, int]]:
     return [(each, manifest.now_ms) for each, manifest in manifests.items()]
 
 
-def _queue(given: str) -> tuple[str, str]:
-    """The name and group of `NAME[:GROUP]`. A name may contain colons itself, so the last one counts."""
+def _queues_of(sealed: Sealed) -> list[Queue]:
+    """The queues of a snapshot whose names are text, those with the most jobs that are not done first."""
+    found = []
+    rows = in_state(sealed.state(), range(DATABASES), sealed.manifest.now_ms)
+    for row in sorted(rows, key=lambda row: -row.depth):
+        with suppress(UnicodeDecodeError):
+            found.append(Queue(row.db, row.key.decode(), (row.group or b"").decode()))
+    return found[:QUEUES_MAX]
+
+
+def _queue(given: str) -> Queue:
+    """The queue of `NAME[:GROUP]` in database 0. A name may contain colons itself, so the last one counts."""
     name, colon, group = given.rpartition(":")
     found = (name, group) if colon else (given, "workers")
     try:
         make_options(*found)
     except DataError as error:
         raise click.BadParameter(f"{given}: {error}") from None
-    return found
+    return Queue(0, *found)
 
 
 def _find(events: str) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from tidelog.figures.names import HELPERS, LATER, NOTES, queue_of
 from tidelog.spark.jobs.terms import STATES
 from tidelog.tools.report.rows import Queue, Row, Rows
 from tidelog.tools.report.section import Cell, Chart, Section, Series
 from tidelog.tools.text import argument, time_text
 
-QUEUES_MAX: Final = 10
 CHART_ROWS: Final = 12
-USUAL_GROUP: Final = b"workers"
-# the states of a queue's jobs, in the order of the table
 
 
 class Analyses(Protocol):
@@ -49,23 +44,16 @@ class Analyses(Protocol):
     def jobs(self, asked: Queue) -> Rows:
         """For each state: state, jobs, deliveries (the most), errors, oldest, waited_ms_p50 ..., worked_ms_p50 ..."""
 
-    def groups(self) -> Rows:
-        """Of the snapshot: db, stream, group, lag, pending."""
-
-    def streams(self) -> set[tuple[int, bytes]]:
-        """The database and key of each stream of the snapshot."""
-
 
 def plan(
-    source: Analyses, *, queues: Sequence[tuple[str, str]] | None, deliveries: int, top: int
+    source: Analyses, *, queues: Sequence[Queue], deliveries: int, top: int
 ) -> list[Callable[[], Section]]:
     """The sections, each as a function that runs its queries.
 
-    queues       (name, group) in database 0; None: those that the store seems to have
+    queues       those to show
     deliveries   from this number on a message counts as poison
     top          rows of a table
     """
-    listed = _queues(source) if queues is None else [Queue(0, *each) for each in queues]
     return [
         lambda: streams(source.hot_streams(top + 1), top),
         lambda: fields(source.hot_fields(top + 1), top),
@@ -74,7 +62,7 @@ def plan(
         ),
         lambda: lags(source, top),
         lambda: poisoned(source, deliveries, top),
-        *(partial(jobs, source, each) for each in listed),
+        *(partial(jobs, source, each) for each in queues),
     ]
 
 
@@ -232,36 +220,6 @@ def jobs(source: Analyses, asked: Queue) -> Section:
     chart = Chart("stacked", [name], series, "jobs") if series else None
     note = f"Group {argument(asked.group.encode())}{where}, as of the snapshot's last write."
     return Section(f"Queue {name}", note, head, table, chart)
-
-
-def _queues(source: Analyses) -> list[Queue]:
-    """The streams that look like queues: the group of workers, or a helper stream beside them. A queue without workers
-    may have delayed jobs alone.
-    """
-    there = source.streams()
-    found: Counter[Queue] = Counter()
-    for row in source.groups():
-        stream, group = bytes(row["stream"]), bytes(row["group"])
-        name, group_name = _utf8(queue_of(stream)), _utf8(group)
-        if not name or not group_name or queue_of(stream).endswith(NOTES):
-            continue
-        helped = any((row["db"], stream + suffix) in there for suffix in NOTES)
-        if helped or group == USUAL_GROUP:
-            # The jobs of a priority have a stream of their own.
-            found[Queue(row["db"], name, group_name)] += (row["lag"] or 0) + row["pending"]
-    known = {(each.db, each.name) for each in found}
-    for db, key in there:
-        name = _utf8(key.removesuffix(LATER)) if key.endswith(LATER) else None
-        if name and not name.encode().endswith(HELPERS) and (db, name) not in known:
-            found[Queue(db, name, USUAL_GROUP.decode())] = 0
-    return sorted(found, key=lambda each: (-found[each], each))[:QUEUES_MAX]
-
-
-def _utf8(raw: bytes) -> str | None:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _bars(labels: Sequence[str], series: Mapping[str, Sequence[Any]], unit: str) -> Chart | None:

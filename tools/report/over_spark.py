@@ -33,13 +33,6 @@ class OverSpark:
         read = self._spark.read.format("tidelog").option("table", name)
         return read.options(**options).load(self.path)
 
-    def streams(self) -> set[tuple[int, bytes]]:
-        rows = self._table("streams", columns="db,stream").collect()
-        return {(row["db"], bytes(row["stream"])) for row in rows}
-
-    def groups(self) -> Rows:
-        return _rows(self._table("groups", columns="db,stream,group,lag,pending"))
-
     def hot_streams(self, top: int) -> Rows:
         return _rows(hot.hot_streams(self._table("entries")).limit(top))
 

@@ -21,7 +21,7 @@ from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source.batch.catalog import keys
 from tidelog.spark.source.batch.snapshots import opened, telling
 from tidelog.tools.report.plain_jobs import Pending, Streams, by_state
-from tidelog.tools.report.plain_log import Delivery, Place
+from tidelog.tools.report.plain_log import Delivery
 from tidelog.tools.report.rows import Queue, Row, Rows, quantiles
 from tidelog.tools.state import entries
 
@@ -71,13 +71,6 @@ class Plain:
             return list(_pending(self._streams))
 
     # --- the analyses
-
-    def streams(self) -> set[Place]:
-        with telling(self.path):
-            return set(self._streams)
-
-    def groups(self) -> Rows:
-        return [each._asdict() for each in self._groups]
 
     @cached_property
     def _hot(self) -> tuple[list[Row], list[Row]]:
