@@ -135,9 +135,9 @@ def serve_forever(
 ) -> int:
     """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. Returns the exit code.
 
-    Raises what `tidelog.open` and `Server.start` raise. A new store is created last, so that a server that cannot start
-    leaves none behind. An existing store is opened first, so that a second server reports that the store is in use
-    rather than the port.
+    Raises what `tidelog.open` and `Server.start` raise, and StoreClosed if the directory is removed meanwhile. A new
+    store is created last, so that a server that cannot start leaves none behind. An existing store is opened first, so
+    that a second server reports that the store is in use rather than the port.
 
     passed    the socket of the store's directory, from an owner that hands over
     """
@@ -157,6 +157,7 @@ def serve_forever(
             core = stack.enter_context(_opened(root, options, lock_timeout))
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory()))
         runner.run(_until_told(core, config, root, ready, addresses, passed))
+        core.check_open()
     return 0
 
 

@@ -17,7 +17,7 @@ from tidelog.server.config.options import FIXED, OPTIONS
 from tidelog.server.config.stored import NAME as STORED
 from tidelog.server.config.stored import Stored
 from tidelog.server.tls import context
-from tidelog.store.errors import StoreLocked
+from tidelog.store.errors import StoreClosed, StoreLocked
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import Failed
@@ -50,6 +50,12 @@ class Wrong(Failed):
     """An invalid option."""
 
     exit_code = exits.USAGE
+
+
+class Gone(Failed):
+    """The directory of the store was removed or moved while it was served."""
+
+    exit_code = exits.NOT_A_STORE
 
 
 class CannotListen(Failed):
@@ -172,6 +178,8 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
         raise Missing(str(error)) from error
     except ConfigError as error:
         raise Wrong(str(error)) from error
+    except StoreClosed as error:
+        raise Gone(str(error)) from error
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file or root / STORED}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:

@@ -16,6 +16,7 @@ from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.client.starting import environment
+from tidelog.tools import exits
 
 NOTICED_S = 10.0  # on an idle machine a second: here others may be busy
 
@@ -134,7 +135,9 @@ def test_a_server_ends_and_says_why(tmp_path: Path) -> None:
             db.set("a", 1)
             remove(root)
             _, said = process.communicate(timeout=PATIENCE_S)
-        assert f"{root} was removed while the store was open" in said and not root.exists()
+        last = said.splitlines()[-1]
+        assert last.startswith(f"tidelog: {root} was removed while the store was open")
+        assert process.returncode == exits.NOT_A_STORE and not root.exists()
     finally:
         process.kill()
         process.wait()
