@@ -103,8 +103,8 @@ def _counts(streams: list[Jobs], name: bytes | None, now: int, arrived: int) -> 
         new, pending, given = new + some, pending + delivered, given + free
         oldest = min(oldest, first)
         if group is not None:
-            resting = _paused(holds, group, now)
-            paused, free = paused + resting, free - resting
+            still = len(resting(holds, group, now))
+            paused, free = paused + still, free - still
             for one in group.listed():
                 held[one.name] += group.pending.held_by(one.index)
         if some + free:
@@ -134,16 +134,16 @@ def scheduled(later: Stream, now: int) -> int:
     return 0 if group is None else len(group.pending) - group.pending.until(now - due_ms(0))
 
 
-def _paused(holds: Stream | None, group: Group, now: int) -> int:
-    """How many of the jobs that nobody holds wait for the end of a pause, by the newest record of each."""
+def resting(holds: Stream | None, group: Group, now: int) -> set[int]:
+    """The jobs of a stream that nobody holds because their pause is not over, by the newest record of each."""
     if holds is None or not group.pending.nacked():
-        return 0
+        return set()
     until: dict[int, int] = {}
     newest = reading.between(holds, 0, MAX, _PAUSES_READ, reverse=True)
     for _, row in newest:
         found = None if row is None else rows.hold_of(group.name, row)
         if found is not None:
             until.setdefault(*found)
-    return sum(
-        not owner and until.get(job, 0) > now for job, _, owner, _ in group.pending.entries()
-    )
+    return {
+        job for job, _, owner, _ in group.pending.entries() if not owner and until.get(job, 0) > now
+    }

@@ -1,7 +1,7 @@
 """The analyses of spark/jobs in plain Python, for a store that is not worth the start of Spark.
 
 They read what the engine reads: streams and groups of the snapshot, a node at a time. The rows are those of the
-analyses' DataFrames; tests/spark/jobs/test_report_plain.py compares the two.
+analyses' DataFrames; tests/spark/jobs/test_report.py compares the two.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from tidelog.engine import ids
 from tidelog.engine.streams.stream import Stream
-from tidelog.figures.names import DUE, QueueStreams, due_ms
+from tidelog.figures.names import DUE, HOLDS, QueueStreams, due_ms
+from tidelog.figures.queues import resting
 from tidelog.jobs.options import make_options
 from tidelog.jobs.rows import fields_of
 from tidelog.spark.jobs.terms import MS_MAX
@@ -51,14 +52,13 @@ class _Known:
 
     row      of its entry; None if only notes, or its delivery, are left
     stream   its key, of the entry or else of the delivery
-    hold     (ID, until) of the latest pause;  failure: (ID, whether it has an error) of the latest failure
+    failure  (ID, whether it has an error) of the latest failure
     """
 
     def __init__(self) -> None:
         self.row: Sequence[bytes] | None = None
         self.stream = b""
         self.held: Pending | None = None
-        self.hold: tuple[int, int | None] | None = None
         self.failure: tuple[int, bool] = -1, False
 
 
@@ -126,6 +126,7 @@ def _jobs(
     options = make_options(asked.name, asked.group)
     keys, group = QueueStreams(options.key), options.group_key
     timed = _times(deliveries, asked.db, keys)
+    paused = _paused(asked.db, streams, keys, group, now)
     jobs: list[_Job] = []
     for (is_dead, entry_id), known in _known(asked.db, streams, pending, keys, group).items():
         row, held = known.row, known.held
@@ -140,7 +141,7 @@ def _jobs(
             None if stream is None or known.stream not in keys.jobs else stream.groups.get(group)
         )
         unread = reader is None or entry_id > reader.last_id
-        state, due = _state(is_dead, entry_id, known, unread, keys, now)
+        state, due = _state(is_dead, known, unread, entry_id in paused, keys, now)
         if is_dead:
             count, failed = _number(_first(row, b"deliveries")), _first(row, b"reason") is not None
         else:
@@ -160,7 +161,7 @@ def _jobs(
 
 
 def _state(
-    is_dead: bool, entry_id: int, known: _Known, unread: bool, keys: QueueStreams, now: int
+    is_dead: bool, known: _Known, unread: bool, paused: bool, keys: QueueStreams, now: int
 ) -> tuple[str, int | None]:
     """The state of a job, and the time at which a delayed one is due."""
     held = known.held
@@ -171,17 +172,20 @@ def _state(
         return "scheduled" if due > now else "waiting", due
     if held is not None and held.consumer is not None:
         return "in_flight", None
-    if held is not None and _paused(known, now):
+    if paused:
         return "paused", None
     return "waiting" if held is not None or unread else "kept", None
 
 
-def _paused(known: _Known, now: int) -> bool:
-    if known.hold is None:
-        return False
-    note, until = known.hold
-    since = added_at(note)
-    return until is not None and since is not None and now < until <= MS_MAX and until > since
+def _paused(db: int, streams: Streams, keys: QueueStreams, group: bytes, now: int) -> set[int]:
+    """The jobs of all lanes whose pause is not over."""
+    found: set[int] = set()
+    for key in keys.jobs:
+        stream = streams.get((db, key))
+        reader = None if stream is None else stream.groups.get(group)
+        if reader is not None:
+            found |= resting(streams.get((db, key + HOLDS)), reader, now)
+    return found
 
 
 def _known(
@@ -189,30 +193,26 @@ def _known(
 ) -> dict[tuple[bool, int], _Known]:
     """Each job and each dead job, by whether it is dead and its ID."""
     found: dict[tuple[bool, int], _Known] = defaultdict(_Known)
-    for key in sorted(keys.all):
+    for key in sorted(keys.jobs | {keys.later, keys.failures, keys.dead}):
         stream = streams.get((db, key))
         for entry_id, row in () if stream is None else entries(stream):
-            if key not in keys.notes or key == keys.dead:
+            if key != keys.failures:
                 known = found[key == keys.dead, entry_id]
                 # Of a live job only the presence of its row counts, so do not keep that in memory.
                 known.row, known.stream = row if key == keys.dead else (), key
             elif _first(row, b"group") == group:
                 job = ids.parse_or_none(_first(row, b"job") or b"")
                 if job is not None:
-                    _note(found[False, job], key == keys.failures, entry_id, row)
+                    known = found[False, job]
+                    known.failure = max(
+                        known.failure, (entry_id, _first(row, b"error") is not None)
+                    )
     for each in pending:
         delayed = each.stream == keys.later and each.group == DUE
         if each.db == db and (delayed or each.stream in keys.jobs and each.group == group):
             known = found[False, each.id]
             known.held, known.stream = each, known.stream or each.stream
     return found
-
-
-def _note(known: _Known, is_failure: bool, entry_id: int, row: Sequence[bytes]) -> None:
-    if is_failure:
-        known.failure = max(known.failure, (entry_id, _first(row, b"error") is not None))
-    elif known.hold is None or entry_id > known.hold[0]:
-        known.hold = entry_id, _number(_first(row, b"until"))
 
 
 def _times(
