@@ -13,7 +13,7 @@ from typing import Any, Final
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
 from tidelog.figures.asked import ALIVE_MS, is_helper_told
-from tidelog.figures.names import DEAD, HELPERS, LANES, LATER, SCHEDULES, jobs_of, owner_of
+from tidelog.figures.names import DEAD, HELPERS, LANES, LATER, SCHEDULES, is_job, jobs_of, owner_of
 from tidelog.jobs import rows
 from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.rows import DeadJob
@@ -116,9 +116,7 @@ def streams(link: Link, db: int) -> dict[str, Any]:
 
 
 def queues(link: Link, db: int) -> dict[str, Any]:
-    """The queues of a database: every stream with a group, and those that only hold jobs, without their helpers and
-    lanes.
-    """
+    """The queues of a database."""
     scanned, complete = _scan(link, db)
     places = _places(link, scanned)
     stats = link.ask_all([b"QUEUE", b"STATS", key, b"GROUP", group] for key, group in places)
@@ -137,20 +135,20 @@ def queues(link: Link, db: int) -> dict[str, Any]:
 
 
 def _places(link: Link, scanned: list[bytes]) -> list[tuple[bytes, bytes]]:
-    """The queues among these streams, each with its groups."""
+    """The queues among these streams, each with its groups, by the rule of jobs/names.py."""
     scanned = [key for key in scanned if key != SCHEDULES]
     keys = [key for key in scanned if not key.endswith(HELPERS) and shown.text(key).encode() == key]
     # A queue may have dead, delayed or urgent jobs only.
     ends = {owner_of(key) or b"" for key in scanned if key.endswith((DEAD, LATER, *LANES))}
     places = [(key, GROUP) for key in sorted(ends - {*keys}) if shown.text(key).encode() == key]
-    alone: list[bytes] = []
+    beside = {owner_of(key) for key in scanned}
+    alone = [key for key in keys if key not in beside]
+    first = link.ask_all([b"XRANGE", key, b"-", b"+", b"COUNT", b"1"] for key in alone)
+    told = dict(answered(alone, first))
+    keys = [key for key in keys if not told.get(key) or is_job(told[key][0][1])]
     for key, reply in answered(keys, link.ask_all([b"XINFO", b"GROUPS", key] for key in keys)):
         places += [(key, pairs(each)["name"]) for each in reply[:GROUPS_MAX]]
-        if not reply:
-            alone.append(key)
-    first = link.ask_all([b"XRANGE", key, b"-", b"+", b"COUNT", b"1"] for key in alone)
-    for key, reply in answered(alone, first):
-        if reply and reply[0][1][:1] == [rows.VALUE]:
+        if not reply and (key in beside or told.get(key)):
             places.append((key, GROUP))
     return places
 

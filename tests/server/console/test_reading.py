@@ -8,6 +8,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from tests.jobs.names import names_of
 from tests.server.conftest import Start
 from tests.server.console.browsing import Site, failing, ref
 from tests.server.loop import loop_held
@@ -110,6 +111,19 @@ def test_a_queue_with_urgent_jobs_only(site: Site) -> None:
 def test_schedules_are_no_queue(site: Site) -> None:
     site.db.schedule("nightly", every=3600, queue="mails", value=1)
     assert site.get("queues")["queues"] == []
+
+
+def test_the_queues_are_those_of_queue_list(site: Site) -> None:
+    db = site.db
+    for key in ("orders", "empty", "noted"):
+        db.xgroup_create(key, "g", id="0", mkstream=True)
+    for key in ("orders", "noted", "alone"):
+        db.xadd(key, {"item": "tea"})
+    db.queue("noted").put("later", delay=3600)
+    db.queue("mails").put("new")
+    listed = [name for name, _ in names_of(db)]
+    assert listed == ["empty", "mails", "noted"]
+    assert [row["name"] for row in site.get("queues")["queues"]] == listed
 
 
 def test_pages_of_dead_jobs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
