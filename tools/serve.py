@@ -53,7 +53,7 @@ class Wrong(Failed):
 
 
 class Gone(Failed):
-    """The directory of the store was removed or moved while it was served."""
+    """The directory of the store was removed while it was served."""
 
     exit_code = exits.NOT_A_STORE
 
