@@ -12,6 +12,7 @@ from tidelog.jobs.status import DEAD, DELAYED, DONE, PAUSED, RUNNING, WAITING, J
 from tidelog.jobs.work.later import find_later
 from tidelog.jobs.work.results import Died, Found, Outcome
 from tidelog.jobs.work.settle import failures
+from tidelog.jobs.work.shared import Shared
 
 
 class Finding(Outcome):
@@ -34,25 +35,20 @@ class Finding(Outcome):
     def _status(self, ctx: Context, outcome: Reply) -> JobStatus | None:
         first = rows.text(self.job)
         if isinstance(outcome, Died):
-            return _dead(first, outcome, self._engine)
-        there = self._delayed(ctx, first) or self._in_lane(ctx, first)
+            return dead_status(self._engine, first, outcome.entry, outcome.row)
+        there = self._delayed(ctx) or self._in_lane(ctx, first)
         if isinstance(outcome, Found):  # a worker left it; the entry may be kept
             row = () if there is None else there.row
             present = None if there is None else there.present_id
             return JobStatus(first, DONE, present, row, result_raw=outcome.value)
         return there
 
-    def _delayed(self, ctx: Context, first: str) -> JobStatus | None:
+    def _delayed(self, ctx: Context) -> JobStatus | None:
         later = find_later(ctx, self._engine.options)
         row = None if later is None else later[0].get(self.job)
         if later is None or row is None:
             return None
-        due, shown = self._engine.shared.later.due_of(
-            self._engine.core, later[1], self.job, ctx.now
-        )
-        if due <= ctx.now:
-            return JobStatus(first, WAITING, first, row, 0)
-        return JobStatus(first, DELAYED, first, row, 0, due_at=rows.moment(shown))
+        return delayed_status(self._engine, ctx, later[1], self.job, row)
 
     def _in_lane(self, ctx: Context, first: str) -> JobStatus | None:
         """The status of a job whose entry is in a lane, under its first ID or another one."""
@@ -61,52 +57,58 @@ class Finding(Outcome):
         for lane in lanes_in(ctx.state, ctx.db, self._engine.options):
             row = lane.stream.get(present)
             if row is not None:
-                return self._of_entry(ctx, lane, first, present, row)
+                shared = None if lane.group is None else known(self._engine, ctx, lane)
+                return entry_status(ctx, lane, shared, first, present, row)
         return None
 
-    def _of_entry(
-        self, ctx: Context, lane: Lane, first: str, present: int, row: EntryRow
-    ) -> JobStatus:
-        now_id, group = rows.text(present), lane.group
-        if group is None or present > group.last_id:
-            return JobStatus(first, WAITING, now_id, row, 0)
-        pending = group.pending.get(present)
-        if pending is None:
-            return JobStatus(first, DONE, now_id, row)
-        _, owner, count = pending
-        shared = known(self._engine, ctx, lane)
-        told = tuple(failures(shared, ctx, lane.options, present))
-        hold = shared.paused.get(present)
-        left = 0.0 if hold is None else hold.due - shared.monotonic()
-        if owner != NOBODY:
-            worker = _name_of(group, owner)
-            return JobStatus(first, RUNNING, now_id, row, count, worker, failures=told)
-        worker = told[-1].worker if told else None
-        if left <= 0:
-            return JobStatus(first, WAITING, now_id, row, count, worker, failures=told)
-        due_at = rows.moment(ctx.now + round(left * 1000))
-        return JobStatus(first, PAUSED, now_id, row, count, worker, due_at, failures=told)
+
+def delayed_status(
+    engine: QueueEngine, ctx: Context, group: Group, job: int, row: EntryRow
+) -> JobStatus:
+    """[lock] The status of a job in the stream of the delayed ones, whose group this is."""
+    first = rows.text(job)
+    due, shown = engine.shared.later.due_of(engine.core, group, job, ctx.now)
+    if due <= ctx.now:
+        return JobStatus(first, WAITING, first, row, 0)
+    return JobStatus(first, DELAYED, first, row, 0, due_at=rows.moment(shown))
+
+
+def entry_status(
+    ctx: Context, lane: Lane, shared: Shared | None, first: str, present: int, row: EntryRow
+) -> JobStatus:
+    """[lock] The status of a job whose entry is in a lane, of which this process knows `shared`; None: the group is
+    missing there.
+    """
+    now_id, group = rows.text(present), lane.group
+    if group is None or shared is None or present > group.last_id:
+        return JobStatus(first, WAITING, now_id, row, 0)
+    pending = group.pending.get(present)
+    if pending is None:
+        return JobStatus(first, DONE, now_id, row)
+    _, owner, count = pending
+    told = tuple(failures(shared, ctx, lane.options, present))
+    hold = shared.paused.get(present)
+    left = 0.0 if hold is None else hold.due - shared.monotonic()
+    if owner != NOBODY:
+        worker = _name_of(group, owner)
+        return JobStatus(first, RUNNING, now_id, row, count, worker, failures=told)
+    worker = told[-1].worker if told else None
+    if left <= 0:
+        return JobStatus(first, WAITING, now_id, row, count, worker, failures=told)
+    due_at = rows.moment(ctx.now + round(left * 1000))
+    return JobStatus(first, PAUSED, now_id, row, count, worker, due_at, failures=told)
+
+
+def dead_status(engine: QueueEngine, first: str, entry: int, row: EntryRow) -> JobStatus:
+    """The status of a dead job, by its entry in `NAME:dead`."""
+    dead = rows.DeadJob(entry, row, engine.options.codec, engine.options.name)
+    worker = dead.workers[-1] if dead.workers else None
+    return JobStatus(
+        *(first, DEAD, dead.id, row, dead.deliveries, worker, None),
+        *(dead.reason, tuple(dead.errors)),
+    )
 
 
 def _name_of(group: Group, owner: int) -> str | None:
     found = group.owners[owner]
     return None if found is None else rows.shown(found.name)
-
-
-def _dead(first: str, died: Died, engine: QueueEngine) -> JobStatus:
-    options = engine.options
-    dead = rows.DeadJob(died.entry, died.row, options.codec, options.name)
-    worker = dead.workers[-1] if dead.workers else None
-    return JobStatus(
-        *(
-            first,
-            DEAD,
-            dead.id,
-            died.row,
-            dead.deliveries,
-            worker,
-            None,
-            dead.reason,
-            tuple(dead.errors),
-        ),
-    )

@@ -101,3 +101,16 @@ class JobStatus:
             **{"due_at": due_at, "reason": self.reason, "failures": failures},
             **{"result": None if self.result_raw is None else rows.shown(self.result_raw)},
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJobs:
+    """The jobs that a search found, as `Queue.find` shows them.
+
+    Attributes:
+        jobs: The jobs, by the IDs that they have now (`JobStatus.present_id`), the smallest first.
+        until: How far the search looked, for the argument `after` of the next one; None: it looked at all jobs.
+    """
+
+    jobs: list[JobStatus]
+    until: str | None

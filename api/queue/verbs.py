@@ -16,10 +16,11 @@ from tidelog.api.queue.deaths import Deaths
 from tidelog.jobs import rows
 from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
 from tidelog.jobs.stats import Stats
-from tidelog.jobs.status import JobStatus
+from tidelog.jobs.status import FoundJobs, JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.failures import Failures
+from tidelog.jobs.verbs.find import LIMIT, SLICES_MAX, Find, place_text
 from tidelog.jobs.verbs.forget import Forget
 from tidelog.jobs.verbs.job import AskJob
 from tidelog.jobs.verbs.length import Length
@@ -132,6 +133,54 @@ class Verbs(QueueOf[T]):
         """
         found: JobStatus | None = self._ask(AskJob.of(job_id))
         return None if found is None else replace(found, codec=self._options.codec)
+
+    def find(
+        self,
+        *,
+        key: str | None = None,
+        header: tuple[str, str] | str | None = None,
+        error: str | None = None,
+        state: str | None = None,
+        since: datetime | None = None,
+        limit: int = LIMIT,
+        after: str | None = None,
+    ) -> FoundJobs:
+        """Find jobs by their facts, among those that the group has not done and those that it gave up.
+
+        All arguments that are given hold for each of them.
+
+        One call looks at 20,000 jobs at most, and at more only where it can tell without decoding them that they are
+        not wanted. It says how far it looked:
+
+            found = mails.find(key="ann")
+            while found.until:
+                found = mails.find(key="ann", after=found.until)
+
+        They come in the order of the IDs that they have now. A job that becomes due, dies or is redriven between two
+        calls gets a greater ID, so it may be found twice. Jobs that are done are not found: `job` tells of them.
+
+        Args:
+            key: The key that they were put with.
+            header: A header that they have, as "name=text" or (name, text).
+            error: A part of the error of a failure that is still recorded.
+            state: "delayed", "waiting", "running", "paused" or "dead".
+            since: Put at this time or later, a datetime with a time zone.
+            limit: At most this many.
+            after: The `until` of an earlier call: go on from there.
+
+        Raises:
+            DataError: An argument is invalid.
+            Unsupported: The server of a shared store is too old.
+        """
+        request = Find.of(key, header, error, state, since, limit, after)
+        jobs: list[JobStatus] = []
+        for _ in range(SLICES_MAX):
+            found, until = self._ask(request)
+            jobs += (replace(each, codec=self._options.codec) for each in found)
+            if until is None or len(jobs) >= limit:
+                break
+            request = request.following(until, limit - len(jobs))
+        return FoundJobs(jobs, None if until is None else place_text(until))
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""

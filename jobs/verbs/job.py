@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tidelog.engine.reply import NULL_ARRAY, Map, Reply
@@ -34,36 +35,38 @@ class AskJob(OneJob, Question):
 
     def reply(self, result: JobStatus | None) -> Reply:
         """See `Verb`."""
-        if result is None:
-            return NULL_ARRAY
-        due = None if result.due_at is None else rows.milliseconds(result.due_at)
-        return Map(
-            (
-                *(b"id", result.id.encode(), b"state", result.state.encode()),
-                *(b"present_id", _bytes(result.present_id), b"fields", list(result.row)),
-                *(b"deliveries", result.deliveries, b"worker", _bytes(result.worker)),
-                *(b"due_ms", due, b"reason", _bytes(result.reason)),
-                *(
-                    b"failures",
-                    list(map(told_failure, result.failures)),
-                    b"result",
-                    result.result_raw,
-                ),
-            )
-        )
+        return NULL_ARRAY if result is None else told_status(result)
 
     def result(self, reply: Any) -> JobStatus | None:
         """See `Verb`."""
-        if reply is None:
-            return None
-        found = dict(zip(reply[::2], reply[1::2], strict=True))
-        due = found[b"due_ms"]
-        return JobStatus(
-            *(found[b"id"].decode(), found[b"state"].decode(), _text(found[b"present_id"])),
-            *(tuple(found[b"fields"]), found[b"deliveries"], _text(found[b"worker"])),
-            *(None if due is None else rows.moment(due), _text(found[b"reason"])),
-            *(tuple(map(failure_told, found[b"failures"])), found[b"result"]),
+        return None if reply is None else status_told(reply)
+
+
+def told_status(status: JobStatus) -> Map:
+    """A status in a reply of the server."""
+    due = None if status.due_at is None else rows.milliseconds(status.due_at)
+    return Map(
+        (
+            *(b"id", status.id.encode(), b"state", status.state.encode()),
+            *(b"present_id", _bytes(status.present_id), b"fields", list(status.row)),
+            *(b"deliveries", status.deliveries, b"worker", _bytes(status.worker)),
+            *(b"due_ms", due, b"reason", _bytes(status.reason)),
+            *(b"failures", list(map(told_failure, status.failures))),
+            *(b"result", status.result_raw),
         )
+    )
+
+
+def status_told(reply: Sequence[Any]) -> JobStatus:
+    """The status of a reply."""
+    found = dict(zip(reply[::2], reply[1::2], strict=True))
+    due = found[b"due_ms"]
+    return JobStatus(
+        *(found[b"id"].decode(), found[b"state"].decode(), _text(found[b"present_id"])),
+        *(tuple(found[b"fields"]), found[b"deliveries"], _text(found[b"worker"])),
+        *(None if due is None else rows.moment(due), _text(found[b"reason"])),
+        *(tuple(map(failure_told, found[b"failures"])), found[b"result"]),
+    )
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -30,6 +30,7 @@ ANY_TIME: Final = "loading stale"
 DEDUP: Final = b"dedup"
 PAUSE: Final = b"pause"
 JOB: Final = b"job"
+FIND: Final = b"find"
 
 
 class Safe(enum.Enum):

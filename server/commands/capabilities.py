@@ -10,11 +10,12 @@ from tidelog.server.session import Session
 
 # confirm    QUEUE TAKE with CONFIRM, QUEUE CONFIRM and UNBLOCK
 # dedup      QUEUE PUT with DEDUP and MODE, QUEUE FORGET
+# find       QUEUE FIND
 # handover   TIDELOG HANDOVER
 # job        QUEUE JOB
 # pause      QUEUE PAUSE, RESUME and PAUSED
 # fsync:...  the fsync policy at this time
-CAPABILITIES: Final = (b"confirm", b"dedup", b"handover", b"job", b"pause")
+CAPABILITIES: Final = (b"confirm", b"dedup", b"find", b"handover", b"job", b"pause")
 PROCESS_BYTES_MAX: Final = 64
 
 

@@ -150,6 +150,38 @@ async def job(t: Tape) -> None:
 
 
 @script
+async def find(t: Tape) -> None:
+    """Jobs by their facts, in each state, over a restart, and one by one."""
+    mails = t.queue("mails", max_deliveries=2, keep=5)
+    await mails.find()
+    for value in "abc":
+        await mails.put(value, key=value, headers={"n": value})
+    await mails.put("later", delay=60, key="b")
+    await t.wait(1)
+    await mails.put("high", priority=4, key="a", headers={"n": "h"})
+    await mails.find(key="b")
+    await mails.find(header=("n", "a"))
+    await mails.find(header="n=h", state="waiting")
+    await mails.find(since=START + timedelta(seconds=1))
+    held = await mails.get("anna", 0)
+    await held.nack("no luck", 5)
+    await (await mails.get("anna", 0)).fail("bad luck")
+    await (await mails.get("anna", 0)).ack(result="r")
+    kept = await mails.get("anna", 0)
+    for state in ("delayed", "waiting", "running", "paused", "dead", "done"):
+        await mails.find(state=state)
+    await kept.ack()
+    await t.reopen()
+    await mails.find(error="luck")
+    await mails.find(error="bad", key="a")
+    first = await mails.find(limit=2)
+    await mails.find(limit=2, after=first.until)
+    await mails.find(after="x")
+    await mails.find(state="gone")
+    await mails.find(limit=0)
+
+
+@script
 async def put_headers(t: Tape) -> None:
     """Headers stay with a job through a retry, a death and a redrive."""
     mails = t.queue("mails", max_deliveries=2)

@@ -499,6 +499,39 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE PAUSED bills
         QUEUE PAUSED mails GROUP audit
     """,
+    "find": """
+        QUEUE FIND mails
+        QUEUE PUT mails a HEADERS 1 n t KEY k
+        QUEUE PUT mails b DELAY 2000 PRIORITY 3 KEY k
+        QUEUE PUT mails c
+        time 1
+        QUEUE PUT mails d KEY l
+        QUEUE FIND mails KEY k
+        QUEUE FIND mails HEADER n t
+        QUEUE FIND mails STATE delayed
+        QUEUE FIND mails SINCE 1700000001000
+        QUEUE FIND mails COUNT 1
+        QUEUE FIND mails COUNT 2 AFTER 1700000000000-0-0
+        QUEUE TAKE mails anna COUNT 2
+        QUEUE RETRY mails anna @a 1 unlucky DELAY 5000
+        QUEUE FIND mails STATE running
+        QUEUE FIND mails STATE paused
+        QUEUE FIND mails STATE waiting GROUP audit
+        reopen
+        QUEUE FIND mails ERROR luck
+        time 8
+        QUEUE TAKE mails anna
+        QUEUE TAKE mails anna
+        QUEUE FAIL mails anna @a 2 bad
+        QUEUE FIND mails STATE dead ERROR luck
+        QUEUE FIND mails STATE gone
+        QUEUE FIND mails AFTER x
+        QUEUE FIND mails SINCE x
+        QUEUE FIND mails COUNT 0
+        QUEUE FIND mails HEADER n
+        QUEUE FIND mails x
+        QUEUE FIND
+    """,
     "job": """
         QUEUE PUT mails a HEADERS 1 n t KEY k
         QUEUE PUT mails b DELAY 2000 PRIORITY 3

@@ -206,6 +206,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
     assert client.execute_command("TIDELOG", "CAPABILITIES") == [
         b"confirm",
         b"dedup",
+        b"find",
         b"handover",
         b"job",
         b"pause",

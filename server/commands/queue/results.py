@@ -1,4 +1,4 @@
-"""QUEUE RESULT and JOB: the outcome of a job, for which the client may have to wait, and its status."""
+"""QUEUE RESULT, JOB and FIND: the outcome of a job, for which the client may have to wait, and what became of jobs."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine import ids
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.rows import DeadJob, moment
+from tidelog.jobs.verbs.find import Find, place_text
 from tidelog.jobs.verbs.job import AskJob
 
 RETRY_AFTER = 8.0
@@ -154,6 +155,10 @@ class Methods(Face):
 
     def job(self, id: str) -> Any:
         return self.queue.job(id)
+
+    def find(self, group: str, **given: Any) -> Any:
+        found = self.queues[group].find(**given)
+        return found.jobs, found.until
 
     def pause(self) -> Any:
         return self.queue.pause()
@@ -451,6 +456,16 @@ class Commands(Face):
 
     def job(self, id: str) -> Any:
         return AskJob(0).result(self.call("JOB", id))
+
+    def find(self, group: str, limit: int = 100, **given: Any) -> Any:
+        words: list[Any] = ["COUNT", limit]
+        for name, value in given.items():
+            if name == "since":
+                words += ("SINCE", round(value.timestamp() * 1000))
+            elif value is not None:
+                words += (name, *value.split("=")) if name == "header" else (name, value)
+        found, until = Find().result(self.call("FIND", *words, group=group))
+        return found, None if until is None else place_text(until)
 
     def pause(self) -> Any:
         return bool(self.call("PAUSE"))

@@ -45,7 +45,7 @@ COMPARED = {
             name: f"step {name}"
             for name in ("put", "put_many", "cancel", "move", "purge", "forget")
         },
-        **{name: f"step {name}" for name in ("pause", "resume", "paused_at", "job")},
+        **{name: f"step {name}" for name in ("pause", "resume", "paused_at", "job", "find")},
         **{name: f"step {name}" for name in ("result", "subscribe")},
         **{name: "step figures" for name in ("stats", "peek", "failures")},
         **{"consume": "step take", "new": "end later", "dead": "step dead"},
