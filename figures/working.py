@@ -32,7 +32,7 @@ from tidelog.figures.names import (
 )
 from tidelog.figures.resident import KEYS_MAX, label, names_in_memory
 from tidelog.figures.streams import is_helper_in, stream_at
-from tidelog.jobs.work.fetch import Fetch
+from tidelog.jobs.living import living_workers
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.shared import Shared
 
@@ -203,18 +203,8 @@ class Working:
             paused=paused,
             oldest_ms=min(oldest) >> 64 if oldest else None,
             left=max(base.put - unread - pending, 0),
-            workers=0 if shared is None else len(self._workers(base, name, shared)),
+            workers=0 if shared is None else len(living_workers(shared)),
         )
-
-    def _workers(self, base: QueueFigures, name: bytes, shared: Shared) -> set[bytes]:
-        """[lock] The workers that hold jobs, wait for some, or are consumers of this process."""
-        found = {each.worker for lane in shared.all_lanes() for each in lane.deliveries()}
-        for waiter in self._core.waiting.at((base.db, base.key)):
-            work = waiter.work
-            if isinstance(work, Fetch) and work.options.group_key == name:
-                found.add(work.worker)
-        consumers = (reference() for reference in shared.workers.valuerefs())
-        return found | {each.worker.encode() for each in consumers if each is not None}
 
 
 def _is_text(raw: bytes) -> bool:

@@ -1,9 +1,15 @@
-"""Stats: the figures of a queue."""
+"""Stats: the figures of a queue, and of its workers."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
+
+# A name that tidelog gives: QueueOf._worker
+_GIVEN: Final = re.compile(r"(?P<host>.+)-(?P<pid>[0-9]+)-(?:shared-)?[0-9]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +51,48 @@ class Stats:
     def as_dict(self) -> dict[str, Any]:
         """The figures as a dict, for JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker of a group at one moment, as `Queue.workers` shows it.
+
+    Attributes:
+        name: Its name.
+        held: How many jobs it holds; if it does not live, how many were not taken over yet.
+        jobs: The IDs of these jobs, of 100 at most.
+        waits: Whether it waits for a job.
+        lives: Whether it is known to live: it waits, or holds jobs over a connection or in a thread that has not ended,
+            or is a consumer of the process that has the store open. A worker of another process that does neither for
+            the moment is not known to live.
+        seen_at: When it last asked for jobs, got one or renewed a lease, in UTC; None if that is not stored.
+        got_at: When it last got a job, in UTC; None if it never did.
+    """
+
+    name: str
+    held: int
+    jobs: Sequence[str]
+    waits: bool
+    lives: bool
+    seen_at: datetime | None
+    got_at: datetime | None
+
+    @property
+    def host(self) -> str | None:
+        """The host that its name tells; None unless the name is HOST-PID-NUMBER, as tidelog names workers."""
+        given = _GIVEN.fullmatch(self.name)
+        return None if given is None else given["host"]
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process that its name tells, likewise."""
+        given = _GIVEN.fullmatch(self.name)
+        return None if given is None else int(given["pid"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts as a dict, for JSON: times as ISO 8601."""
+        times = {
+            name: None if at is None else at.isoformat()
+            for name, at in (("seen_at", self.seen_at), ("got_at", self.got_at))
+        }
+        return asdict(self) | {"jobs": list(self.jobs), "host": self.host, "pid": self.pid} | times

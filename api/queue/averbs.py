@@ -13,7 +13,7 @@ from tidelog.api.queue.adeaths import AsyncDeaths
 from tidelog.api.queue.base import QueueOf
 from tidelog.jobs import rows
 from tidelog.jobs.rows import DeadJob, Failure, WaitingJob
-from tidelog.jobs.stats import Stats
+from tidelog.jobs.stats import Stats, WorkerStatus
 from tidelog.jobs.status import FoundJobs, JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
@@ -32,6 +32,7 @@ from tidelog.jobs.verbs.resume import Resume
 from tidelog.jobs.verbs.stats import AskStats
 from tidelog.jobs.verbs.subscribe import Subscribe
 from tidelog.jobs.verbs.verb import Verb
+from tidelog.jobs.verbs.workers import AskWorkers
 from tidelog.store.durations import Duration
 
 
@@ -87,6 +88,15 @@ class AsyncVerbs(QueueOf[T]):
     async def stats(self) -> Stats:
         """Figures about the queue now."""
         found: Stats = await self._ask(AskStats())
+        return found
+
+    async def workers(self) -> list[WorkerStatus]:
+        """The workers of the group by name: those that live, and those that were seen within a day or left jobs behind.
+
+        Raises:
+            Unsupported: The server of a shared store is too old.
+        """
+        found: list[WorkerStatus] = await self._ask(AskWorkers())
         return found
 
     async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:

@@ -31,6 +31,7 @@ DEDUP: Final = b"dedup"
 PAUSE: Final = b"pause"
 JOB: Final = b"job"
 FIND: Final = b"find"
+WORKERS: Final = b"workers"
 
 
 class Safe(enum.Enum):

@@ -14,8 +14,9 @@ from tidelog.server.session import Session
 # handover   TIDELOG HANDOVER
 # job        QUEUE JOB
 # pause      QUEUE PAUSE, RESUME and PAUSED
+# workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
-CAPABILITIES: Final = (b"confirm", b"dedup", b"find", b"handover", b"job", b"pause")
+CAPABILITIES: Final = (b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"workers")
 PROCESS_BYTES_MAX: Final = 64
 
 

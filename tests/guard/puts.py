@@ -182,6 +182,24 @@ async def find(t: Tape) -> None:
 
 
 @script
+async def workers(t: Tape) -> None:
+    """The workers of a group: with jobs of two lanes, without, and after a restart."""
+    mails = t.queue("mails")
+    await mails.workers()
+    for value, priority in (("a", 0), ("b", 3), ("c", 0)):
+        await mails.put(value, priority=priority)
+    jobs = [await mails.get(name, 0) for name in ("anna", "ben", "anna")]
+    await mails.workers()
+    await t.wait(2)
+    await jobs[1].ack()
+    await mails.workers()
+    await t.reopen()
+    await mails.workers()
+    await t.work(mails, "anna")
+    await mails.workers()
+
+
+@script
 async def put_headers(t: Tape) -> None:
     """Headers stay with a job through a retry, a death and a redrive."""
     mails = t.queue("mails", max_deliveries=2)

@@ -35,6 +35,7 @@ FIELDS: Final = {
         "WaitingJob": "id value headers raw problem due_at priority key",
         "JobStatus": "id state present_id value headers priority key deliveries worker due_at reason failures result",
         "FoundJobs": "jobs until",
+        "WorkerStatus": "name held jobs seen_at got_at",
         "Schedule": "name queue cron tz every catch_up raw next_at paused ticks priority",
         "Stats": "name group depth waiting in_flight paused scheduled dead failures kept oldest_seconds put_per_second"
         " done_per_second by_priority",

@@ -532,6 +532,24 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE FIND mails x
         QUEUE FIND
     """,
+    "workers": """
+        QUEUE WORKERS mails
+        QUEUE PUT mails a
+        QUEUE PUT mails b PRIORITY 3
+        QUEUE PUT mails c
+        QUEUE TAKE mails anna COUNT 2
+        time 2
+        QUEUE TAKE mails ben
+        QUEUE TAKE mails cleo
+        QUEUE WORKERS mails
+        QUEUE DONE mails anna @b 1
+        QUEUE WORKERS mails
+        QUEUE WORKERS mails GROUP audit
+        reopen
+        QUEUE WORKERS mails
+        QUEUE WORKERS mails x
+        QUEUE WORKERS
+    """,
     "job": """
         QUEUE PUT mails a HEADERS 1 n t KEY k
         QUEUE PUT mails b DELAY 2000 PRIORITY 3

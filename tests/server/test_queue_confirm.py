@@ -210,5 +210,6 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"handover",
         b"job",
         b"pause",
+        b"workers",
         b"fsync:everysec",
     ]

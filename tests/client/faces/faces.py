@@ -26,6 +26,7 @@ from tidelog.jobs.dedup import MODES
 from tidelog.jobs.rows import DeadJob, moment
 from tidelog.jobs.verbs.find import Find, place_text
 from tidelog.jobs.verbs.job import AskJob
+from tidelog.jobs.verbs.workers import AskWorkers
 
 RETRY_AFTER = 8.0
 DEPTH = 12
@@ -159,6 +160,9 @@ class Methods(Face):
     def find(self, group: str, **given: Any) -> Any:
         found = self.queues[group].find(**given)
         return found.jobs, found.until
+
+    def workers(self, group: str) -> Any:
+        return self.queues[group].workers()
 
     def pause(self) -> Any:
         return self.queue.pause()
@@ -466,6 +470,9 @@ class Commands(Face):
                 words += (name, *value.split("=")) if name == "header" else (name, value)
         found, until = Find().result(self.call("FIND", *words, group=group))
         return found, None if until is None else place_text(until)
+
+    def workers(self, group: str) -> Any:
+        return AskWorkers().result(self.call("WORKERS", group=group))
 
     def pause(self) -> Any:
         return bool(self.call("PAUSE"))

@@ -49,6 +49,7 @@ COMPARED = {
         **{name: f"step {name}" for name in ("result", "subscribe")},
         **{name: "step figures" for name in ("stats", "peek", "failures")},
         **{"consume": "step take", "new": "end later", "dead": "step dead"},
+        "workers": "faces/test_workers.py face.workers(",
         "get": "faces/test_blocking.py queue.get(",
         "deaths": "faces/test_blocking.py queue.deaths(",
         **{name: f"faces/test_blocking.py queue.{name}" for name in ("name", "group")},
