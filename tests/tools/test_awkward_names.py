@@ -119,6 +119,7 @@ def lines(place: Place, to: Path) -> list[tuple[int, tuple[object, ...]]]:
           for words in ("stats", "peek", "failures", "dead ls")),
         ("queue", "dead", "show", root, QUEUE, dead), ("queue", "dead", "show", root, QUEUE, dead, "--json"),
         ("queue", "status", root, QUEUE, dead), ("queue", "status", root, QUEUE, dead, "--json"),
+        ("queue", "find", root, QUEUE, "--job-key", "é", "--header", "é=ü", "--json"), ("queue", "find", root, QUEUE),
         ("queue", "put", root, QUEUE, "é", "--group", GROUP, "--codec", "str", "--header", "é=ü", "--job-key", "é"),
         ("queue", "schedule", "add", root, "é", QUEUE, "--every", 3600), ("queue", "schedule", "ls", root),
         *(("queue", "schedule", verb, root, "é", "--json") for verb in ("pause", "resume", "rm")),

@@ -28,6 +28,7 @@ READING = {
     "aof export":         "S --resp -o T",
     "queue ls":           "S",
     "queue status":       "S mails D",
+    "queue find":         "S mails",
     "queue watch":        "S --looks 1",
     "queue stats":        "S mails",
     "queue peek":         "S mails",

@@ -48,7 +48,7 @@ def command(
         except tidelog.DataError as error:
             raise click.UsageError(str(error)) from None
     gone: dict[str, Any] = {"id": job_id, "state": GONE}
-    facts = gone if found is None else _facts(found, codec)
+    facts = gone if found is None else facts_of(found, codec)
     if as_json:
         click.echo(json.dumps(facts))
         return
@@ -59,7 +59,7 @@ def command(
         click.echo(f"{label.removesuffix('_ms'):<12} {one_line(str(told))}")
 
 
-def _facts(found: JobStatus, codec: str) -> dict[str, Any]:
+def facts_of(found: JobStatus, codec: str) -> dict[str, Any]:
     """The facts about a job, by their names; those that it has not are left out."""
     result = None if found.result_raw is None else decoded(found.result_raw, codec)
     moved = found.state == DEAD or found.present_id != found.id

@@ -1,0 +1,135 @@
+"""`tidelog queue find`: jobs by their facts."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+import tidelog
+from tidelog.jobs.rows import moment as at
+from tidelog.jobs.rows import value_of
+from tidelog.jobs.search import SOUGHT
+from tidelog.jobs.status import JobStatus
+from tidelog.tools import console
+from tidelog.tools.names import queues
+from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.queue.status import facts_of
+from tidelog.tools.queue.store import AnyQueue, group_option, reading
+from tidelog.tools.queue.value import (
+    CODECS,
+    Value,
+    cell,
+    decoded,
+    moment_text,
+    one_line,
+    undecodable,
+    value_cell,
+)
+from tidelog.tools.text import examples
+from tidelog.tools.times import moment
+
+HEAD: Final = ("ID", "STATE", "PUT", "KEY", "VALUE")
+NO_VALUE: Final = "the entry has no field 'value'"
+
+
+@click.command(
+    cls=AtPlace,
+    help="Find jobs that are not done, and dead ones.",
+    epilog=examples(
+        "tidelog queue find orders-data mails --job-key ann",
+        "tidelog queue find orders-data mails --error Timeout --state paused",
+        "tidelog queue find orders-data mails --header trace=t-17 --since 2h --json",
+    ),
+)
+@click.argument("path", type=PLACE)
+@click.argument("name", shell_complete=queues)
+@group_option
+@click.option("--job-key", "key", help="Show only jobs that were put with this key.")
+@click.option("--header", metavar="NAME=TEXT", help="Show only jobs with this header.")
+@click.option("--error", help="Show only jobs with this text in the error of a failure.")
+@click.option("--state", type=click.Choice(SOUGHT), help="Show only jobs in this state.")
+@click.option(
+    "--since", callback=moment, help="Show only jobs put at this time (UTC) or later, or 15m ago."
+)
+@click.option(
+    "--codec",
+    type=click.Choice(CODECS),
+    default="json",
+    show_default=True,
+    help="Codec for the values.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Show at most this many jobs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def command(
+    path: Place,
+    name: str,
+    group: str | None,
+    key: str | None,
+    header: str | None,
+    error: str | None,
+    state: str | None,
+    since: int | None,
+    codec: str,
+    count: int,
+    as_json: bool,
+) -> None:
+    with reading(path, name, group) as (_, queue):
+        put_since = None if since is None else at(since)
+        try:
+            jobs = _found(queue, count, key, header, error, state, put_since)
+        except tidelog.DataError as wrong:
+            raise click.UsageError(str(wrong)) from None
+    if as_json:
+        for job in jobs:
+            value = _value(job, codec)
+            told = facts_of(job, codec) | {"key": job.key, "headers": job.headers}
+            click.echo(json.dumps(told | value.fields()))
+    else:
+        console.table(HEAD, [_shown(job, _value(job, codec)) for job in jobs])
+
+
+def _found(
+    queue: AnyQueue,
+    count: int,
+    key: str | None,
+    header: str | None,
+    error: str | None,
+    state: str | None,
+    since: datetime | None,
+) -> list[JobStatus]:
+    """The first `count` jobs, however many have to be looked at. Raises DataError."""
+    jobs: list[JobStatus] = []
+    after = None
+    while True:
+        found = queue.find(
+            key=key,
+            header=header,
+            error=error,
+            state=state,
+            since=since,
+            limit=count - len(jobs),
+            after=after,
+        )
+        jobs += found.jobs
+        after = found.until
+        if after is None or len(jobs) == count:
+            return jobs
+
+
+def _value(job: JobStatus, codec: str) -> Value:
+    raw = value_of(job.row)
+    return undecodable(b"", NO_VALUE) if raw is None else decoded(raw, codec)
+
+
+def _shown(job: JobStatus, value: Value) -> tuple[Any, ...]:
+    put = moment_text(job.enqueued_at)
+    return job.id, job.state, put, cell(one_line(job.key or "-")), value_cell(value)
