@@ -577,7 +577,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE JOB mails x
         QUEUE JOB mails
     """,
-    "help-5": """
+    "help-6": """
         QUEUE HELP
         QUEUE NONE
         reopen
