@@ -76,6 +76,7 @@ UNPROVEN_S: Final = 0.1
 SLOWEST_DECAY: Final = 29 / 30
 NO_OFFSET: Final = 1 << 62  # an offset that no segment reaches
 NO_ROOM: Final = -1 << 62  # however many gathered bytes are added to it, no unit fits
+NO_QUOTA: Final = 1 << 62  # bytes that no log reaches
 
 # module globals, because each unit looks them up and globals are faster than attributes
 _pack_head = frame.UNCHECKED.pack
@@ -108,6 +109,7 @@ class Log:
         "parked",
         "_pressed",
         "_held",
+        "_full_at",
         "last_now",
         "incarnation",
         "epoch",
@@ -185,6 +187,7 @@ class Log:
         # While `parked` is set, a `wait` for WRITTEN waits for the disk. It is set in three cases: under everysec while
         # the disk lags two seconds behind; by `press`; and after a failed fsync.
         self.parked = self._pressed = self._held = False
+        self._full_at = NO_QUOTA  # `frames_bytes` from which on the log is `full`
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
         self.role = role
@@ -460,6 +463,22 @@ class Log:
         self._held = on
         self.room = NO_ROOM
 
+    def fill_to(self, nbytes: int) -> None:
+        """[lock] The log is `full` when `frames_bytes` reaches this. It costs `add` nothing, and refuses nothing."""
+        if nbytes != self._full_at:
+            self._full_at = nbytes
+            self.room = NO_ROOM
+
+    def full(self, nbytes: int) -> bool:
+        """[lock] Whether a further unit of so many bytes would pass the limit of `fill_to`.
+
+        Every unit that does comes to `reserve` first, so a caller of `reserve` may ask this and refuse the unit.
+        """
+        if self.offset + nbytes <= self.room:
+            return False
+        after = self.frames_bytes + self._gathered_bytes() + HEADER_BYTES + nbytes
+        return after > self._full_at
+
     def _alarmed(self) -> None:
         callback, self._alarm = self._alarm, None
         if callback is not None:
@@ -633,6 +652,15 @@ class Log:
             self._doubts(error)
             raise
 
+    def end_segment(self) -> None:
+        """[lock] Go on in a new segment, if this one has frames: a checkpoint can then release it. Raises as `reserve`.
+
+        Begins the life if it has not begun, which begins a segment too.
+        """
+        if self._file is None or self.offset + self._gathered_bytes() > segment.HEADER_BYTES:
+            self._limit = 0
+            self._make_room(0)
+
     def _end_after(self, nbytes: int) -> int:
         return self.offset + HEADER_BYTES + self._gathered_bytes() + nbytes
 
@@ -733,7 +761,11 @@ class Log:
         A follower's log and a held one refuse every unit.
         """
         if self.role == segment.LEADER and not self._held:
-            last = min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
+            last = min(
+                prepared - HEADER_BYTES,
+                self.offset + frame.BODY_BYTES_MAX,
+                self._full_at - self._base - HEADER_BYTES,
+            )
             self.room = last - self._gathered_bytes()
 
     def _note_segment(self) -> None:

@@ -44,6 +44,7 @@ def open_store(
     decode_responses: bool = False,
     read_only: bool = False,
     memory_budget: int | None = None,
+    maxdisk: int | None = None,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
     save: Iterable[tuple[float, int]] = SAVE,
     snapshot_every: float | timedelta | None = None,
@@ -69,6 +70,8 @@ def open_store(
             snapshot.
         memory_budget: Approximate bytes for entries, groups and strings in memory. After a checkpoint the least
             recently used data is evicted; it is read back when needed. None = nothing is evicted.
+        maxdisk: Quota in bytes for log, checkpoint and snapshots together, 1 MiB or more: above it, calls that add
+            data raise StoreFull, and all others go on. None = no quota.
         checkpoint_bytes: Make a checkpoint after this many bytes of log; 0 = not by bytes.
         save: Rules (seconds, changes): make a checkpoint every `seconds` if there were at least `changes`; () = not
             by time.
@@ -98,6 +101,7 @@ def open_store(
         fsync=fsync,
         read_only=read_only,
         memory_budget=memory_budget,
+        maxdisk=maxdisk,
         checkpoint_bytes=checkpoint_bytes,
         save=save,
         snapshot_every=snapshot_every,

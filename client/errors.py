@@ -15,6 +15,7 @@ from tidelog.store.errors import (
     OutcomeUnknown,
     OutOfSpace,
     QueueFull,
+    StoreFull,
     StoreLocked,
     StorePoisoned,
     TidelogError,
@@ -36,6 +37,7 @@ _TEXTS: Final[tuple[tuple[str, type[TidelogError]], ...]] = (
     ("QUEUEFULL ", QueueFull),
     ("MISCONF Errors writing to the AOF file: ", OutOfSpace),
     ("MISCONF The log could not be synced: ", StorePoisoned),
+    ("MISCONF ", StoreFull),  # the text says so
     ("ERR outcome unknown: ", OutcomeUnknown),
     ("ONCE ", OutcomeUnknown),
     ("TIMEOUT ", TokenLate),

@@ -13,6 +13,7 @@ from tidelog.store.errors import (
     OutOfSpace,
     QueueFull,
     ResponseError,
+    StoreFull,
     StorePoisoned,
     TidelogError,
     TokenLate,
@@ -48,6 +49,8 @@ def line(error: BaseException) -> bytes:
         return error.line
     if isinstance(error, ResponseError):
         code = b"" if str(error).startswith(error.code) else error.code.encode() + b" "
+    elif isinstance(error, StoreFull):
+        code = b"MISCONF "
     elif isinstance(error, OutOfSpace):
         code = b"MISCONF Errors writing to the AOF file: "
     elif isinstance(error, StorePoisoned):

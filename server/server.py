@@ -55,6 +55,7 @@ STORE_OPTIONS: Final = (
     "auto-aof-rewrite-min-size",
     "auto-aof-rewrite-percentage",
     "maxmemory",
+    "maxdisk",
 )
 
 _logger = logging.getLogger("tidelog.server")

@@ -174,6 +174,15 @@ def lsns(disk: Disk, directory: Path) -> list[int]:
     return [lsn_of(path.name) or 0 for path in _paths(disk, directory)]
 
 
+def bytes_of_all(disk: Disk, directory: Path) -> int:
+    """Bytes of the data of all snapshots in `directory`. Raises OSError."""
+    nbytes = 0
+    for path in _paths(disk, directory):
+        with suppress(FileNotFoundError):  # somebody deletes it
+            nbytes += recipe.size(disk, path / DATA)
+    return nbytes
+
+
 def newest_lsn(disk: Disk, directory: Path) -> int | None:
     """The LSN of the newest snapshot in `directory`, judged by name; None if there is none. Raises OSError."""
     return max(lsns(disk, directory), default=None)

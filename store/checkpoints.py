@@ -5,6 +5,7 @@ strike between a commit and its follow-up.
 
     log bytes, or changes and seconds, since the last checkpoint      Options.checkpoint_bytes, .save
     changed bytes over half the memory budget                         over the whole budget, writers wait for it
+    an eighth of the quota was logged, or a tenth of it is free       over the quota, units that add are refused
     snapshot_every                                                    a snapshot, which is a copy of a checkpoint
     a clean close after more than TAIL_BYTES of log                   replaying them would slow the next open
     the store's time leads the wall clock by other than it says       the next open needs that (`Meta.lead`)
@@ -48,6 +49,7 @@ from tidelog.store.commit.callers import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.keepers import Keeper, Pin, in_the_way, keepers, lacking, pins, void
 from tidelog.store.options import Options
+from tidelog.store.quota import PART, Quota, Used
 from tidelog.store.residence import Residence, give_back
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ SAMPLE: Final = 1000  # at most this many changed streams are looked at to count
 FLUSHED_KEYS: Final = (
     10_000  # from this number of keys on, a flush leaves memory that the system should have again
 )
+FULL_BYTES: Final = 4096  # a store that refuses a unit of this size counts as full
 LOGGED_BYTES: Final = 8  # bytes of a pending entry in the log; in memory it takes PENDING_BYTES
 
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
@@ -120,6 +123,7 @@ class Checkpoints:
         self.meta: Meta | None = None
         self.epochs: list[Epoch] = []
         self.residence = Residence(options.memory_budget)
+        self.quota = Quota(disk, root, options.maxdisk)
         self.failure: BaseException | None = None  # of the last attempt
         self.seconds = 0.0  # duration of the last one
         self._disk, self._root, self._uuid, self.options = disk, root, uuid, options
@@ -147,7 +151,7 @@ class Checkpoints:
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
         self._trims = False  # the checkpoint that frees the names of flushed keys is still to come
-        self._not_before = self._press_at = self._room_at = 0.0
+        self._not_before = self._press_at = self._room_at = self._quota_at = 0.0
         if self._possible and disk.exists(self._directory / identity.DATA):
             self._attach()
 
@@ -179,6 +183,9 @@ class Checkpoints:
         """Look after this store from now on. Holds it weakly."""
         self._core = weakref.ref(core)
         core.checkpoints = self
+        core.landing.over_quota = self.quota.text
+        if self.options.maxdisk is not None:
+            self._used(core, anew=True)
 
     def own(self, uuid: bytes) -> None:
         """[lock] The store has another uuid from now on. It has no checkpoint, or `reopen` is called next."""
@@ -232,6 +239,10 @@ class Checkpoints:
         self.options = options
         self.residence.budget = options.memory_budget
         self.residence.next_survey = 0.0
+        core = self._core()
+        if core is not None and options.maxdisk != self.quota.limit:
+            self.quota.limit = options.maxdisk
+            self._used(core, anew=True)
 
     def _due(self, core: Core) -> bool:
         options = self.options
@@ -247,6 +258,8 @@ class Checkpoints:
         if budget is not None and self._press(core) > budget // 2:
             return True
         if options.checkpoint_bytes and nbytes >= options.checkpoint_bytes:
+            return True
+        if options.maxdisk is not None and nbytes >= options.maxdisk // PART:
             return True
         age = time.monotonic() - self._began
         return any(age >= seconds and changes >= many for seconds, many in options.save)
@@ -348,10 +361,12 @@ class Checkpoints:
         now = time.monotonic()
         if now < self._not_before:
             return
+        self._heed_quota(core)
         every = self.options.snapshot_every
         snapshot = every is not None and now - self._snapshot_at >= every
         if snapshot:
             self._snapshot_at = now
+            snapshot = self._may_add_snapshot(core)
         if snapshot or self._due(core):
             try:
                 self.residence.relieve(core)  # during a checkpoint nothing can be evicted
@@ -360,6 +375,52 @@ class Checkpoints:
         if snapshot:
             self._publish_beside()
         self.residence.relieve(core)
+
+    def _used(self, core: Core, anew: bool = False) -> Used | None:
+        """The bytes that the store has on disk. None: these cannot be counted now. `anew`: look at the files again."""
+        try:
+            return self.quota.look(core) if anew else self.quota.used(core)
+        except (AofError, OSError) as error:
+            _logger.warning("it is unknown how much %s has on disk: %s", self._root, error)
+            return None
+
+    def _heed_quota(self, core: Core) -> None:
+        """Near the quota, fold and release the log early, and look whether others have made room.
+
+        A follower refuses nothing, so it only keeps less log.
+        """
+        now = time.monotonic()
+        quota = self.quota
+        if quota.limit is None or now < self._quota_at:
+            return
+        used = self._used(core)
+        if used is None or quota.short(used) <= 0:
+            return
+        with core.lock:
+            full = core.log.full(FULL_BYTES)
+        leads = core.following is None
+        # Do this at most half of the time, so that other work goes on.
+        if (
+            leads
+            and (full or used.log > quota.limit // PART)
+            and now >= self._began + 2 * self.seconds
+        ):
+            self._folded(core)
+        self._release_segments(core, self.position.lsn)
+        self._quota_at = time.monotonic() + ROOM_S
+
+    def _may_add_snapshot(self, core: Core) -> bool:
+        """Whether an automatic snapshot may be made. At the quota it may only take the place of an older one."""
+        quota = self.quota
+        if quota.limit is None or self.options.keep_snapshots:
+            return True
+        used = self._used(core)
+        if used is None or used.total < quota.limit:
+            return True
+        with core.lock:
+            why = quota.text()
+        _logger.warning("%s: no automatic snapshot is made: %s", self._root, why)
+        return False
 
     def _removed(self) -> StoreClosed:
         return StoreClosed(
@@ -419,6 +480,7 @@ class Checkpoints:
         frozen: Frozen | None = None
         committed = False
         state = core.state
+        ends_segment = core.following is None and self._short(core) > 0
         try:
             if self._environment is None:
                 if self._abandoned:
@@ -431,6 +493,8 @@ class Checkpoints:
                     core.mend()
                 if self._environment is not environment:
                     raise Cancelled  # another store took the place of this one just now
+                if ends_segment:
+                    self._end_segment(core)
                 position = core.log.position()
                 same = self.meta is not None and self.meta.position.lsn == position.lsn
                 if same and not self._has_other_lead(core):
@@ -487,6 +551,14 @@ class Checkpoints:
         self._release_segments(core, position.lsn)
         return position.lsn
 
+    def _end_segment(self, core: Core) -> None:
+        """[lock] Near the quota: what the checkpoint will cover can be deleted behind it, however small that is."""
+        try:
+            core.log.end_segment()
+        except (AofError, OSError) as error:
+            # A log in doubt is told to the next call, which rebuilds memory. Otherwise the fold goes on as usual.
+            core.landing.unreserved(error)
+
     def _failed(self, error: BaseException) -> BaseException:
         if not isinstance(error, (CheckpointError, AofError, CorruptBlock, OSError)):
             return error
@@ -527,13 +599,20 @@ class Checkpoints:
                         break
                     first_lsn = info.header.first_lsn
                 keep_from = min(keep_from, first_lsn - 1)
-            release(self._disk, directory, keep_from, options.retain_bytes)
+            retained = 0 if self._short(core) > 0 else options.retain_bytes
+            release(self._disk, directory, keep_from, retained)
         except (AofError, OSError) as error:
             _logger.warning(
                 "old segments of %s could not be deleted; the next checkpoint tries again: %s",
                 self._root,
                 error,
             )
+        self._used(core, anew=True)
+
+    def _short(self, core: Core | None) -> int:
+        """Bytes that are missing until a tenth of the quota is free; 0 or less: none."""
+        used = None if core is None else self._used(core)
+        return 0 if used is None else self.quota.short(used)
 
     def pins(self) -> list[Pin]:
         """The keepers without which a part of the log could go. Reads the disk. Raises AofError, OSError."""
@@ -544,7 +623,8 @@ class Checkpoints:
         """The followers that keep no log, and why. Warns once of each that is about to be one of them."""
         disk, root = self._disk, self._root
         beyond = void(disk, root, kept)
-        beyond |= in_the_way(disk, root, kept, needed_from, lacking(disk, root))
+        short = max(lacking(disk, root), self._short(self._core()))
+        beyond |= in_the_way(disk, root, kept, needed_from, short)
         most = [each for each in kept if each.nbytes_max is not None and each not in beyond]
         near = void(
             disk, root, [each._replace(nbytes_max=(each.nbytes_max or 0) * 3 // 4) for each in most]
@@ -665,6 +745,9 @@ class Checkpoints:
             raise CheckpointFailed(f"the snapshot failed: {error}") from error
         finally:
             self._making.remove(held)
+        core = self._core()
+        if core is not None:
+            self._used(core, anew=True)
         return made
 
     def _waits(self) -> bool:
@@ -703,8 +786,10 @@ class Checkpoints:
         assert core is not None  # the caller holds it
         position, meta, residence = self.position, self.meta, self.residence
         failure = self.failure or self.damage
+        used = self._used(core)
         with core.lock:
             nbytes, changes = (0, 0) if core.ended else core.log.since(position)
+            full = core.log.full(FULL_BYTES)
         return {
             "checkpoint_running": self._one.locked(),
             "checkpoint_lsn": position.lsn,
@@ -716,6 +801,9 @@ class Checkpoints:
             "memory_budget": residence.budget,
             "memory_estimate": residence.bytes,
             "writers_wait": core.durability.relief is not None,
+            "maxdisk": self.quota.limit,
+            "disk_bytes": None if used is None else used.total,
+            "disk_full": full,
         }
 
     @property

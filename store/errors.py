@@ -4,7 +4,7 @@ Grouped by what the caller can do about them:
 
     the call was refused, nothing changed      ResponseError and its subclasses, DataError, WatchError
     a job has no result (yet)                  JobFailed, NoResult, ResultLate
-    the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
+    the call was not stored, try again         NotStored, OutOfSpace, StoreFull, UnitTooLarge
     the outcome of the call is unknown         OutcomeUnknown
     the call was stored here only              NotReplicated
     a token's record is not here               TokenLate, TokenLost
@@ -111,6 +111,14 @@ class NotStored(TidelogError):
 
 class OutOfSpace(NotStored):
     """The disk has no room for this write. Reads still work; writes work again once there is room."""
+
+
+class StoreFull(OutOfSpace):
+    """The store is at its quota (`maxdisk`), and the call would only add data.
+
+    Reads, takes, acks, deletes and trims still work. Calls that add data work again once there is room, or with a
+    larger quota.
+    """
 
 
 class UnitTooLarge(NotStored):

@@ -6,8 +6,8 @@ passing     the oldest made for followers    any number of bytes: it goes when n
 bookmark    what its reader has committed    `retain_bookmark_bytes` of log; a bookmark further behind is void
 follower    what it has fsynced              `repl-backlog-size`, and `repl-backlog-ttl` after it was seen last
 
-While less than a tenth of the disk is free, the log that only followers need is deleted, oldest first: a follower can
-get a copy of the store, and a leader with a full disk takes no writes.
+While less than a tenth of the disk, or of `maxdisk`, is free, the log that only followers need is deleted, oldest
+first: a follower can get a copy of the store, and a leader with a full disk takes no writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.store.options import Options
 
-SPARE: Final = 10  # one tenth of the disk is not for followers
+SPARE: Final = 10  # one tenth of the disk, and of the quota, is not for followers
 
 
 class Keeper(NamedTuple):
@@ -161,5 +161,5 @@ def in_the_way(
             break
         nbytes -= recipe.size(disk, path)
         begin = int(behind.stem)
-    why = "less than a tenth of the disk is free"
+    why = "less than a tenth of the disk, or of the quota, is free"
     return {each: why for each in followers if each.lsn + 1 < begin}

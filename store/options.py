@@ -18,6 +18,7 @@ CHECKPOINT_BYTES: Final = 64 << 20
 # Redis's defaults, as (seconds, changes): make a checkpoint after this time if there were at least this many changes.
 SAVE: Final = ((3600.0, 1), (300.0, 100), (60.0, 10_000))
 MEMORY_BUDGET_MIN: Final = 1 << 20
+MAXDISK_MIN: Final = 1 << 20
 RETAIN_BYTES: Final = 64 << 20
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Options(NamedTuple):
 
     save            rules (seconds, changes), the longest time first
     memory_budget   bytes, None = nothing is evicted
+    maxdisk         bytes, None = no quota
     retain_seconds  None = segments are retained by bytes alone
     snapshot_every  seconds, None = no automatic snapshots
     """
@@ -48,6 +50,7 @@ class Options(NamedTuple):
     keep_snapshots: int = 0
     snapshot_every: float | None = None
     retain_bookmark_bytes: int = KEEP_BYTES
+    maxdisk: int | None = None
 
 
 class StoreOptions(TypedDict, total=False):
@@ -56,6 +59,7 @@ class StoreOptions(TypedDict, total=False):
     fsync: str
     read_only: bool
     memory_budget: int | None
+    maxdisk: int | None
     checkpoint_bytes: int
     save: Iterable[tuple[float, int]]
     snapshot_every: float | timedelta | None
@@ -95,6 +99,8 @@ def make_options(**given: Any) -> Options:
     _whole("keep_snapshots", options.keep_snapshots, 0)
     if options.memory_budget is not None:
         _whole("memory_budget", options.memory_budget, MEMORY_BUDGET_MIN)
+    if options.maxdisk is not None:
+        _whole("maxdisk", options.maxdisk, MAXDISK_MIN)
     return options
 
 

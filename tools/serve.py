@@ -34,6 +34,7 @@ DIRECT = {
     "requirepass": "requirepass",
     "replicaof": "replicaof",
     "memory_budget": "maxmemory",
+    "maxdisk": "maxdisk",
     "tls_port": "tls-port",
     "tls_cert_file": "tls-cert-file",
     "tls_key_file": "tls-key-file",
@@ -134,6 +135,11 @@ def direct(
     "--memory-budget",
     "SIZE",
     "Memory budget such as 256mb; above it, unused data is evicted from memory. Default: no budget.",
+)
+@direct(
+    "--maxdisk",
+    "SIZE",
+    "Quota on disk such as 20gb; at it, writes that add data are refused. Default: no quota.",
 )
 @direct("--tls-port", "N", "TCP port for TLS.")
 @direct("--tls-cert-file", "FILE", "PEM file with the server's certificate.")

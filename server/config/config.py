@@ -121,6 +121,7 @@ class Config:
         return {
             "fsync": values["appendfsync"],
             "memory_budget": values["maxmemory"] or None,
+            "maxdisk": values["maxdisk"] or None,
             "checkpoint_bytes": values["auto-aof-rewrite-min-size"] if growth else 0,
             "save": values["save"],
             "segment_bytes": values["segment-bytes"],
@@ -147,6 +148,7 @@ class Config:
         values["appendfsync"] = fsync
         values["save"] = tuple((int(seconds), changes) for seconds, changes in options.save)
         values["maxmemory"] = options.memory_budget or 0
+        values["maxdisk"] = options.maxdisk or 0
         values["auto-aof-rewrite-percentage"] = 100 if options.checkpoint_bytes else 0
         if options.checkpoint_bytes:
             values["auto-aof-rewrite-min-size"] = options.checkpoint_bytes

@@ -35,6 +35,7 @@ from tidelog.server.config.kinds import (
 )
 from tidelog.store.options import (
     CHECKPOINT_BYTES,
+    MAXDISK_MIN,
     MEMORY_BUDGET_MIN,
     RETAIN_BYTES,
     SAVE,
@@ -136,6 +137,9 @@ _ALL: Final = (
            "100 = growth of the log causes checkpoints; 0 = it does not.", STORE),
     Option("maxmemory", Memory(MEMORY_BUDGET_MIN, off=True), 0, RUN,
            "Memory budget in bytes: above it, unused data is evicted from memory; 0 = no budget.", STORE),
+    Option("maxdisk", Memory(MAXDISK_MIN, off=True), 0, RUN,
+           "Quota in bytes for log, checkpoint and snapshots: at it, writes that add data are refused; 0 = no quota.",
+           STORE),
     Option("segment-bytes", Memory(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX), SEGMENT_BYTES, START,
            "Size of a log file in bytes, after which a new file is begun.", STORE),
     Option("retain-bytes", Memory(), RETAIN_BYTES, START,

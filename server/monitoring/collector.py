@@ -52,6 +52,9 @@ _CHECKPOINT: Final = (
     ("memory_estimate_bytes", "memory_estimate", 1, 
         "Memory that entries and groups took at the last estimate; 0 without a budget."
     ),
+    ("disk_bytes", "disk_bytes", 1, "Bytes of log, checkpoint and snapshots on the disk."),
+    ("disk_quota_bytes", "maxdisk", 1, "Quota of the store (maxdisk); 0 = none."),
+    ("disk_full", "disk_full", 1, "1 while writes that add data are refused, because the store is at its quota."),
     ("memory_writers_wait", "writers_wait", 1, "1 while writers wait because memory is over its budget."),
 )
 # fmt: on

@@ -100,6 +100,13 @@ class Head(NamedTuple):
         """File size in bytes up to the end of the last page. The file may be shorter and may be extended to it."""
         return (self.last_page + 1) * self.psize
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the two meta pages and of the trees. LMDB may write to all other pages of the file."""
+        trees = (self.free, self.rows)
+        pages = sum(tree.branches + tree.leaves + tree.overflows for tree in trees)
+        return (2 + pages) * self.psize
+
 
 def read_head(file: Readable, transaction: int | None = None) -> Head | None:
     """Read the newer meta page, or the one of `transaction`.

@@ -101,6 +101,7 @@ __all__ = [
     "Store",
     "StoreClosed",
     "StoreDamaged",
+    "StoreFull",
     "StoreLocked",
     "StorePoisoned",
     "TidelogError",

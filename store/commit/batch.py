@@ -17,6 +17,7 @@ from typing import Final, cast
 from tidelog.engine.api import (
     APPLY,
     END,
+    XADD,
     Context,
     Effect,
     Exec,
@@ -34,6 +35,7 @@ from tidelog.engine.api import (
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Reply
+from tidelog.store.commit.adding import BY_NAME, OTHER
 from tidelog.store.commit.blocked import Decide, Takers
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.gathering import FRAME_BYTES, Gathering
@@ -60,6 +62,16 @@ class Decided(list[bytes]):
     def __init__(self, effect: Effect) -> None:
         super().__init__()
         self.effect = effect
+
+
+def _expected(command: Queued) -> Effect:
+    """An effect as the command may have, before it is decided."""
+    if command.__class__ is Decided:
+        return command.effect
+    if command.__class__ is tuple:
+        return XADD, 0, command[0]
+    words = words_of(command)
+    return BY_NAME.get(words[0].lower(), OTHER), 0, words[1] if len(words) > 1 else b""
 
 
 def run_transaction(
@@ -206,11 +218,13 @@ class _Batch:
     def unit(self, commands: Sequence[Queued]) -> list[Reply]:
         """Run all of them as one unit. If `decide` raises for a command, all of them are undone.
 
-        If the unit outgrows the largest frame or the disk halfway, only rebuilding memory can undo it.
+        If the unit outgrows the largest frame or the disk halfway, only rebuilding memory can undo it. So the store's
+        quota is heeded before the first command.
         """
         gathering = self._gathering
         position = 0
         try:
+            self._landing.heed_quota(0, map(_expected, commands))
             while position < len(commands):
                 stop = self._plain_until(commands, position)
                 if stop > position + 1:

@@ -19,6 +19,7 @@ from typing import Final
 import msgpack
 
 from tidelog.engine.api import APPLY, END, VOLATILE, Effect
+from tidelog.store.commit.adding import AN_XADD
 from tidelog.store.commit.landing import Landing, pack_unit
 
 FRAME_BYTES: Final = 1 << 20  # append a frame of several units when it reaches about this size
@@ -53,8 +54,10 @@ class Gathering:
         self.appending = False  # last: see `append`
 
     def reserve(self, nbytes: int) -> None:
-        """Make sure that the frame can grow by `nbytes`. Raises what `Log.reserve` raises: nothing has changed."""
+        """Make sure that the frame can grow by XADDs of `nbytes`. Raises as `pack`: nothing has changed."""
         self._landing.log.reserve(self.size + nbytes)
+        if not self.one_unit:  # the quota of that was heeded before its first command
+            self._landing.heed_quota(self.size + nbytes, AN_XADD)
 
     def take(self, effects: Sequence[Effect]) -> bool:
         """Pack, reserve and apply effects. Returns whether any is logged. Raises as `pack`, and as apply does."""
@@ -66,8 +69,8 @@ class Gathering:
     def pack(self, effects: Sequence[Effect]) -> int:
         """Pack effects and reserve their room. Returns how many records they are.
 
-        Raises StoreDamaged, and what `Log.reserve` raises: these effects have changed nothing. After an error of
-        `reserve` the frame must be appended, which drops them.
+        Raises StoreDamaged, StoreFull, and what `Log.reserve` raises: these effects have changed nothing. After any
+        but StoreDamaged the frame must be appended, which drops them.
         """
         landing = self._landing
         if landing.state.changes.cold is not None:
@@ -87,7 +90,10 @@ class Gathering:
         else:
             count = pack_unit(packer.pack, effects)
         if count:
-            landing.log.reserve(packer.getbuffer().nbytes)
+            nbytes = packer.getbuffer().nbytes
+            landing.log.reserve(nbytes)
+            if not self.one_unit:
+                landing.heed_quota(nbytes, effects)
         return count
 
     def apply(self, effects: Sequence[Effect], count: int) -> None:

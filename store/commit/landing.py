@@ -5,7 +5,8 @@ Under the store's lock a unit is
     decided     effects and a reply; nothing has changed
     packed      one msgpack record per effect; the last logged one is marked
     readied     cold pending entries that the effects change are read into memory
-    reserved    the segment has room; a full disk or a unit too large is refused here, nothing has changed
+    reserved    the segment has room; a full disk, a unit too large, and one that adds data to a store at its quota
+                are refused here, nothing has changed
     applied     memory changes; from here to the end of `Log.add`, memory is ahead of the log
     appended    the frame is in the segment, or gathered for the next group commit
 
@@ -20,7 +21,7 @@ changed, and `unreserved` says so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgpack
@@ -48,6 +49,7 @@ from tidelog.engine.api import (
 )
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.store.clock import Clock
+from tidelog.store.commit.adding import only_adds
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import (
     NotStored,
@@ -55,6 +57,7 @@ from tidelog.store.errors import (
     OutOfSpace,
     StoreClosed,
     StoreDamaged,
+    StoreFull,
     StorePoisoned,
     TidelogError,
     UnitTooLarge,
@@ -82,6 +85,7 @@ class Landing:
     listener   is told of each effect before it is applied, at `now`; must not fail. Its unit may still break: then
                `reloads` has increased by the time a call without trouble holds the lock again
     rebuilt    called after memory was rebuilt; must not fail
+    over_quota says why units that add data are refused (store/quota.py)
     expiring   expired keys are deleted here; a store that follows another's log leaves that to the writer
     """
 
@@ -104,6 +108,7 @@ class Landing:
         self.watches = Watches()
         self.waiting = Waiting()
         self.listener: Callable[[Effect, State, int], None] | None = None
+        self.over_quota: Callable[[], str] = lambda: "the store is at its quota"
         self.expiring = True
         self.reloads = 0
         # number of keys deleted because they had expired, since the store was opened
@@ -178,8 +183,8 @@ class Landing:
     def land(self, effects: list[Effect], flush: bool = True) -> None:
         """Land one unit: as one frame, or without `flush` as a part of the next one.
 
-        Raises OutOfSpace, UnitTooLarge, StoreDamaged, StorePoisoned: nothing has changed. NotStored, OutcomeUnknown:
-        it broke off.
+        Raises OutOfSpace, StoreFull, UnitTooLarge, StoreDamaged, StorePoisoned: nothing has changed. NotStored,
+        OutcomeUnknown: it broke off.
         """
         if len(effects) == 1:  # most units
             effect = effects[0]
@@ -220,7 +225,7 @@ class Landing:
             self.ready(effects)
         size = len(body)
         if log.offset + size > log.room and count:  # inlined `reserve`, saves a call
-            self.reserve(size)
+            self.reserve(size, effects)
         observed = self.waiting.keys or self.watches.keys or self.listener
         appending = False
         try:
@@ -272,12 +277,21 @@ class Landing:
         except CorruptBlock as error:
             raise StoreDamaged(str(error)) from error
 
-    def reserve(self, nbytes: int) -> None:
-        """Make sure that the log has room. Raises the error of `unreserved`: nothing has changed."""
+    def reserve(self, nbytes: int, effects: Sequence[Effect]) -> None:
+        """Make sure that the log has room, and the store too. Raises the error of `unreserved`: nothing has changed."""
         try:
             self.log.reserve(nbytes)
+            self.heed_quota(nbytes, effects)
         except BaseException as error:
             raise self.unreserved(error)
+
+    def heed_quota(self, nbytes: int, effects: Iterable[Effect]) -> None:
+        """At the store's quota, refuse a unit that only adds data: nothing has changed. Raises StoreFull, and what
+        `Log.begin_life` raises.
+        """
+        if self.log.full(nbytes) and only_adds(effects):
+            self.log.begin_life()  # with it, the store begins to look for room
+            raise StoreFull(self.over_quota())
 
     def try_again(self) -> None:
         """Check whether the log has room by now for what it last refused. `Log.refusal` then tells."""

@@ -21,10 +21,10 @@ MUTANTS: Final = (
         "landing/applied-before-room",
         "store/commit/landing.py",
         "        if log.offset + size > log.room and count:  # inlined `reserve`, saves a call\n"
-        "            self.reserve(size)\n",
+        "            self.reserve(size, effects)\n",
         "        if count and log.offset + size > log.room:\n"
         "            for effect in effects:\n                APPLY[effect[0]](state, effect)\n"
-        "            self.reserve(size)\n            effects = ()\n",
+        "            self.reserve(size, effects)\n            effects = ()\n",
         ("tests/store/faults/test_poison.py::test_a_full_disk_refuses_writes_until_there_is_room",),
         "A full disk is the error of a command that changed nothing.",
     ),

@@ -91,12 +91,41 @@ def test_nothing_is_kept_for_followers_when_the_disk_is_full(
         both = kept()
         room.free = room.capacity // 10 - 1
         until(lambda: kept() < both, "no segment is deleted")
-        assert "is void and keeps no log: less than a tenth of the disk is free" in caplog.text
+        assert (
+            "is void and keeps no log: less than a tenth of the disk, or of the quota, is free"
+            in caplog.text
+        )
         room.free = 0
         until(lambda: kept() < both - 5, "the log is kept on a full disk")
         fill(db, 1)
         with tidelog.follow(tmp_path / "follower", url, fsync="always") as copy:
             room.free = room.capacity
+            until(lambda: copy.digest() == db.digest())
+
+
+def test_a_follower_that_is_away_does_not_fill_the_quota(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        tidelog.open(tmp_path / "leader", fsync="no", segment_bytes=4096, maxdisk=1 << 20) as db,
+        tidelog.serve(db, port=0) as serving,
+    ):
+        url = f"tidelog://127.0.0.1:{serving.port}"
+        with tidelog.follow(tmp_path / "follower", url, fsync="always") as copy:
+            fill(db, 50)
+            equal(db, copy)
+
+        def more() -> bool:
+            try:
+                fill(db, 20)
+            except tidelog.StoreFull:
+                return False
+            return True
+
+        for _ in range(100):
+            until(more, "the log is kept at the quota")
+        assert "is void and keeps no log: less than a tenth" in caplog.text
+        with tidelog.follow(tmp_path / "follower", url, fsync="always") as copy:
             until(lambda: copy.digest() == db.digest())
 
 

@@ -51,7 +51,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             nonlocal count
             count += 1
             where = root or tmp_path / f"store{count}"
-            names = ("fsync", "memory_budget", "save", "clock", "keep_snapshots")
+            names = ("fsync", "memory_budget", "maxdisk", "save", "clock", "keep_snapshots")
             given = {name: options.pop(name) for name in names if name in options}
             db = stack.enter_context(tidelog.open(where, **{"fsync": "everysec", **given}))
             serving = stack.enter_context(tidelog.serve(db, **{"port": 0, **options}))

@@ -232,9 +232,11 @@ def test_the_store_takes_its_options() -> None:
         "segment-bytes": "8kb",
         "retain-bytes": "0",
         "retain-bookmark-bytes": "5mb",
+        "maxdisk": "2gb",
     }.items():
         config.take(name, text, "")
-    made = Options("always", False, 8192, 1 << 20, (), 64 << 20, 0, 60.0, 2, 3600.0, 5 << 20)
+    sizes = 5 << 20, 2 << 30
+    made = Options("always", False, 8192, 1 << 20, (), 64 << 20, 0, 60.0, 2, 3600.0, *sizes)
     assert make_options(**config.store_options()) == made
     other = Config()
     other.adopt(made, "no")

@@ -69,7 +69,8 @@ def test_what_goes_before_what(
     file.write_text('port = 7000\nmaxclients = 5\nhz = 20\nrequirepass = "from the file"\n')
     done = run(
         *("serve", "store", "--config", "tidelog.toml", "--port", "7001", "--fsync", "always"),
-        *("--memory-budget", "64mb", "--option", "maxclients=6", "--option", "save=60 1"),
+        *("--memory-budget", "64mb", "--maxdisk", "20gb", "--option", "maxclients=6"),
+        *("--option", "save=60 1"),
         *("--option", "tls-key-file-pass=a=b"),
     )
     assert done.code == 0
@@ -77,6 +78,7 @@ def test_what_goes_before_what(
     assert (root, config.file) == (tmp_path / "store", file)
     assert (config["port"], config["maxclients"], config["hz"]) == (7001, 6, 20)
     assert (config["appendfsync"], config["maxmemory"]) == ("always", 64 << 20)
+    assert config.store_options()["maxdisk"] == 20 << 30
     assert (config["save"], config["tls-key-file-pass"]) == (((60, 1),), "a=b")
     assert config["requirepass"] == "from the environment"
 

@@ -179,6 +179,7 @@ def test_what_is_young_stays(tmp_path: Path) -> None:
     ("option", "value", "text"),
     [
         ("memory_budget", 1000, "memory_budget must be an integer of at least 1048576, not 1000"),
+        ("maxdisk", 1000, "maxdisk must be an integer of at least 1048576, not 1000"),
         ("memory_budget", "64M", "memory_budget must be an integer"),
         ("checkpoint_bytes", -1, "checkpoint_bytes must be an integer of at least 0, not -1"),
         ("checkpoint_bytes", True, "checkpoint_bytes must be an integer"),
