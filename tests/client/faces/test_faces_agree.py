@@ -51,15 +51,7 @@ STEPS = {
         "unschedule": 1,
     },
     **{"take": 20, "end": 27, "redrive": 2, "dead": 1, "dead_get": 1, "dead_purge": 1},
-    **{
-        "purge": 1,
-        "result": 3,
-        "job": 4,
-        "find": 3,
-        "failures_of": 1,
-        "pass_time": 8,
-        "figures": 5,
-    },
+    **{"purge": 1, "result": 3, "job": 4, "failures_of": 1, "pass_time": 8, "figures": 5},
     **{"subscribe": 1, "crash": 1, "leave": 2, "drop": 2},
 }
 ENDS = ("ack", "ack", "result", "nack", "nack", "fail", "release", "extend", "and", "later", *MODES)
@@ -125,9 +117,6 @@ class History:
                 args = (pick.randrange(9),)
             elif name == "pass_time":
                 args = (pick.choice((0.5, 1.0, 2.0, 4.0)),)
-            elif name == "find":
-                state = pick.choice((None, "delayed", "waiting", "running", "paused", "dead"))
-                args, given = (self.group(),), {"state": state, "key": pick.choice(KEYS)}
             elif name in ("figures", "subscribe"):
                 args = (self.group(),)
             yield name, args, given
