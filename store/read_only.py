@@ -59,6 +59,9 @@ class _ReadLog:
     def reserve(self, nbytes: int) -> None:
         raise from_command(CommandError(READONLY))
 
+    def full(self, nbytes: int) -> bool:
+        return False
+
     def exposed(self) -> tuple[int, float]:
         return 0, 0.0
 

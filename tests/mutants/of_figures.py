@@ -37,9 +37,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "figures/a-waiting-worker-is-dead",
-        "figures/working.py",
-        "                found.add(work.worker)\n",
-        "                pass\n",
+        "jobs/living.py",
+        "    return found | waiting_workers(shared)\n",
+        "    return found\n",
         (f"{SCRAPE_TESTS}::test_a_worker_that_waits_is_alive",),
         "A worker that waits for jobs counts as alive.",
     ),
