@@ -60,19 +60,23 @@ def queues_told(
     rates    also what was ever put, by XINFO STREAM, from which two looks have rates
     """
     known = list(names)
-    replies = ask(*((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in known))
-    # A server of version 0.1 pauses no queue.
-    stopped = ask(*((b"QUEUE", b"PAUSED", name) for name, _ in known))
+    once = dict.fromkeys(name for name, _ in known)
+    told = ask(
+        *((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in known),
+        *((b"QUEUE", b"PAUSED", name) for name in once),  # version 0.1 refuses it, and pauses none
+    )
+    replies, stopped = told[: len(known)], dict(zip(once, told[len(known) :], strict=True))
     at_ms = time.time_ns() // 1_000_000
     lanes = [jobs_of(name) if rates else [] for name, _ in known]
     infos = iter(ask(*((b"XINFO", b"STREAM", key) for keys in lanes for key in keys)))
     found = []
-    for (name, group), keys, reply, ms in zip(known, lanes, replies, stopped, strict=True):
+    for (name, group), keys, reply in zip(known, lanes, replies, strict=True):
         streams = [info for info in islice(infos, len(keys)) if not isinstance(info, Exception)]
         put = sum(pairs(stream)[b"entries-added"] for stream in streams)
         if not isinstance(reply, Exception):  # it was deleted meanwhile
+            ms = stopped[name] if isinstance(stopped[name], int) else None
             row = _queue_told(db, name, group, pairs(reply), at_ms, put)
-            found.append(replace(row, stopped_ms=ms if isinstance(ms, int) else None))
+            found.append(replace(row, stopped_ms=ms))
     return found
 
 

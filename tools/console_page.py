@@ -24,10 +24,10 @@ from tidelog.aof.errors import AofError, Damage
 from tidelog.client.address import addresses_of
 from tidelog.client.link import Link as Client
 from tidelog.disk.real import RealDisk
-from tidelog.engine.errors import CommandError, CorruptBlock
+from tidelog.engine.errors import CorruptBlock
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.server.console.console import ROOT, Console
-from tidelog.server.console.entry import NoAnswer, Refusal
+from tidelog.server.console.entry import Link, NoAnswer, Refusal
 from tidelog.server.console.ticket import Ticket
 from tidelog.server.http import HttpServer
 from tidelog.store.errors import TidelogError
@@ -129,7 +129,7 @@ class _Links:
         yield _Link(self._client, Safe.NEVER if changes else Safe.READ)
 
 
-class _Link:
+class _Link(Link):
     """One of them. `safe`: whether a call is repeated if its connection breaks."""
 
     def __init__(self, client: Client, safe: Safe) -> None:
@@ -141,10 +141,7 @@ class _Link:
         if words[0] == b"SELECT":  # connections are shared, so the database goes with each call
             self._db = int(words[1])
             return None
-        (reply,) = self.ask_all([words])
-        if isinstance(reply, CommandError):
-            raise reply
-        return reply
+        return super().ask(*words)
 
     def ask_all(self, commands: Iterable[Sequence[bytes]]) -> list[Any]:
         """See `Link` of server/console/entry.py."""

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate, islice, takewhile
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tidelog.engine.api import (
     DELIVER,
@@ -197,16 +197,6 @@ def delayed_words(options: Options, entry_id: int, due_ms: int, kind: int) -> li
         *(b"%d" % time_of(due_ms), b"RETRYCOUNT", b"%d" % kind, b"FORCE", b"JUSTID"),
         *(b"LASTID", job),
     ]
-
-
-class Alarmed(Protocol):
-    """The workers of one group of a queue, which look at the delayed jobs when `hasten` told them."""
-
-    def hasten(self, at: float) -> None:
-        """[lock] Look at `at`, monotonic seconds, or earlier."""
-
-    def add_lane(self, priority: int) -> None:
-        """[lock] There is a lane of this priority."""
 
 
 class Later:

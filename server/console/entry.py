@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from tidelog.engine.errors import CommandError
 from tidelog.server.http import Request
 
 
@@ -23,14 +24,19 @@ class NoAnswer(Exception):
     """The store does not answer, or its server has stopped."""
 
 
-class Link(Protocol):
+class Link:
     """A connection to the store, signed in as one user."""
 
     def ask(self, *words: bytes) -> Any:
         """The reply of one command: bytes, int, list or None. Raises CommandError, NoAnswer."""
+        (reply,) = self.ask_all([words])
+        if isinstance(reply, CommandError):
+            raise reply
+        return reply
 
     def ask_all(self, commands: Iterable[Sequence[bytes]]) -> list[Any]:
         """The replies of several commands; that of a failed one is a CommandError. Raises NoAnswer."""
+        raise NotImplementedError
 
 
 class Visitor(Protocol):

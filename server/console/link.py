@@ -21,6 +21,7 @@ from tidelog.resp.commands import encoded
 from tidelog.resp.replies import UNFINISHED, Replies
 from tidelog.server.acl.user import User
 from tidelog.server.connection import Connection, ConnectionHost
+from tidelog.server.console import entry
 from tidelog.server.console.entry import NoAnswer
 
 LINK_S: Final = 10.0  # an event loop that takes longer for one reply is taken for hanging
@@ -44,7 +45,7 @@ class _Inner(Connection):
         session.settle()
 
 
-class Link:
+class Link(entry.Link):
     """Opens the connection. Raises NoAnswer."""
 
     def __init__(self, server: ConnectionHost, user: User, peer: str) -> None:
@@ -67,13 +68,6 @@ class Link:
             # The loop may still come to `theirs`. It then finds a client that is gone.
             self.close()
             raise NoAnswer("the server does not answer") from error
-
-    def ask(self, *words: bytes) -> Any:
-        """The reply of one command: bytes, int, list or None. Raises CommandError, NoAnswer."""
-        (reply,) = self.ask_all([words])
-        if isinstance(reply, CommandError):
-            raise reply
-        return reply
 
     def ask_all(self, commands: Iterable[Sequence[bytes]]) -> list[Any]:
         """The replies of several commands; that of a failed one is a CommandError. Raises NoAnswer."""

@@ -19,9 +19,9 @@ from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.status import facts_of
 from tidelog.tools.queue.store import AnyQueue, group_option, reading
 from tidelog.tools.queue.value import (
-    CODECS,
     Value,
     cell,
+    codec_option,
     decoded,
     moment_text,
     one_line,
@@ -54,13 +54,7 @@ NO_VALUE: Final = "the entry has no field 'value'"
 @click.option(
     "--since", callback=moment, help="Show only jobs put at this time (UTC) or later, or 15m ago."
 )
-@click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default="json",
-    show_default=True,
-    help="Codec for the values.",
-)
+@codec_option("Codec for the values.")
 @click.option(
     "--count",
     type=click.IntRange(1),

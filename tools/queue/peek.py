@@ -13,9 +13,9 @@ from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.store import group_option, reading
 from tidelog.tools.queue.value import (
-    CODECS,
     Value,
     cell,
+    codec_option,
     decoded,
     moment_text,
     one_line,
@@ -40,13 +40,7 @@ LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 @click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=queues)
 @group_option
-@click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default="json",
-    show_default=True,
-    help="Codec for the values.",
-)
+@codec_option("Codec for the values.")
 @click.option(
     "--count",
     type=click.IntRange(1),

@@ -17,7 +17,7 @@ from tidelog.tools import exits
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.store import AnyQueue, group_option, writing
-from tidelog.tools.queue.value import CODECS, jobs_text
+from tidelog.tools.queue.value import codec_option, jobs_text
 from tidelog.tools.text import age_seconds, examples, parse_time
 from tidelog.tools.times import duration
 
@@ -65,12 +65,8 @@ def headers_of(
 @click.argument("name", shell_complete=queues)
 @click.argument("values", nargs=-1, required=True, metavar="VALUE...|-")
 @group_option
-@click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default="json",
-    show_default=True,
-    help="Codec of the queue. A VALUE is JSON for json and msgpack, else it is taken as it stands.",
+@codec_option(
+    "Codec of the queue. A VALUE is JSON for json and msgpack, else it is taken as it stands."
 )
 @click.option(
     "--header",

@@ -13,7 +13,7 @@ from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
 from tidelog.tools.queue.failures import as_object as failure_object
 from tidelog.tools.queue.store import group_option, reading
-from tidelog.tools.queue.value import CODECS, decoded, one_line
+from tidelog.tools.queue.value import codec_option, decoded, one_line
 from tidelog.tools.text import examples, milliseconds, time_text
 
 GONE: Final = "gone"  # the state of a job of which nothing is stored
@@ -31,13 +31,7 @@ GONE: Final = "gone"  # the state of a job of which nothing is stored
 @click.argument("name", shell_complete=queues)
 @click.argument("job_id", metavar="ID")
 @group_option
-@click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default="json",
-    show_default=True,
-    help="Codec for the result.",
-)
+@codec_option("Codec for the result.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place, name: str, job_id: str, group: str | None, codec: str, as_json: bool

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
 
 from tidelog.jobs.codecs import NAMED
 from tidelog.tools.text import argument, json_value, milliseconds, time_text
 
 CODECS: Final = ("json", "bytes", "str", "msgpack")
+F = TypeVar("F", bound=Callable[..., Any])
 CELL: Final = 60  # characters of a value or an error in a table
 # nesting depth of values that are shown; far below the interpreter's recursion limit
 DEPTH_MAX: Final = 100
@@ -31,6 +35,13 @@ class Value(NamedTuple):
     def fields(self) -> dict[str, Any]:
         """Its fields in a JSON object."""
         return {"value": self.plain, "undecodable": self.problem}
+
+
+def codec_option(help: str) -> Callable[[F], F]:
+    """The option --codec, JSON unless the caller names another one."""
+    return click.option(
+        "--codec", type=click.Choice(CODECS), default="json", show_default=True, help=help
+    )
 
 
 def decoded(raw: bytes, codec: str) -> Value:

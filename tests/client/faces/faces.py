@@ -22,6 +22,7 @@ import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine import ids
+from tidelog.engine.api import digest
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.rows import DeadJob, moment
 from tidelog.jobs.verbs.find import Find, place_text
@@ -657,3 +658,11 @@ def _told(row: list[Any]) -> tuple[Any, ...]:
 
 
 FACES = (Embedded, AsyncEmbedded, Shared, AsyncShared, Commands)
+
+
+def same_in_a_replay(face: Face) -> None:
+    """The state that the log gives is that of the store."""
+    core = face.db.it._core if hasattr(face.db, "it") else face.db._core
+    live = digest(core.state)
+    with tidelog.open(ROOT, disk=face.disk.killed(), clock=face.clock) as again:
+        assert digest(again._core.state) == live

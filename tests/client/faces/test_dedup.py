@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import product
 from typing import Any
 
 import pytest
-from tests.client.faces.faces import DEPTH, FACES, ROOT, Commands, Face
+from tests.client.faces.faces import DEPTH, Commands
 
 import tidelog
-from tidelog.engine.api import digest
 
 MODES = ("window", "until-done", "replace")
 HELD = MODES[1:]
 LONG = 86_400.0 * 3
-
-
-@pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
-def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A queue with two deliveries for a job at most, without a bound."""
-    with ExitStack() as stack:
-        made = request.param(stack, {})
-        yield made
-        same_in_a_replay(made)
-
-
-def same_in_a_replay(face: Face) -> None:
-    """The state that the log gives is that of the store."""
-    core = face.db.it._core if hasattr(face.db, "it") else face.db._core
-    live = digest(core.state)
-    with tidelog.open(ROOT, disk=face.disk.killed(), clock=face.clock) as again:
-        assert digest(again._core.state) == live
 
 
 def take(face: Any) -> str:

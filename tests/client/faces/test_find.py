@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
 import pytest
 import redis
-from tests.client.faces.faces import FACES, GROUPS, ROOT, Embedded
+from tests.client.faces.faces import GROUPS, ROOT, Embedded
 from tests.client.faces.test_dedup import take
 from tests.client.faces.test_faces_agree import OPTIONS, History, outcome
 
@@ -23,11 +22,7 @@ from tidelog.jobs.verbs.find import SLICES_MAX, Find
 WRONG = (tidelog.DataError, redis.ResponseError)
 
 
-@pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
-def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A queue with three deliveries for a job at most, which keeps two jobs that are done."""
-    with ExitStack() as stack:
-        yield request.param(stack, {"keep": 2})
+FACE_OPTIONS = {"keep": 2}  # three deliveries for a job at most; two jobs that are done are kept
 
 
 def found(face: Any, group: str = "workers", **given: Any) -> list[str]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
-from tests.client.faces.faces import FACES, Embedded
+from tests.client.faces.faces import Embedded
 from tests.client.faces.test_dedup import take
 
 import tidelog
 from tidelog.jobs.rows import moment
 
-
-@pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
-def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A queue with three deliveries for a job at most, which keeps two jobs that are done."""
-    with ExitStack() as stack:
-        yield request.param(stack, {"keep": 2})
+FACE_OPTIONS = {"keep": 2}  # three deliveries for a job at most; two jobs that are done are kept
 
 
 def test_a_job_from_its_put_to_its_end(face: Any) -> None:

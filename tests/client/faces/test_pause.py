@@ -8,24 +8,15 @@ from typing import Any
 
 import pytest
 import redis
-from tests.client.faces.faces import FACES, Embedded
+from tests.client.faces.faces import Embedded
 from tests.client.faces.test_blocking import KINDS, LONG_S, blocked
-from tests.client.faces.test_dedup import same_in_a_replay, take
+from tests.client.faces.test_dedup import take
 from tests.until import until
 
 import tidelog
 from tidelog.jobs.work.limits import LOOK_SECONDS
 
 REFUSED = (tidelog.ResponseError, redis.ResponseError)
-
-
-@pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
-def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A queue without jobs."""
-    with ExitStack() as stack:
-        made = request.param(stack, {})
-        yield made
-        same_in_a_replay(made)
 
 
 def nothing(face: Any) -> bool:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.client.faces.faces import FACES, ROOT
+from tests.client.faces.faces import ROOT
 from tests.client.faces.test_blocking import KINDS, LONG_S, blocked
 from tests.client.faces.test_dedup import take
 
 import tidelog
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.jobs.verbs.workers import JOBS_MAX
-
-
-@pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
-def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with ExitStack() as stack:
-        yield request.param(stack, {})
 
 
 def test_a_worker_from_its_first_job_to_its_end(face: Any) -> None:

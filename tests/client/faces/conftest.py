@@ -1,0 +1,19 @@
+"""One fixture for what is tried through every face of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from tests.client.faces.faces import FACES, same_in_a_replay
+
+
+@pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
+def face(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A queue without jobs, with the options `FACE_OPTIONS` of the test's module. The log gives its state."""
+    with ExitStack() as stack:
+        made = request.param(stack, getattr(request.module, "FACE_OPTIONS", {}))
+        yield made
+        same_in_a_replay(made)
