@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from tests.client.owners import ended_owner
 
 import tidelog
 from tidelog import testing
+from tidelog.client import link
+from tidelog.client.starting import Starting
 from tidelog.client.store import SharedStore
 
 
@@ -68,3 +70,17 @@ async def aopened(backend: str, root: Path) -> AsyncIterator[Any]:
         with tidelog.open(root, fsync="no") as db, tidelog.serve(db, port=0):
             async with tidelog.aconnect(root) as client:
                 yield client
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The stores for which this process has started owners."""
+    found: list[Path] = []
+
+    class Counted(Starting):
+        def __init__(self, root: Path, options: Mapping[str, str]) -> None:
+            found.append(root)
+            super().__init__(root, options)
+
+    monkeypatch.setattr(link, "Starting", Counted)
+    return found

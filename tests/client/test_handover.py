@@ -280,12 +280,12 @@ def test_an_owner_refuses_a_store_for_an_operator(root: Path) -> None:
     assert done.stderr.startswith("cannot serve: StoreLocked: only an operator starts the server")
 
 
-def test_a_client_may_start_nothing(root: Path) -> None:
+def test_a_client_may_start_nothing(root: Path, started: list[Path]) -> None:
     with pytest.raises(
         tidelog.Unreachable, match="With start=False a client starts none; run `tidelog serve"
     ):
         tidelog.connect(root, timeout=0.2, start=False)
-    assert not root.exists()
+    assert not root.exists() and not started
     with tidelog.connect(root) as db, tidelog.connect(root, start=False) as other:
         db.set("a", "1")
         assert other.get("a") == b"1"

@@ -204,20 +204,6 @@ def test_owners_that_are_killed_again_and_again(
     assert time.monotonic() - begun < 20
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The stores for which this process has started owners."""
-    found: list[Path] = []
-
-    class Counted(Starting):
-        def __init__(self, root: Path, options: Mapping[str, str]) -> None:
-            found.append(root)
-            super().__init__(root, options)
-
-    monkeypatch.setattr(link, "Starting", Counted)
-    return found
-
-
 def test_many_that_miss_an_owner_start_one(
     root: Path, started: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,8 +300,8 @@ def test_an_owner_that_hangs(root: Path) -> None:
 @pytest.mark.slow
 def test_an_idle_owner_ends(root: Path) -> None:
     """The owner of this test is idle after a second; that of a user, after a minute."""
-    code = f"from tidelog.client import owner; owner.IDLE_S = 1; owner.main([{str(root)!r}])"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-m", "tidelog.client.owner", str(root), "idle-exit=1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == READY
         with tidelog.connect(root) as db:
