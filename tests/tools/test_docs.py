@@ -1,15 +1,7 @@
-"""The examples of the documentation run as they stand, each in an empty directory; those of a page in one process,
-which has the packages that the page tells its reader to install, and no others.
-
-Fences marked `python` run. Those marked `py` do not: they are code of other libraries.
-"""
+"""The examples of the documentation run as they stand, each in an empty directory."""
 
 import ast
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracle.differences import TABLE
 from tests.tools.conftest import Run
+from tests.tools.page_blocks import done_in, examples, outputs, printed
 from tests.tools.page_packages import lacking
 
 import tidelog
@@ -44,54 +37,13 @@ PAGES = (
     "docs/guides/coming-from-redis-streams.md",
 )
 
-# Jobs that fail in an example are logged, and Python prints to standard error what no handler takes.
-QUIET = "import logging as _; _.getLogger('tidelog.queue').addHandler(_.NullHandler());"
-
-
-# Each example has names of its own and says where its output ends.
-RUN = (
-    QUIET
-    + """
-import json, os, sys
-class Lacking:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in lacking:
-            raise ModuleNotFoundError(f"the page does not say how to install {name!r}", name=name)
-lacking = frozenset(json.loads(sys.argv[2]))
-sys.meta_path.insert(0, Lacking())
-for line, directory, source in json.loads(sys.argv[1]):
-    os.makedirs(directory, exist_ok=True)
-    os.chdir(directory)
-    exec(compile(source, f"line {line}", "exec"), {"__name__": "__main__"})
-    print("END OF AN EXAMPLE")
-"""
-)
-
-
-def examples(page: str) -> list[tuple[int, str]]:
-    """(line, source) of every Python block."""
-    text = (ROOT / page).read_text()
-    blocks = re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    return [(text.count("\n", 0, block.start()) + 1, block[1]) for block in blocks]
-
-
-def outputs(page: str, todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
-    """The output of each example in its directory, by its line."""
-    words = json.dumps([(line, str(directory), source) for line, directory, source in todo])
-    missing = json.dumps(lacking((ROOT / page).read_text()))
-    lines = done_in(todo[0][1].parent, "-W", "error", "-c", RUN, words, missing)
-    told: dict[int, list[str]] = {}
-    for line, _, _ in todo:
-        end = lines.index("END OF AN EXAMPLE")
-        told[line], lines = lines[:end], lines[end + 1 :]
-    return told
-
 
 # Those of README run in one directory, below.
 @pytest.mark.parametrize("page", [*PAGES, pytest.param("README.md", marks=pytest.mark.slow)])
 def test_the_examples_of_a_page(page: str, tmp_path: Path) -> None:
-    found = examples(page)
-    told = outputs(page, [(line, tmp_path / str(line), source) for line, source in found])
+    text = (ROOT / page).read_text()
+    found = examples(text)
+    told = outputs(text, [(line, tmp_path / str(line), source) for line, source in found])
     if page != SHOWING_IDS:
         assert told == {line: list(printed(source)) for line, source in found}
 
@@ -116,36 +68,15 @@ def imported(source: str) -> Iterator[str]:
             yield node.module or ""
 
 
-def done_in(directory: Path, *args: str) -> list[str]:
-    """The lines that Python prints when it is called there."""
-    done = subprocess.run(
-        [sys.executable, *args],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    return done.stdout.splitlines()
-
-
-def printed(source: str) -> Iterator[str]:
-    """The output that the comments behind the prints of an example promise; `; ` stands between lines."""
-    for comment in re.findall(r"\bprint\(.*\) +# (.*)$", source, re.M):
-        yield from comment.split("; ")
-
-
 def test_the_readme_can_be_followed_from_top_to_bottom(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one directory, as a reader does; and what is restored at its end is what the last example made."""
-    found = examples("README.md")
-    told = outputs("README.md", [(line, tmp_path, source) for line, source in found])
+    text = (ROOT / "README.md").read_text()
+    found = examples(text)
+    told = outputs(text, [(line, tmp_path, source) for line, source in found])
     assert told == {line: list(printed(source)) for line, source in found}
-    shown = re.findall(
-        r"^\$ tidelog (snapshot .*|verify .*|export .*)$", (ROOT / "README.md").read_text(), re.M
-    )
+    shown = re.findall(r"^\$ tidelog (snapshot .*|verify .*|export .*)$", text, re.M)
     listed, restored, verified, exported, *_ = shown
     assert listed.split()[-1] == restored.split()[-2].split("/")[0]
     assert restored.split()[-1] == verified.split()[-1]
@@ -158,11 +89,12 @@ def test_the_readme_can_be_followed_from_top_to_bottom(
 
 def test_the_worker_of_the_readme_does_what_the_first_example_puts(tmp_path: Path) -> None:
     """The first example puts, the second is `work.py`, and a line calls the worker."""
-    (line, putting), (_, handler), *_ = examples("README.md")
-    told = outputs("README.md", [(line, tmp_path, putting)])
+    text = (ROOT / "README.md").read_text()
+    (line, putting), (_, handler), *_ = examples(text)
+    told = outputs(text, [(line, tmp_path, putting)])
     assert told == {line: list(printed(putting))} and "tidelog.queue(" in putting
     (tmp_path / "work.py").write_text(handler)
-    (command,) = re.findall(r"^\$ tidelog (worker .*)$", (ROOT / "README.md").read_text(), re.M)
+    (command,) = re.findall(r"^\$ tidelog (worker .*)$", text, re.M)
     lines = done_in(
         tmp_path,
         "-m",

@@ -15,6 +15,15 @@ ROOT: Final = Path(__file__).parents[3]
 COMMIT: Final = "5d94fe29"  # the last one of version 0.1
 
 
+def checked() -> None:
+    """Fail the test if this clone does not have the commit."""
+    if subprocess.run(["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"], cwd=ROOT).returncode:
+        pytest.fail(
+            f"this clone has no commit {COMMIT}: git fetch --unshallow, or git fetch origin {COMMIT}",
+            pytrace=False,
+        )
+
+
 def earlier() -> Path:
     """Its Python. Installed once, outside of the repository."""
     python = "bin/python"
@@ -23,13 +32,7 @@ def earlier() -> Path:
         missing,
     ):
         if missing:
-            if subprocess.run(
-                ["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"], cwd=ROOT
-            ).returncode:
-                pytest.fail(
-                    f"this clone has no commit {COMMIT}: git fetch --unshallow, or git fetch origin {COMMIT}",
-                    pytrace=False,
-                )
+            checked()
             source, own = place / "source", place / "own"
             source.mkdir(exist_ok=True)
             packed = subprocess.run(
