@@ -46,8 +46,8 @@ _TRACEBACK_CHARS = 4_000  # keep the end of a traceback, because it names the er
 # --- jobs
 
 
-def encode_value(options: Options, value: Any) -> bytes:
-    """A job's value as bytes. Raises EncodeError, and PayloadTooLarge."""
+def encode_value(options: Options, value: Any, what: str = "a value") -> bytes:
+    """A job's value as bytes, or `what` else it is in an error. Raises EncodeError, and PayloadTooLarge."""
     try:
         data = options.codec.encode(value)
     except Exception as error:
@@ -55,7 +55,7 @@ def encode_value(options: Options, value: Any) -> bytes:
         cause = None if options.codec is NAMED.get(options.codec.name) else error
         raise EncodeError(
             f"queue {options.name!r}: codec {options.codec.name} cannot encode "
-            f"a value of type {type(value).__name__}: {type(error).__name__}: {error}"
+            f"{what} of type {type(value).__name__}: {type(error).__name__}: {error}"
         ) from cause
     return checked_payload(options.name, data)
 

@@ -77,7 +77,7 @@ class DoneWith(Ending):
     @classmethod
     def of(cls, options: Options, result: Any, ttl: Duration) -> Self:
         """The request of a worker. Raises EncodeError, DataError."""
-        return cls(rows.encode_value(options, result), seconds("ttl", ttl))
+        return cls(rows.encode_value(options, result, "a result"), seconds("ttl", ttl))
 
     def words(self) -> list[bytes]:
         """See `Verb`."""

@@ -107,6 +107,59 @@ def test_threads(open_queue: Callable[..., Any]) -> None:
     assert left(mails) == wanted
 
 
+def test_a_result_that_no_codec_encodes_makes_the_job_dead_at_once(
+    open_queue: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler did its work: a retry would do it once more, and fail again."""
+    mails = open_queue()
+    mails.put_many(["set", "list"])
+    done: list[str] = []
+
+    def send(job: Any) -> object:
+        done.append(job.value)
+        return {1} if job.value == "set" else [1]
+
+    assert mails.run(send, workers=1, block=0, results=True) == 0
+    assert done == ["set", "list"]
+    check_no_result(mails, caplog)
+
+
+def check_no_result(mails: Any, caplog: pytest.LogCaptureFixture) -> None:
+    (dead,) = mails.dead
+    said = "codec json cannot encode a result of type set"
+    assert dead.value == "set" and dead.deliveries == 1 and said in dead.reason
+    with pytest.raises(tidelog.JobFailed, match=said):
+        mails.result(dead.original_id)
+    (line,) = [record.message for record in caplog.records if record.name == "tidelog.worker"]
+    assert "send returned for job" in line and said in line
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["embedded", "shared"])
+def test_a_result_of_a_task_that_no_codec_encodes_makes_the_job_dead_at_once(
+    bench: Bench, shared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.db.queue("mails").put_many(["set", "list"])
+    done: list[str] = []
+
+    async def send(job: Any) -> object:
+        done.append(job.value)
+        return {1} if job.value == "set" else [1]
+
+    async def main() -> None:
+        async with tidelog.aqueue(bench.root, "mails", shared=shared) as queue:
+            assert await queue.arun(send, workers=1, block=0, results=True) == 0
+
+    if shared:
+        asyncio.run(main())
+    else:
+        bench.db.close()
+        bench.serving.close()
+        asyncio.run(main())
+        bench.begin()
+    assert done == ["set", "list"]
+    check_no_result(bench.db.queue("mails"), caplog)
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["embedded", "shared"])
 def test_tasks(bench: Bench, shared: bool) -> None:
     names = [*RAISED, "good", "inner", "own"]

@@ -61,7 +61,8 @@ class RunsThreads(Generic[J]):
             batch: As in `consume`.
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
             time_limit: As in `consume`.
-            results: Keep the value that the handler returns as the result of the job, as by `Job.ack`.
+            results: Keep the value that the handler returns as the result of the job, as by `Job.ack`. If the codec
+                cannot encode it, the job is dead: a retry would do its work once more.
             on_dead: Called with each job of this group that dies, in a thread of its own, whichever process decided it.
                 The position is stored, and all processes of the group share it: usually one call tells of a death, and
                 at least one, also after a crash. It is called again after `retry_after` if it raises, or takes longer.

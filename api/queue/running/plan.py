@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidelog.jobs.rows import evidence, printable
 from tidelog.store.durations import Duration, patience
-from tidelog.store.errors import DataError, NotStored, OutcomeUnknown, Unreachable
+from tidelog.store.errors import DataError, EncodeError, NotStored, OutcomeUnknown, Unreachable
 
 WORKERS_MAX: Final = 1_000  # in one process
 PROCESSES_MAX: Final = 256
@@ -153,6 +153,16 @@ class Words:
         self._say(
             logging.ERROR,
             f"the handler of job {job.id} {what}; this counts as a failed delivery",
+            job=job.id,
+        )
+
+    def no_result(self, job: Any, error: EncodeError) -> None:
+        """What a handler returned cannot be stored. The job is dead: a retry would do its work once more."""
+        name = getattr(self._plan.handler, "__qualname__", repr(self._plan.handler))
+        self._say(
+            logging.ERROR,
+            f"what {name} returned for job {job.id} cannot be kept as its result, so the job is dead; let it return "
+            f"what the codec encodes, or leave out `results`: {error}",
             job=job.id,
         )
 

@@ -17,7 +17,7 @@ from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.atelling import LOOK_S, AsyncTeller
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.signals import Signals
-from tidelog.store.errors import StoreClosed, TidelogError
+from tidelog.store.errors import EncodeError, StoreClosed, TidelogError
 
 T = TypeVar("T")
 
@@ -176,7 +176,12 @@ class _Run:
             async with job:
                 result = await self._handled(job)
                 if self._plan.results and job.state == "open":
-                    await job.ack(result)
+                    try:
+                        await job.ack(result)
+                    except EncodeError as error:
+                        # The handler has done its work, and would only do it again.
+                        await job.fail(error)
+                        self._words.no_result(job, error)
             self._done[number] += job.state == "acked"
             self._words.done(job, began)
         except (Exception, KeyboardInterrupt):

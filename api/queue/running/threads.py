@@ -20,7 +20,7 @@ from tidelog.aof.threads import start
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.signals import News, Signals
 from tidelog.api.queue.running.telling import LOOK_S, Teller
-from tidelog.store.errors import NotStored, StoreClosed, TidelogError
+from tidelog.store.errors import EncodeError, NotStored, StoreClosed, TidelogError
 
 
 def run_threads(plan: Plan) -> int:
@@ -169,7 +169,12 @@ class _Run:
                     if os.getpid() != self._pid:
                         self._words.end_fork(job)
                 if self._plan.results and job.state == "open":
-                    job.ack(result)
+                    try:
+                        job.ack(result)
+                    except EncodeError as error:
+                        # The handler has done its work, and would only do it again.
+                        job.fail(error)
+                        self._words.no_result(job, error)
             self._done[number] += job.state == "acked"
             self._words.done(job, began)
         except (Exception, KeyboardInterrupt):
