@@ -4,8 +4,8 @@ A scrape may come every second, so each queue costs one short hold of the lock, 
 counted by what the workers of this process know (jobs/work/shared.py), never by reading the records of pauses. Cold
 streams stay cold: of them a row is read.
 
-The queues are those that this process has worked with, those whose helper streams are in memory, and, of a database of
-at most KEYS_MAX keys, once those in the checkpoint.
+The queues are those that this process has worked with, those whose jobs or helper streams are in memory, and, of a
+database of at most KEYS_MAX keys, once those in the checkpoint.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tidelog.figures.names import (
 from tidelog.figures.resident import KEYS_MAX, label, names_in_memory
 from tidelog.figures.streams import is_helper_in, stream_at
 from tidelog.jobs.living import living_workers
+from tidelog.jobs.names import has_jobs
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.shared import Shared
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tidelog.store.commit.core import Core
 
 CHECKED: Final = 5  # times as many keys are looked at as queues are shown
+LOOKS: Final = 20  # first entries read per slice of the lock
 PAUSE_S: Final = 0.0005  # pause after each queue, so that other threads get the lock and the GIL
 Lanes = list[tuple[int, Stream]]  # of each priority that has one
 
@@ -51,6 +53,7 @@ class Working:
         self._core = core
         self._known: set[Place] = set()  # queues, by database and key
         self._read: set[int] = set()  # databases whose cold keys were looked through
+        self._others: dict[Place, int] = {}  # no job is their first entry; with their numbers
 
     def figures(self, count: int, sees: Callable[[bytes], bool]) -> list[QueueFigures]:
         """The first `count` queues by name, of those that the reader sees, with each of their groups.
@@ -64,11 +67,14 @@ class Working:
         worked = {place[:2] for place in shared}
         self._known |= worked
         for db in range(len(core.state.databases)):
-            self._known |= {
-                (db, owner)
-                for key in self._names(db)
-                if (owner := owner_of(key)) is not None and owner
-            }
+            plain = []
+            for key in self._names(db):
+                owner = owner_of(key)
+                if owner is None:
+                    plain.append((db, key))
+                elif owner:
+                    self._known.add((db, owner))
+            self._look([place for place in plain if place not in self._known and sees(place[1])])
         seen = [place for place in self._known if sees(place[1]) and _is_text(place[1])]
         # A store may have many streams with the names of helpers that are none.
         places = sorted(seen, key=lambda place: (place not in worked, place))[: CHECKED * count]
@@ -100,6 +106,23 @@ class Working:
                     pass  # verify tells of it
         return names_in_memory(self._core, db)
 
+    def _look(self, places: list[Place]) -> None:
+        """Find the queues among streams that this process has not worked with, by their first entry."""
+        for at in range(0, len(places), LOOKS):
+            with self._core.lock:
+                for place in places[at : at + LOOKS]:
+                    try:
+                        stream = stream_at(self._core.state, place)
+                        if stream is None or self._others.get(place) == stream.number:
+                            continue
+                        if has_jobs(stream):
+                            self._known.add(place)
+                        elif stream.length:
+                            self._others[place] = stream.number
+                    except CorruptBlock:
+                        continue  # verify tells of it
+            time.sleep(PAUSE_S)
+
     def _of(
         self, place: Place, shared: dict[tuple[int, bytes, bytes], Shared], worked: bool
     ) -> list[QueueFigures]:
@@ -121,7 +144,7 @@ class Working:
             )
         )
         waiting = None if later is None else later.groups.get(DUE)
-        if not worked and waiting is None and not self._has_notes(place, lanes, dead, failures):
+        if not worked and waiting is None and not self._is_queue(place, lanes, dead, failures):
             return []
         arrived = 0 if waiting is None else waiting.pending.until(now - due_ms(0))
         base = QueueFigures(
@@ -144,18 +167,25 @@ class Working:
         if len(groups) == 1:
             (one,) = groups
             return [replace(one, done=max(one.left - one.died, 0))]
-        return groups or [
+        if groups:
+            return groups
+        unread = sum(stream.length for _, stream in lanes)
+        first = [id for _, stream in lanes for id in reading.between(stream, 0, MAX, 1).ids()]
+        return [
             replace(
                 base,
-                depth=base.depth + sum(s.length for _, s in lanes),
-                waiting=base.waiting + sum(s.length for _, s in lanes),
+                depth=base.depth + unread,
+                waiting=base.waiting + unread,
+                oldest_ms=min(first) >> 64 if first else None,
             )
         ]
 
-    def _has_notes(
+    def _is_queue(
         self, place: Place, lanes: Lanes, dead: Stream | None, failures: Stream | None
     ) -> bool:
-        """[lock] Whether helper streams show that there is a queue; a user's stream may have such a name."""
+        """[lock] Whether jobs or helper streams show that there is a queue; a user's stream may have such a name."""
+        if lanes and lanes[0][0] == 0 and has_jobs(lanes[0][1]):
+            return True
         db, key = place
         helpers = [(key + DEAD, dead), (key + FAILURES, failures)]
         helpers += [(jobs_of(key)[priority], stream) for priority, stream in lanes if priority]

@@ -356,7 +356,7 @@ class Collector:
         firsts = list({(row.db, row.key): row for row in found}.values())
         text = (
             f" Shows the first {self._streams_max} queues by name (metrics-streams) that were used since the store was "
-            "opened, or whose own streams are known."
+            "opened, or whose jobs or own streams are known."
         )
         yield _gauge("queues_shown", "Number of queues shown one by one." + text, len(firsts))
         for rows, kind, metrics in (

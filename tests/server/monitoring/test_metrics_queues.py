@@ -125,6 +125,41 @@ def test_dead_jobs_of_an_earlier_life_are_counted_and_stay_cold(tmp_path: Path) 
         assert dict.get(core.state.databases[0].keys, b"mails:dead") is None
 
 
+@pytest.mark.parametrize("folded", [False, True], ids=["log", "checkpoint"])
+def test_jobs_of_an_earlier_life_that_no_worker_asked_for_are_counted(
+    tmp_path: Path, folded: bool
+) -> None:
+    """Nobody has worked with the queue since, so an alert for it depends on these figures."""
+    with tidelog.open(tmp_path / "db") as db:
+        db.queue("mails").put_many(["x", "y"])
+        db.xadd("orders", {"a": "b"})
+        db.set("name", "ann")
+        if folded:
+            db.checkpoint()
+    with tidelog.open(tmp_path / "db") as db:
+        core = inside.core(db)
+        working = Working(core)
+        for _ in range(2):
+            (one,) = working.figures(10, lambda key: True)
+            assert (one.key, one.group, one.depth, one.waiting) == (b"mails", None, 2, 2)
+            assert one.oldest_ms is not None and one.workers == 0
+            resident = dict.get(core.state.databases[0].keys, b"mails")
+            assert (resident is None) is folded
+        mails = db.queue("mails")
+        for job in mails.consume(block=0):
+            with job:
+                pass
+        (one,) = working.figures(10, lambda key: True)
+        assert (one.group, one.depth, one.oldest_ms, one.done) == (b"workers", 0, None, 2)
+
+
+def test_a_stream_becomes_a_queue_by_its_first_job(watched: Watched) -> None:
+    watched.ask("XADD orders 1-1 a b")
+    assert watched.value("queues_shown") == 0
+    watched.ask("DEL orders", "XADD orders 1-1 value 1")
+    assert watched.value("queue_oldest_seconds", db="0", queue="orders", group="") is not None
+
+
 def test_an_owner_has_the_same_metrics(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "tidelog.client.owner", str(tmp_path), f"metrics-port={port}"]
