@@ -89,18 +89,31 @@ class JobStatus:
         return rows.moment(int(self.id.partition("-")[0]))
 
     def as_dict(self) -> dict[str, Any]:
-        """The facts as a dict, for JSON: times as ISO 8601, bytes as text."""
+        """The facts as a dict, for JSON: value and result as they were put if the codec is json, otherwise their bytes
+        as text; times as ISO 8601.
+        """
         failures = [asdict(each) | {"at": each.at.isoformat()} for each in self.failures]
         due_at = None if self.due_at is None else self.due_at.isoformat()
-        raw = rows.value_of(self.row) if self.row else None
+        value = rows.value_of(self.row) if self.row else None
         return {
             **{"id": self.id, "state": self.state, "present_id": self.present_id},
-            **{"value": None if raw is None else rows.shown(raw), "headers": self.headers},
+            **{"value": self._plain(value), "headers": self.headers},
             **{"priority": self.priority, "key": self.key, "deliveries": self.deliveries},
             **{"enqueued_at": self.enqueued_at.isoformat(), "worker": self.worker},
             **{"due_at": due_at, "reason": self.reason, "failures": failures},
-            **{"result": None if self.result_raw is None else rows.shown(self.result_raw)},
+            **{"result": self._plain(self.result_raw)},
         }
+
+    def _plain(self, raw: bytes | None) -> Any:
+        """A value or a result, for JSON."""
+        if raw is None:
+            return None
+        if self.codec is NAMED["json"]:
+            try:
+                return self.codec.decode(raw)
+            except ValueError:
+                pass  # another client put it
+        return rows.shown(raw)
 
 
 @dataclass(frozen=True, slots=True)

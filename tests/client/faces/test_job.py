@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from tests.client.faces.faces import Embedded
 from tests.client.faces.test_dedup import take
 
 import tidelog
+from tidelog import testing
 from tidelog.jobs.rows import moment
 
 FACE_OPTIONS = {"keep": 2}  # three deliveries for a job at most; two jobs that are done are kept
@@ -91,3 +93,21 @@ def test_facts_as_json() -> None:
         told = face.job(face.put(b"v", delay=1)).as_dict()
     assert told["value"] == "v" and told["state"] == "delayed"
     assert told["due_at"] == (face.clock.now() + timedelta(seconds=1)).isoformat()
+
+
+def test_facts_of_a_json_queue_as_json() -> None:
+    """What was put and what the worker left, not as text that is JSON once more."""
+
+    def told(id: str) -> Any:
+        found = mails.job(id)
+        assert found is not None
+        return json.loads(json.dumps(found.as_dict()))
+
+    with testing.store() as db:
+        mails = db.queue("mails", keep=1)
+        id = mails.put({"to": "ann"})
+        job = mails.get(block=0)
+        assert job is not None and job.ack(result=[1, None])
+        assert (told(id)["value"], told(id)["result"]) == ({"to": "ann"}, [1, None])
+        other = db.xadd("mails", {"value": "{"})  # as another client may put it
+        assert told(other.decode())["value"] == "{"
