@@ -206,13 +206,13 @@ def _of_queues(facts: Facts, oldest_s: float) -> Iterator[Finding]:
         name = row.key.decode("utf-8", "backslashreplace")
         if row.dead and (row.db, row.key) not in told:
             told.add((row.db, row.key))
-            text = f"The queue {name} has {row.dead:,} dead jobs."
+            text = f"Dead jobs of the queue {name}: {row.dead:,}."
             todo = "Look at them with `tidelog queue dead ls`, then redrive or purge them."
             yield Finding("dead-jobs", text, todo)
         age = 0.0 if row.oldest_ms is None else (facts.now_ms - row.oldest_ms) / 1000
         if row.waiting and not row.workers:
-            text = f"{row.waiting:,} jobs of the queue {name} wait, and no worker was seen."
+            text = f"Jobs of the queue {name} that wait: {row.waiting:,}. No worker was seen."
             yield Finding("no-workers", text, "Start `tidelog worker` for this queue.")
         elif row.waiting and age > oldest_s:
-            text = f"The oldest job of the queue {name} is {age / 60:,.0f} minutes old."
+            text = f"The oldest job of the queue {name} has waited for {age / 60:,.0f} min."
             yield Finding("oldest-job", text, "Start more workers, or find out what holds them up.")
