@@ -78,7 +78,7 @@ class StoreLocked(AofError):
             )
         if came:
             holder += f", {came}"
-        how = f"tidelog.connect({str(path.parent)!r})"
+        how = f"tidelog.connect({str(path.parent)!r}) (a queue by shared=True)"
         advice = {
             self.OWNER: f"Use it by {how}, open it read-only here, or run `tidelog serve`, which takes over; it ends a "
             "minute after its last client",
