@@ -54,8 +54,8 @@ _TAKES_AWAY: Final = _WITHOUT_KEY | {
 _BRINGS: Final = frozenset((e.RESTORE, e.RESTORE | END))
 
 
-class WasDelayed(Exception):
-    """The watched job has another ID as a delayed job. Its life begins with that one."""
+class BeganAs(Exception):
+    """The watched job had another ID before, with which its life begins."""
 
     def __init__(self, first: int) -> None:
         super().__init__(id_text(first).decode())
@@ -373,7 +373,7 @@ class Watch:
         return next(row for entry_id, row in added(effect) if entry_id == self.id)
 
     def _know(self, row: EntryRow, effect: Effect | None = None) -> None:
-        """Take from the row of the job which ID `put` returned. Raises WasDelayed if `effect` ends the job's delay."""
+        """Take from the row of the job which ID `put` returned. Raises BeganAs if `effect` ends the job's delay."""
         origin = origin_of(row)
         if origin is None or self._text != self.first:
             return
@@ -385,7 +385,7 @@ class Watch:
             # The unit puts the job before it removes the delayed one. A redriven job has the same origin.
             later = self.state.databases[effect[1]].keys.get(self.queue.later)
             if isinstance(later, Stream) and later.contains(delayed):
-                raise WasDelayed(delayed)
+                raise BeganAs(delayed)
 
     def told_by(self, effect: Effect, lsn: int, now: int) -> list[Event]:
         """The events that a record of one of the queue's streams tells, without any state."""
@@ -405,12 +405,12 @@ class Watch:
         return self.notes[begun:]
 
     def _no_longer_delayed(self, effect: Effect) -> None:
-        """Delayed jobs leave their stream. Raises WasDelayed if their unit puts the watched job for one of them."""
+        """Delayed jobs leave their stream. Raises BeganAs if their unit puts the watched job for one of them."""
         for _, put in self._put_now:
             if names_id(put, self.id, self.id):
                 first = delayed_origin(self._row(put))
                 if first is not None and names_id(effect, first, first):
-                    raise WasDelayed(first)
+                    raise BeganAs(first)
 
     def _result_stored(self, effect: Effect) -> None:
         if effect[2] == self._result:

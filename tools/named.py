@@ -41,7 +41,7 @@ class Names:
         self._keys = {key, queue.later, *queue.jobs}
 
     def told(self, first: int, last: int) -> Iterator[Event]:
-        """The events from LSN `first` to `last`. Raises WasDelayed, and as `LogFiles.frames`."""
+        """The events from LSN `first` to `last`. Raises BeganAs, and as `LogFiles.frames`."""
         needles = self._needles()
         for path, frame in self._files.frames():
             if frame.lsn > last:

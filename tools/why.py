@@ -1,9 +1,9 @@
 """`tidelog why`: the life of one entry, from the log: added, delivered, claimed, acknowledged, trimmed, deleted.
 
 The log is replayed in memory from the oldest base that it continues, since a trim does not name what it removes: only
-a state knows. For a job of a queue the records of the queue's helper streams are told in the queue's own words. Either
-ID of a delayed job leads to its whole life; the second one is only known when the replay comes to it, so for that one
-the replay begins a second time.
+a state knows. For a job of a queue the records of the queue's helper streams are told in the queue's own words. Each
+ID of a delayed or a dead job leads to its whole life; the later ones are only known when the replay comes to them, so
+for these the replay begins once more.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.as_commands import commands
 from tidelog.engine.effects.effect import END, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
-from tidelog.engine.ids import MAX, parse
+from tidelog.engine.ids import MAX, parse, parse_or_none
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
+from tidelog.jobs.rows import fields_of
 from tidelog.tools import console, exits, names
 from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
-from tidelog.tools.life import Event, Life, WasDelayed, Watch
+from tidelog.tools.life import BeganAs, Event, Life, Watch
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import first_lsn
 from tidelog.tools.named import Names, witnessed
@@ -127,17 +128,21 @@ def in_order(found: Found) -> Iterator[tuple[Life, list[Event]]]:
 def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> Found:
     """Replay the log up to its end, or to damage, and watch the entry, with a progress bar unless `quiet`.
 
-    For the ID that a delayed job got when it was due, the replay begins again when it comes to that moment: what
-    happened to the job before concerns another ID, which no replay can know earlier.
+    For the ID that a delayed job got when it was due, or a job when it died, the replay begins again when it comes to
+    that moment: what happened to the job before concerns another ID, which no replay can know earlier.
 
     Raises Unknown without a base; Damage and CorruptBlock if nothing can be replayed; OSError.
     """
-    try:
-        with files.still():
-            return _story(files, key, wanted, quiet)
-    except WasDelayed as delayed:
-        with files.still():
-            return _story(files, key, delayed.first, quiet)
+    tried: set[int] = set()
+    while True:
+        tried.add(wanted)
+        try:
+            with files.still():
+                return _story(files, key, wanted, quiet)
+        except BeganAs as began:
+            if began.first in tried:  # a stranger wrote what looks like a dead job
+                raise Unknown(f"the dead jobs of {key!r} name each other") from None
+            wanted = began.first
 
 
 def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:
@@ -175,8 +180,20 @@ def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:
         lives = _lives_at(watch, {key}) or _lives_at(watch, family)
         if notes and not lives:
             lives = [Life((0, key))]
+        if not lives and not notes:
+            _follow_death(state, watch.queue.dead, wanted)
         near = nearest(state, key, wanted) if damage is None else []
         return Found(base, lives, [*notes, *watch.notes], units, near, damage)
+
+
+def _follow_death(state: State, dead: bytes, wanted: int) -> None:
+    """Raise BeganAs if a dead job has this ID."""
+    for database in state.databases:
+        stream = database.keys.get(dead)
+        row = stream.get(wanted) if isinstance(stream, Stream) else None
+        first = None if row is None else parse_or_none(fields_of(row).get(b"id", b""))
+        if first is not None:
+            raise BeganAs(first)
 
 
 def _lives_at(watch: Watch, keys: Collection[bytes]) -> list[Life]:

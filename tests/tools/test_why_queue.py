@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import tidelog
+from tidelog.engine.ids import parse
 from tidelog.testing import Clock
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.why import story
+from tidelog.tools.why import Unknown, story
 
 MAX_DELIVERIES = 3
 GAVE_BACK = ["failed", "paused", "nacked"]
@@ -153,6 +154,29 @@ def wrong(root: Path, ledger: Ledger) -> list[str]:
         ):
             found.append(f"{job}: expected {kinds} {ledger.texts[job]}, told {events}")
     return found
+
+
+def test_the_id_of_a_dead_job_leads_to_its_life(tmp_path: Path) -> None:
+    """Also if the job was delayed before, and so has three IDs."""
+    clock = Clock()
+    with tidelog.open(tmp_path / "db", clock=clock, **OPTIONS) as db:
+        queue = db.queue("mails")
+        first = queue.put({"to": "ann"}, delay=5)
+        clock.advance(6)
+        job = queue.get("w", block=0)
+        assert job is not None and job.id != first and job.fail("no address")
+        (dead,) = queue.dead
+        db.xadd("loops:dead", {"id": "5-1"}, id="5-1")
+        db.xadd("loops", {"value": "1"}, id="7-1")
+    files = LogFiles(tmp_path / "db")
+    lives = []
+    for id in (first, job.id, dead.id):
+        told = story(files, b"mails", parse(id.encode()), quiet=True)
+        (life,) = told.lives
+        lives.append([event.text for event in (*life.story(), *told.notes)])
+    assert lives[0] == lives[1] == lives[2] and "no address" in str(lives[0])
+    with pytest.raises(Unknown, match="name each other"):
+        story(files, b"loops", parse(b"5-1"), quiet=True)
 
 
 def test_a_short_history_against_the_ledger(tmp_path: Path) -> None:
