@@ -1,12 +1,17 @@
-"""STORE: the file that makes a directory a store. Lines of text, written once when the store is created.
+"""STORE: the file that makes a directory a store. Lines of text, written when the store is created.
 
     tidelog store
     format 1
     uuid 0123456789abcdef0123456789abcdef
+    fsync always                               only if a server has created the store
+    made 2                                     RECORDS of the version that created the store
+    records 3                                  RECORDS of the newest version that opened it to write, if that is newer
     crc32c 89abcdef                            of the lines above, with their line feeds
 
-A store that a server has created has a line more, `fsync always`, before the last one: the fsync policy of a server
-that is told none. One without it was created by an earlier version, or by a program that opened it.
+`fsync always` is the fsync policy of a server that is told none. One without it was created by an earlier version, or
+by a program that opened it. A version adds the line `records` when it first opens a store of an earlier one. A store
+without `made` comes from version 0.1, which steps over these lines, or got its data from elsewhere: by a restore, a
+repair, an import, or as a copy of its leader.
 
 A store's directory (directories 0700, files 0600):
 
@@ -57,12 +62,43 @@ _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF)) | ABOUT
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _TEXT: Final = TextFile("tidelog store", FORMAT, DamagedFile)
 _SERVED: Final = "fsync always"
+# Raise it when a version begins to write records that the version before refuses.
+RECORDS: Final = 2
+_MADE: Final = re.compile(r"(?m)^made ([0-9]{1,9})\n")
+_RECORDS: Final = re.compile(r"(?m)^records ([0-9]{1,9})\n")
 _LINES: Final = re.compile(r"(?:.*\n)*?uuid ([0-9a-f]{32})\n(?:.*\n)*")
 
 
-def render(uuid: bytes, *, served: bool = False) -> bytes:
-    """The content of the file. `served`: a server creates the store."""
-    return _TEXT.render(f"uuid {uuid.hex()}\n" + (f"{_SERVED}\n" if served else ""))
+def render(uuid: bytes, *, served: bool = False, new: bool = False) -> bytes:
+    """The content of the file. `served`: a server creates the store; `new`: it begins without data from elsewhere."""
+    fsync, by = f"{_SERVED}\n" if served else "", "made" if new else "records"
+    return _TEXT.render(f"uuid {uuid.hex()}\n{fsync}{by} {RECORDS}\n")
+
+
+def made_by(disk: Disk, root: Path) -> int:
+    """RECORDS of the version that created the store in `root`; 0: it was 0.1, or the data come from elsewhere.
+
+    Raises as `parse`, OSError.
+    """
+    line = _MADE.search(_own_lines(disk, root))
+    return 0 if line is None else int(line[1])
+
+
+def is_earlier(disk: Disk, root: Path) -> bool:
+    """Whether only versions that know fewer records have opened the store in `root` to write. Raises as `parse`."""
+    lines = _own_lines(disk, root)
+    found = (_MADE.search(lines), _RECORDS.search(lines))
+    return max((int(line[1]) for line in found if line is not None), default=0) < RECORDS
+
+
+def adopt(disk: Disk, root: Path) -> None:
+    """Note in STORE that this version opens a store of an earlier one to write. Raises as `parse`, OSError."""
+    kept = _RECORDS.sub("", _own_lines(disk, root))
+    recipe.publish(disk, root / NAME, _TEXT.render(f"{kept}records {RECORDS}\n"))
+
+
+def _own_lines(disk: Disk, root: Path) -> str:
+    return _TEXT.parse(root / NAME, recipe.read(disk, root / NAME, BYTES_MAX))
 
 
 def was_served(disk: Disk, root: Path) -> bool:
@@ -152,14 +188,15 @@ def is_new(disk: Disk, root: Path) -> bool:
     return AOF not in names or _UNFINISHED_AOF.issuperset(disk.listdir(root / AOF))
 
 
-def create(disk: Disk, root: Path, uuid: bytes, *, served: bool = False) -> None:
+def create(disk: Disk, root: Path, uuid: bytes, *, served: bool = False, new: bool = False) -> None:
     """Make the existing directory `root` a store with the random `uuid` (16 bytes). The caller holds LOCK.
 
     served    a server creates it
+    new       it begins without data from elsewhere
 
     DURABLE is created before STORE, so that a store whose aof/ was emptied can be told from a new one.
     """
     assert len(uuid) == 16
     recipe.make_directory(disk, root / AOF)
     recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))
-    recipe.publish(disk, root / NAME, render(uuid, served=served))
+    recipe.publish(disk, root / NAME, render(uuid, served=served, new=new))

@@ -10,10 +10,11 @@ import logging
 import os
 import re
 import secrets
+import shlex
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def _open(
     try:
         swap.finish(disk, root)
         if identity.is_new(disk, root):
-            identity.create(disk, root, secrets.token_bytes(16), served=served)
+            identity.create(disk, root, secrets.token_bytes(16), served=served, new=True)
         return _Opener(disk, root, options, clock).open(lock)
     except BaseException:
         lock.close()
@@ -221,6 +222,7 @@ class _Opener:
         self._checkpoints.attend(core)
         self._checkpoints.clear_passing()
         self._roles.attend(core)
+        self._say_way_back()
         if not self._roles.role.follows:
             self._say_lead(core)
             swap.clear(self._disk, self._root)  # a promotion may have ended a resync
@@ -300,6 +302,19 @@ class _Opener:
             lead = 0 if meta is None else meta.lead
             recovered = recovered._replace(now=resumed(recovered.now, wall, lead))
         return self._log(recovered, policy, lock), state
+
+    def _say_way_back(self) -> None:
+        """Say once, before this version writes to a store of an earlier one, what may keep that one from opening it."""
+        if identity.is_earlier(self._disk, self._root):
+            _logger.warning(
+                "%s comes from tidelog 0.1, which cannot open it any more once this version has written one of these: "
+                "a dedup ID that is freed or held (cancel, purge, forget, or put with dedup=), or XADD with IDMP in a "
+                "stream whose IDs are ahead of the clock. To be able to go back, make a snapshot now, and copy it "
+                "elsewhere: tidelog snapshot create %s (docs/guides/upgrading.md)",
+                *(self._root, shlex.quote(str(self._root))),
+            )
+            with suppress(OSError):  # a full disk: then the next open says it again
+                identity.adopt(self._disk, self._root)
 
     def _say_lead(self, core: Core) -> None:
         wall, store = self._clock.time_ns() // 1_000_000, core.landing.time_ms()

@@ -61,9 +61,10 @@ def test_every_byte_of_a_small_store(tmp_path: Path) -> None:
     # STORE
     text = (root / "STORE").read_bytes()
     lines = text.decode().splitlines()
-    assert lines[:2] == ["tidelog store", "format 1"] and len(lines) == 4
+    assert lines[:2] == ["tidelog store", "format 1"] and len(lines) == 5
     uuid = bytes.fromhex(lines[2].removeprefix("uuid "))
-    assert lines[3] == f"crc32c {crc32c(text[: text.index(b'crc32c ')]):08x}"
+    assert lines[3] == "made 2"
+    assert lines[4] == f"crc32c {crc32c(text[: text.index(b'crc32c ')]):08x}"
     assert sorted(p.name for p in root.iterdir()) == ["LOCK", "STORE", "aof"]
     assert (root / "LOCK").read_text().strip().isdigit()
 

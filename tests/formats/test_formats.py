@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import errno
 import json
 import re
 import zlib
@@ -14,11 +15,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from tests.formats.described import crc32c
 from tests.formats.make import ASKED, LINE
 
 import tidelog
 from tidelog import testing
+from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
+from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot.restore import restore
 from tidelog.snapshot.scrub import verify_snapshot, verify_store
 
@@ -111,6 +115,46 @@ def test_it_is_migrated_whole(kept: Kept, tmp_path: Path) -> None:
     restore(RealDisk(), Path(made.path), tmp_path / "new")
     with tidelog.open(tmp_path / "new", clock=kept.clock) as db:
         kept.check(db)
+
+
+def test_the_way_back_is_told_once(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    """Before anything is written. A reader does not tell it, and a new store has no way back to tell of."""
+    at = kept.root / "STORE"
+    text, log = at.read_text(), sorted((kept.root / "aof").glob("*.aof"))
+    with tidelog.open(kept.root, read_only=True, clock=kept.clock):
+        pass
+    assert not caplog.messages and at.read_text() == text
+    with tidelog.open(kept.root, clock=kept.clock):
+        assert sorted((kept.root / "aof").glob("*.aof")) == log
+    (told,) = caplog.messages
+    assert told.startswith(f"{kept.root} comes from tidelog 0.1") and "put with dedup=" in told
+    assert f"tidelog snapshot create {kept.root} " in told
+    lines = at.read_text().splitlines()
+    assert lines[:-1] == [*text.splitlines()[:-1], "records 2"]
+    for root in kept.root, kept.root.parent / "new", kept.root.parent / "new":
+        with tidelog.open(root, clock=kept.clock) as db:
+            db.set("a", "1")
+    assert caplog.messages == [told]
+
+
+def test_a_full_disk_does_not_keep_an_old_store_shut(caplog: pytest.LogCaptureFixture) -> None:
+    """The next open tells it again."""
+    disk, root, full = SimulatedDisk(), Path("/s"), False
+    with tidelog.open(root, disk=disk) as db:
+        db.set("a", "1")
+    text = recipe.read(disk, root / "STORE", 1000).replace(b"made 2\n", b"")
+    text = text[: text.index(b"crc32c")]
+    recipe.publish(disk, root / "STORE", text + b"crc32c %08x\n" % crc32c(text))
+
+    def before(operation: str, path: Path) -> None:
+        if full and operation == "create" and path.name == "STORE.new":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    disk.before = before
+    for full, told in (True, 1), (True, 2), (False, 3), (False, 3):
+        with tidelog.open(root, disk=disk) as db:
+            assert db.get("a") == b"1"
+        assert len(caplog.messages) == told
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)

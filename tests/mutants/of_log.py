@@ -286,8 +286,8 @@ MUTANTS: Final = (
         "identity/store-before-durable",
         "aof/identity.py",
         "    recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))\n"
-        "    recipe.publish(disk, root / NAME, render(uuid, served=served))\n",
-        "    recipe.publish(disk, root / NAME, render(uuid, served=served))\n"
+        "    recipe.publish(disk, root / NAME, render(uuid, served=served, new=new))\n",
+        "    recipe.publish(disk, root / NAME, render(uuid, served=served, new=new))\n"
         "    recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))\n",
         ("tests/aof/test_formats.py::test_a_store_is_one_when_all_else_of_it_is_there",),
         "STORE comes last, so that an emptied aof/ can be told from a new store.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -11,7 +13,11 @@ import pytest
 from tests.client.versions.earlier import earlier
 
 import tidelog
+from tidelog.client.starting import environment
 
+WRITE: Final = (
+    "import sys, tidelog; db = tidelog.open(sys.argv[1]); db.queue('mails').put(1); db.close()"
+)
 READ: Final = "import sys, tidelog; db = tidelog.open(sys.argv[1]); print(db.digest()); db.close()"
 AHEAD: Final = "99999999999999-1"  # an ID ahead of every clock
 
@@ -76,9 +82,30 @@ def made(root: Path, by: Callable[[Queue], None]) -> str:
     return digest
 
 
-def read_by_0_1(root: Path) -> subprocess.CompletedProcess[str]:
-    words = [str(earlier()), "-c", READ, str(root)]
+def read_by_0_1(root: Path, program: str = READ) -> subprocess.CompletedProcess[str]:
+    words = [str(earlier()), "-c", program, str(root)]
     return subprocess.run(words, capture_output=True, text=True, cwd=root.parent, timeout=60)
+
+
+@pytest.mark.slow
+def test_it_is_told_before_it_is_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The snapshot that the warning asks for is one that 0.1 restores, also if the store goes back no more."""
+    root = tmp_path / "store"
+    assert read_by_0_1(root, WRITE).returncode == 0
+    with tidelog.open(root) as db:
+        (told,) = caplog.messages
+        digest = db.digest()
+    assert read_by_0_1(root).stdout.strip() == digest
+    words = shlex.split(told[told.index("tidelog snapshot") : told.rindex(" (")])
+    made = subprocess.run([sys.executable, "-m", *words], env=environment(), check=True)
+    assert made.returncode == 0
+    with tidelog.open(root) as db:
+        until_done(db.queue("mails"))
+    assert "StoreDamaged" in read_by_0_1(root).stderr and caplog.messages == [told]
+    (snapshot,) = (root / "snapshots").glob("0*")
+    back = "import sys; from tidelog.tools import cli; sys.exit(cli.run(['snapshot', 'restore', sys.argv[1], 'back']))"
+    assert read_by_0_1(snapshot, back).returncode == 0
+    assert read_by_0_1(snapshot.parent / "back").stdout.strip() == digest
 
 
 @pytest.mark.slow
