@@ -95,6 +95,8 @@ def aopen_store(
     retain_bytes: int = RETAIN_BYTES,
     retain_seconds: float | timedelta | None = None,
     retain_bookmark_bytes: int = KEEP_BYTES,
+    keep_dead_seconds: float | timedelta | None = None,
+    keep_dead_jobs: int | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     lock_timeout: Duration = 0.0,
     disk: Disk | None = None,
@@ -121,6 +123,8 @@ def aopen_store(
         retain_bytes=retain_bytes,
         retain_seconds=retain_seconds,
         retain_bookmark_bytes=retain_bookmark_bytes,
+        keep_dead_seconds=keep_dead_seconds,
+        keep_dead_jobs=keep_dead_jobs,
         segment_bytes=segment_bytes,
     )
 

@@ -52,6 +52,8 @@ def open_store(
     retain_bytes: int = RETAIN_BYTES,
     retain_seconds: float | timedelta | None = None,
     retain_bookmark_bytes: int = KEEP_BYTES,
+    keep_dead_seconds: float | timedelta | None = None,
+    keep_dead_jobs: int | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     lock_timeout: Duration = 0.0,
     disk: Disk | None = None,
@@ -80,6 +82,9 @@ def open_store(
         retain_bytes: Bytes of log to keep that a checkpoint already covers, for point-in-time restores.
         retain_seconds: Also keep log that is younger than this (seconds or a timedelta).
         retain_bookmark_bytes: Bytes of log to keep for readers in other processes that have set a bookmark.
+        keep_dead_seconds: Dead jobs that are older go (seconds or a timedelta); 0 = none by age. None = 30 days in a
+            store that began empty with version 0.2 or a later one, and 0 in any other.
+        keep_dead_jobs: How many dead jobs of each queue to keep; 0 = all. None = 100,000 in such a store.
         segment_bytes: Size at which the log starts a new file, 4,096 bytes or more.
         lock_timeout: Seconds or a timedelta to wait while another process has the store open for writing.
         disk: The file system; tests replace it.
@@ -109,6 +114,8 @@ def open_store(
         retain_bytes=retain_bytes,
         retain_seconds=retain_seconds,
         retain_bookmark_bytes=retain_bookmark_bytes,
+        keep_dead_seconds=keep_dead_seconds,
+        keep_dead_jobs=keep_dead_jobs,
         segment_bytes=segment_bytes,
     )
     wait = seconds("lock_timeout", lock_timeout, zero=True)

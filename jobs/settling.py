@@ -16,6 +16,7 @@ from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.retry import Retry
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.deaths import tell
+from tidelog.jobs.work.retention import sweep_dead
 from tidelog.jobs.work.shared import Delivery
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.batch import run_unit
@@ -59,6 +60,7 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending)
         delivery.shared.made_room()
         if held.dead is not None:
             tell(delivery.options, [held.dead])
+            sweep_dead(engine.core, engine.db, engine.options)
         if verb.end is ACKED:
             engine.acknowledged(delivery.shared, 1)
     return reply is not None, promise

@@ -56,6 +56,8 @@ STORE_OPTIONS: Final = (
     "auto-aof-rewrite-percentage",
     "maxmemory",
     "maxdisk",
+    "keep-dead-seconds",
+    "keep-dead-jobs",
 )
 
 _logger = logging.getLogger("tidelog.server")

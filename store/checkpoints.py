@@ -115,8 +115,9 @@ class _Request:
 class Checkpoints:
     """The checkpoints of one store that is open for writing.
 
-    meta      of the newest checkpoint, None before the first
-    epochs    every life of the store so far
+    meta        of the newest checkpoint, None before the first
+    epochs      every life of the store so far
+    keep_dead   which dead jobs of its queues go
     """
 
     def __init__(self, disk: Disk, root: Path, uuid: bytes, options: Options) -> None:
@@ -126,7 +127,8 @@ class Checkpoints:
         self.quota = Quota(disk, root, options.maxdisk)
         self.failure: BaseException | None = None  # of the last attempt
         self.seconds = 0.0  # duration of the last one
-        self._disk, self._root, self._uuid, self.options = disk, root, uuid, options
+        self._disk, self._root, self.options = disk, root, options
+        self.own(uuid)
         self._directory = root / identity.CHECKPOINT
         self._lock_file: File | None = None
         self._possible = disk.beneath(self._directory) is not None
@@ -188,15 +190,22 @@ class Checkpoints:
             self._used(core, anew=True)
 
     def own(self, uuid: bytes) -> None:
-        """[lock] The store has another uuid from now on. It has no checkpoint, or `reopen` is called next."""
+        """[lock] The store has another uuid from now on. It has no checkpoint, or `reopen` is called next.
+
+        Raises as `identity.made_by`.
+        """
         self._uuid = uuid
 
+        # Version 0.2 is the first that says so, and the first with these limits.
+        self._began_empty = identity.made_by(self._disk, self._root) > 0
+        self.keep_dead = self.options.keep_dead(self._began_empty)
     def reopen(self) -> None:
         """[lock] Use the file that the directory has now: another store may have taken the place of this one.
 
         The thread does not write meanwhile, because memory is in doubt. Raises Damage, CheckpointError, OSError.
         """
         if not self._possible:
+        self.own(self._uuid)
             return
         if self._environment is None or not self._environment.is_in_place():
             self._detach()
@@ -238,6 +247,7 @@ class Checkpoints:
         """Use other rules and another memory budget from now on. The thread notices within LOOK_S."""
         self.options = options
         self.residence.budget = options.memory_budget
+        self.keep_dead = options.keep_dead(self._began_empty)
         self.residence.next_survey = 0.0
         core = self._core()
         if core is not None and options.maxdisk != self.quota.limit:
@@ -820,6 +830,8 @@ class Checkpoints:
 
     # --- while the log is rewound, or the store swapped
 
+            "keep_dead_seconds": self.keep_dead.seconds,
+            "keep_dead_jobs": self.keep_dead.jobs,
     @contextmanager
     def paused(self) -> Iterator[int]:
         """No checkpoint is written meanwhile, and no snapshot is made, in no process. Waits for those under way.

@@ -20,6 +20,9 @@ SAVE: Final = ((3600.0, 1), (300.0, 100), (60.0, 10_000))
 MEMORY_BUDGET_MIN: Final = 1 << 20
 MAXDISK_MIN: Final = 1 << 20
 RETAIN_BYTES: Final = 64 << 20
+# How long the dead jobs of a queue are kept, and how many, in a store that was created with these limits: since 0.2.
+KEEP_DEAD_SECONDS: Final = 30 * 86_400.0
+KEEP_DEAD_JOBS: Final = 100_000
 
 if TYPE_CHECKING:
     from tidelog.disk.interface import Disk
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
     from tidelog.store.durations import Duration
 
 Rules = tuple[tuple[float, int], ...]
+
+
+class KeepDead(NamedTuple):
+    """Limits for the dead jobs of each queue: their age in seconds, and their number; 0 = no limit."""
+
+    seconds: float
+    jobs: int
 
 
 class Options(NamedTuple):
@@ -37,6 +47,8 @@ class Options(NamedTuple):
     maxdisk         bytes, None = no quota
     retain_seconds  None = segments are retained by bytes alone
     snapshot_every  seconds, None = no automatic snapshots
+    keep_dead_seconds, keep_dead_jobs
+                    0 = no limit, None = as the store was created
     """
 
     fsync: str = "always"
@@ -51,6 +63,16 @@ class Options(NamedTuple):
     snapshot_every: float | None = None
     retain_bookmark_bytes: int = KEEP_BYTES
     maxdisk: int | None = None
+    keep_dead_seconds: float | None = None
+    keep_dead_jobs: int | None = None
+
+    def keep_dead(self, limited: bool) -> KeepDead:
+        """The limits in force. limited: whether the store was created with some."""
+        seconds, jobs = self.keep_dead_seconds, self.keep_dead_jobs
+        return KeepDead(
+            (KEEP_DEAD_SECONDS if limited else 0.0) if seconds is None else seconds,
+            (KEEP_DEAD_JOBS if limited else 0) if jobs is None else jobs,
+        )
 
 
 class StoreOptions(TypedDict, total=False):
@@ -67,6 +89,8 @@ class StoreOptions(TypedDict, total=False):
     retain_bytes: int
     retain_seconds: float | timedelta | None
     retain_bookmark_bytes: int
+    keep_dead_seconds: float | timedelta | None
+    keep_dead_jobs: int | None
     segment_bytes: int
     lock_timeout: Duration
     disk: Disk | None
@@ -89,6 +113,9 @@ def make_options(**given: Any) -> Options:
     given["save"] = _rules(given.get("save", SAVE))
     for name in ("retain_seconds", "snapshot_every"):
         given[name] = _seconds(name, given.get(name))
+    given["keep_dead_seconds"] = _seconds(
+        "keep_dead_seconds", given.get("keep_dead_seconds"), zero=True
+    )
     options = Options(**given)
     if options.fsync not in POLICIES:
         raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
@@ -101,6 +128,8 @@ def make_options(**given: Any) -> Options:
         _whole("memory_budget", options.memory_budget, MEMORY_BUDGET_MIN)
     if options.maxdisk is not None:
         _whole("maxdisk", options.maxdisk, MAXDISK_MIN)
+    if options.keep_dead_jobs is not None:
+        _whole("keep_dead_jobs", options.keep_dead_jobs, 0)
     return options
 
 
@@ -116,12 +145,14 @@ def _whole(name: str, value: Any, low: int, high: int | None = None) -> None:
     raise DataError(f"{name} must be an integer {bounds}, not {value!r}")
 
 
-def _seconds(name: str, value: Any) -> float | None:
+def _seconds(name: str, value: Any, zero: bool = False) -> float | None:
     if value is None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise DataError(f"{name} must be a number of seconds above 0 or a timedelta, not {value!r}")
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not is_number or not (seconds > 0 or zero and seconds == 0):
+        least = "of at least 0" if zero else "above 0"
+        raise DataError(f"{name} must be a number of seconds {least} or a timedelta, not {value!r}")
     if seconds > 1e12 or math.isnan(seconds):
         raise DataError(f"{name} must be at most 1,000,000,000,000 seconds, not {value!r}")
     return float(seconds)

@@ -24,6 +24,7 @@ from tidelog.jobs.work.keyed import Keyed
 from tidelog.jobs.work.limits import LOOK_SECONDS, Limits
 from tidelog.jobs.work.look import Look
 from tidelog.jobs.work.new import take_new
+from tidelog.jobs.work.retention import sweep_dead
 from tidelog.jobs.work.selection import DEAD_MAX, ENDED, Decision, History, LaneNow, Selection
 from tidelog.jobs.work.shared import HOME, Delivery, Process, Shared
 from tidelog.store.errors import StoreClosed
@@ -125,6 +126,7 @@ class Fetch:
         if self._dead:
             dead, self._dead = self._dead, []
             tell(self.options, dead)
+            sweep_dead(self.shared.core, self.shared.db, self.options)
 
     def failed(self) -> None:
         """The last decision failed, or its outcome is unknown."""

@@ -4,7 +4,7 @@ Each open store has one daemon thread, which sleeps while no worker holds a job.
 
     write gathered acknowledgements                         renew leases older than a third of `retry_after`
     write what ended deliveries left behind                 go on with retention by age
-    now and then, remove consumers that are no longer used
+    now and then, remove consumers that are no longer used, and dead jobs that are too old
 
 It is a thread, not a task, so that a blocked event loop or a busy worker keeps its jobs.
 """
@@ -28,7 +28,7 @@ from tidelog.jobs.work.drops import tell_drop
 from tidelog.jobs.work.ends import log_finished, log_leftovers
 from tidelog.jobs.work.later import Later
 from tidelog.jobs.work.results import Results
-from tidelog.jobs.work.retention import sweep
+from tidelog.jobs.work.retention import sweep, sweep_dead
 from tidelog.jobs.work.shared import Delivery, Leftover, Shared
 from tidelog.jobs.work.ticks import Ticks
 from tidelog.store.commit.callers import Bell, Caller, Holder
@@ -39,6 +39,7 @@ BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker holds a 
 # a beat removes a consumer that has no jobs and was not seen for this long
 STALE_MS: Final = 86_400_000
 TIDY_SECONDS: Final = 3600.0
+DROP_SECONDS: Final = 60.0  # least time between two beats that look for dead jobs which are too old
 CONSUMERS_MAX: Final = 100  # that one beat removes
 LATEST_MAX: Final = 1_000  # this many queues stay cached after their last use
 
@@ -224,6 +225,9 @@ class Leases:
                 keeping = [d.options for d in living if d.options.keeps]
                 if keeping:
                     sweep(core, shared, keeping[-1])
+                if living and shared.monotonic() >= shared.next_drop:
+                    shared.next_drop = shared.monotonic() + DROP_SECONDS
+                    sweep_dead(core, shared.db, living[-1].options)
             except StoreClosed:
                 return None
             except Exception as error:

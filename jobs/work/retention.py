@@ -1,14 +1,24 @@
-"""Retention: keep acknowledged jobs for a while (`keep`), and delete the oldest. Never deletes unfinished jobs."""
+"""Retention: keep acknowledged jobs for a while (`keep`), and delete the oldest. Never deletes unfinished jobs.
+
+Dead jobs are kept by limits of the store (`keep_dead_seconds`, `keep_dead_jobs`).
+"""
 
 from __future__ import annotations
 
+import logging
+
 from tidelog.engine import ids
-from tidelog.engine.api import Context, reading
+from tidelog.engine.api import Context, Stream, reading
+from tidelog.engine.errors import CommandError
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import depth, find, needed_from
 from tidelog.jobs.work.shared import Shared
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Core
+from tidelog.store.errors import TidelogError
+from tidelog.store.options import KeepDead
+
+log = logging.getLogger("tidelog.queue")
 
 SWEEP_JOBS = 256  # acknowledged jobs between two sweeps
 
@@ -37,3 +47,31 @@ def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:
     if stream.first_id() >= end:
         return None
     return [[b"XTRIM", options.key, b"MINID", b"=", ids.text(end)]]
+
+
+def sweep_dead(core: Core, db: int, options: Options) -> None:
+    """Delete the dead jobs of a queue beyond the limits of the store, as one unit. To be called after a death.
+
+    Raises nothing that a write raises: the death itself is stored, and the next one tries again.
+    """
+    kept = core.checkpoints.keep_dead if core.checkpoints is not None else None
+    if kept is None or not any(kept):
+        return
+    try:
+        run_unit(core, db, lambda ctx: outdated(ctx, options, kept) or None)
+    except (TidelogError, CommandError) as error:
+        log.warning("queue %s: old dead jobs could not be deleted: %s", options.name, error)
+
+
+def outdated(ctx: Context, options: Options, kept: KeepDead) -> list[list[bytes]]:
+    """The commands that delete the dead jobs beyond these limits, each after the one before it."""
+    dead = ctx.database.keys.get(options.dead_key)
+    found: list[list[bytes]] = []
+    if not isinstance(dead, Stream) or not dead.length:
+        return found
+    if kept.jobs and dead.length > kept.jobs:
+        found.append([b"XTRIM", options.dead_key, b"MAXLEN", b"=", b"%d" % kept.jobs])
+    end = max(0, ctx.now - int(kept.seconds * 1000)) << 64
+    if kept.seconds and dead.first_id() < end:
+        found.append([b"XTRIM", options.dead_key, b"MINID", b"=", ids.text(end)])
+    return found

@@ -269,6 +269,7 @@ class Shared(Pauses):
         self.room: dict[Caller, None] = {}
         self.samples: deque[tuple[float, int, int]] = deque()
         self.next_tidy = 0.0  # monotonic seconds at which to look for stale consumers
+        self.next_drop = 0.0  # and for dead jobs that are too old
         self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
         self.closing = False
         self.limited = False

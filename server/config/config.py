@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +37,7 @@ from tidelog.server.config.options import (
     SERVER,
     START,
     STORE,
+    UNSAID,
     USERS,
     VOLATILE,
     Option,
@@ -122,6 +124,8 @@ class Config:
             "fsync": values["appendfsync"],
             "memory_budget": values["maxmemory"] or None,
             "maxdisk": values["maxdisk"] or None,
+            "keep_dead_seconds": _said(values["keep-dead-seconds"]),
+            "keep_dead_jobs": _said(values["keep-dead-jobs"]),
             "checkpoint_bytes": values["auto-aof-rewrite-min-size"] if growth else 0,
             "save": values["save"],
             "segment_bytes": values["segment-bytes"],
@@ -149,6 +153,9 @@ class Config:
         values["save"] = tuple((int(seconds), changes) for seconds, changes in options.save)
         values["maxmemory"] = options.memory_budget or 0
         values["maxdisk"] = options.maxdisk or 0
+        seconds, jobs = options.keep_dead_seconds, options.keep_dead_jobs
+        values["keep-dead-seconds"] = UNSAID if seconds is None else ceil(seconds)
+        values["keep-dead-jobs"] = UNSAID if jobs is None else jobs
         values["auto-aof-rewrite-percentage"] = 100 if options.checkpoint_bytes else 0
         if options.checkpoint_bytes:
             values["auto-aof-rewrite-min-size"] = options.checkpoint_bytes
@@ -357,6 +364,11 @@ class Config:
             return recipe.read(self._disk, path)
         except FileNotFoundError:
             return b""  # create a new one, as Redis
+
+
+def _said(value: int) -> int | None:
+    """The value of an option that the store decides if nobody says it."""
+    return None if value == UNSAID else value
 
 
 def named(name: str, where: str = "") -> Option:

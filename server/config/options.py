@@ -78,6 +78,8 @@ _LIMITS: Final = {
 _SAVE: Final = tuple((int(seconds), changes) for seconds, changes in SAVE)
 
 # fmt: off
+UNSAID: Final = -1  # of an option that the store decides
+
 _ALL: Final = (
     # Listening and access
     Option("bind", Words(), "127.0.0.1 -::1", START,
@@ -139,6 +141,12 @@ _ALL: Final = (
            "Memory budget in bytes: above it, unused data is evicted from memory; 0 = no budget.", STORE),
     Option("maxdisk", Memory(MAXDISK_MIN, off=True), 0, RUN,
            "Quota in bytes for log, checkpoint and snapshots: at it, writes that add data are refused; 0 = no quota.",
+           STORE),
+    Option("keep-dead-seconds", Integer(UNSAID, 10**12), UNSAID, RUN,
+           "Seconds for which dead jobs are kept; 0 = for ever, -1 = 30 days if the store began empty in 0.2, else 0.",
+           STORE),
+    Option("keep-dead-jobs", Integer(UNSAID, INT64_MAX), UNSAID, RUN,
+           "Number of dead jobs to keep of each queue; 0 = all, -1 = 100,000 if the store began empty in 0.2, else 0.",
            STORE),
     Option("segment-bytes", Memory(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX), SEGMENT_BYTES, START,
            "Size of a log file in bytes, after which a new file is begun.", STORE),

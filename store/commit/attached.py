@@ -18,7 +18,7 @@ from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.keepers import Keeper, Pin
-from tidelog.store.options import Options
+from tidelog.store.options import KeepDead, Options
 from tidelog.store.role import Role
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Folding(Protocol):
     options: Options
     followers: Callable[[], list[Keeper]]
     epochs: list[Epoch]
+    keep_dead: KeepDead
 
     @property
     def meta(self) -> Meta | None:

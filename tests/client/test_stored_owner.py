@@ -53,6 +53,16 @@ def test_an_owner_serves_what_the_file_says(root: Path, monkeypatch: pytest.Monk
     assert f"port = {port}" in (root / NAME).read_text()
 
 
+def test_an_owner_keeps_as_many_dead_jobs_as_the_file_says(root: Path) -> None:
+    say(root, "keep-dead-jobs = 2")
+    with tidelog.queue(root, "mails", shared=True) as mails:
+        for value in range(4):
+            mails.put(value)
+            job = mails.get("anna", block=10)
+            assert job is not None and job.fail("no such address")
+        assert [job.value for job in mails.dead] == [2, 3]
+
+
 def test_all_or_nothing(root: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

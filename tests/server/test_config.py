@@ -233,10 +233,12 @@ def test_the_store_takes_its_options() -> None:
         "retain-bytes": "0",
         "retain-bookmark-bytes": "5mb",
         "maxdisk": "2gb",
+        "keep-dead-seconds": "0",
+        "keep-dead-jobs": "9",
     }.items():
         config.take(name, text, "")
-    sizes = 5 << 20, 2 << 30
-    made = Options("always", False, 8192, 1 << 20, (), 64 << 20, 0, 60.0, 2, 3600.0, *sizes)
+    more = 5 << 20, 2 << 30, 0.0, 9
+    made = Options("always", False, 8192, 1 << 20, (), 64 << 20, 0, 60.0, 2, 3600.0, *more)
     assert make_options(**config.store_options()) == made
     other = Config()
     other.adopt(made, "no")

@@ -12,8 +12,11 @@ from tests.client.faces.faces import FACES, same_in_a_replay
 
 @pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
 def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A queue without jobs, with the options `FACE_OPTIONS` of the test's module. The log gives its state."""
+    """A queue without jobs, with the options `FACE_OPTIONS` of the test's module, and those of the store,
+    `STORE_OPTIONS`. The log gives its state.
+    """
     with ExitStack() as stack:
-        made = request.param(stack, getattr(request.module, "FACE_OPTIONS", {}))
+        options = [getattr(request.module, name, {}) for name in ("FACE_OPTIONS", "STORE_OPTIONS")]
+        made = request.param(stack, *options)
         yield made
         same_in_a_replay(made)

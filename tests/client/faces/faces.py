@@ -42,15 +42,17 @@ Taken = tuple[str, int, bytes, dict[str, str], int, str | None]
 
 
 class Face:
-    """A store and a queue of it with two groups. `options` are further options of the queue.
+    """A store and a queue of it with two groups. `options` are further options of the queue, `of_store` of the store.
 
     db      the store, embedded
     jobs    the jobs in hand
     ids     of the jobs that were put one by one
     """
 
-    def __init__(self, stack: ExitStack, options: dict[str, Any]) -> None:
-        self.options = options
+    def __init__(
+        self, stack: ExitStack, options: dict[str, Any], of_store: dict[str, Any] | None = None
+    ) -> None:
+        self.options, self.of_store = options, of_store or {}
         self.clock = testing.Clock()
         self.disk = SimulatedDisk(1)
         self.ids: list[str] = []
@@ -62,7 +64,7 @@ class Face:
 
     def open(self) -> None:
         """Open the store, and the queues."""
-        self.db = tidelog.open(ROOT, fsync="no", disk=self.disk, clock=self.clock)
+        self.db = tidelog.open(ROOT, fsync="no", disk=self.disk, clock=self.clock, **self.of_store)
 
     def close(self) -> None:
         """The counterpart of `open`."""
@@ -337,13 +339,13 @@ class Shared(Methods):
 class AsyncEmbedded(Embedded):
     """The queue of an opened store, for asyncio."""
 
-    def __init__(self, stack: ExitStack, options: dict[str, Any]) -> None:
+    def __init__(self, stack: ExitStack, *options: Any) -> None:
         self.loop = Loop()
         stack.callback(self.loop.close)
-        super().__init__(stack, options)
+        super().__init__(stack, *options)
 
     def open(self) -> None:
-        opening = tidelog.aopen(ROOT, fsync="no", disk=self.disk, clock=self.clock)
+        opening = tidelog.aopen(ROOT, fsync="no", disk=self.disk, clock=self.clock, **self.of_store)
         self.db = Awaited(self.loop, self.loop.run(opening))
         self.open_queues()
 
@@ -360,10 +362,10 @@ class AsyncEmbedded(Embedded):
 class AsyncShared(Shared):
     """The queue of a store that is served, for asyncio."""
 
-    def __init__(self, stack: ExitStack, options: dict[str, Any]) -> None:
+    def __init__(self, stack: ExitStack, *options: Any) -> None:
         self.loop = Loop()
         stack.callback(self.loop.close)
-        super().__init__(stack, options)
+        super().__init__(stack, *options)
 
     def connect(self, url: str) -> None:
         self.store = Awaited(self.loop, self.loop.run(tidelog.aconnect(url)))
