@@ -17,6 +17,8 @@ LAG_S: Final = 10.0
 BEHIND_BYTES: Final = 1 << 30
 OLDEST_S: Final = 900.0
 FREE_SHARE: Final = 0.1
+QUOTA_SHARE: Final = 0.9
+OTHERS_SHARE: Final = 0.1  # of the disk
 LOOPBACK: Final = frozenset(("127.0.0.1", "-::1", "::1", "localhost"))
 
 
@@ -31,7 +33,8 @@ class Facts:
     link_up          of a follower; link_lag_s: how far it is behind
     metrics_port     0 = none
     listens          addresses of TCP; password: whether one is needed; tls: whether that port speaks TLS
-    free_share       of the file system that holds the store
+    disk_bytes       that the store has; maxdisk: its quota, 0 = none
+    capacity, free   bytes of the file system that holds the store
     readable         permission bits of the group and of others on the directory
     older            files that an older release wrote in its format
     damage           what of the files cannot be right
@@ -54,7 +57,10 @@ class Facts:
     listens: tuple[str, ...] = ()
     password: bool | None = None
     tls: bool = False
-    free_share: float | None = None
+    disk_bytes: int | None = None
+    maxdisk: int | None = None
+    capacity: int | None = None
+    free: int | None = None
     readable: int | None = None
     older: tuple[str, ...] = ()
     damage: str | None = None
@@ -78,8 +84,10 @@ def findings(facts: Facts, oldest_s: float = OLDEST_S) -> list[Finding]:
     """
     return [
         *_of_log(facts),
+        *_of_disk(facts),
         *_of_files(facts),
         *_of_backup(facts),
+        *_of_quota(facts),
         *_of_replication(facts),
         *_of_server(facts),
         *_of_queues(facts, oldest_s),
@@ -109,12 +117,25 @@ def _of_log(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _of_files(facts: Facts) -> Iterator[Finding]:
-    if facts.free_share is not None and facts.free_share < FREE_SHARE:
-        text = f"Only {facts.free_share:.0%} of the disk are free."
+def _of_disk(facts: Facts) -> Iterator[Finding]:
+    free, capacity = facts.free, facts.capacity
+    if free is not None and capacity and free / capacity < FREE_SHARE:
+        text = f"Only {free / capacity:.0%} of the disk are free."
         yield Finding(
             "disk", text, "Make room before writes are refused, or move the store to a larger disk."
         )
+    used, quota = facts.disk_bytes, facts.maxdisk
+    if used is not None and quota and used >= QUOTA_SHARE * quota:
+        text = f"The store has {_size(used)}, and at its quota (maxdisk) of {_size(quota)} it refuses puts."
+        yield Finding("quota", text, "Trim, purge or delete snapshots, or raise `maxdisk`.")
+
+
+def _size(nbytes: int) -> str:
+    unit, name = (1 << 30, "GiB") if nbytes >= 1 << 30 else (1 << 20, "MiB")
+    return f"{nbytes / unit:,.1f} {name}"
+
+
+def _of_files(facts: Facts) -> Iterator[Finding]:
     if facts.readable:
         text = (
             f"Others than the owner may look into the directory (mode bits {facts.readable:03o})."
@@ -159,6 +180,19 @@ def _of_backup(facts: Facts) -> Iterator[Finding]:
         )
         todo = "Run `tidelog snapshot create` each day, and `tidelog snapshot copy` to another machine."
         yield Finding("no-backup", text, todo)
+
+
+def _of_quota(facts: Facts) -> Iterator[Finding]:
+    used, quota, free, capacity = facts.disk_bytes, facts.maxdisk, facts.free, facts.capacity
+    if used is None or quota is None or free is None or capacity is None:
+        return
+    room = used + free
+    if quota > room:
+        text = f"The quota (maxdisk) is {_size(quota)}, but the disk has room for {_size(room)} of the store."
+        yield Finding("quota-too-large", text, "Set `maxdisk` to less, or make room on the disk.")
+    elif not quota and capacity - room > OTHERS_SHARE * capacity:
+        text = f"Others have {_size(capacity - room)} on the disk, and the store may fill the rest."
+        yield Finding("no-quota", text, "Set `maxdisk` to what the store may have.")
 
 
 def _of_replication(facts: Facts) -> Iterator[Finding]:

@@ -81,7 +81,8 @@ def of_files(path: Path) -> Facts:
         told,
         snapshot_age_s=age,
         readable=open_to_others(root),
-        free_share=disk.free(root) / max(disk.capacity(root), 1),
+        free=disk.free(root),
+        capacity=disk.capacity(root),
         surpluses=len(surpluses(disk, root)),
         damage=told.damage or (broken[0] if broken else None),
     )
@@ -175,6 +176,8 @@ def of_server(place: str | Path) -> Facts:
         link_up=info.get("master_link_status") == "up" if follows else None,
         link_lag_s=float(info.get("slave_lag_seconds") or 0) if follows else None,
         metrics_port=int(config.get("metrics-port", 0)),
+        disk_bytes=int(info["disk_bytes"]) if info.get("disk_bytes") else None,
+        maxdisk=int(config["maxdisk"]) if "maxdisk" in config else None,
         listens=tuple(config.get("bind", "").split()) if port or tls else (),
         password=bool(config.get("requirepass")),
         tls=bool(tls) and not port,

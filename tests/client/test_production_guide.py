@@ -126,7 +126,8 @@ class Services:
 
 @pytest.fixture
 def begin(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Machine]]:
-    monkeypatch.setattr(RealDisk, "free", lambda disk, path: disk.capacity(path))
+    monkeypatch.setattr(RealDisk, "capacity", lambda disk, path: 1 << 40)
+    monkeypatch.setattr(RealDisk, "free", lambda disk, path: 1 << 40)
     with ExitStack() as stack:
 
         def one(folder: Path) -> Machine:

@@ -26,7 +26,7 @@ WELL = QueueFigures(
 )
 GOOD = Facts(
     *("always", None, None, 3600, 60.0, 1 << 20, None, 1, 0.5, None, None, 9121, ("10.0.0.1",)),
-    *(True, True, 0.6, 0, (), None, 0, (WELL,), NOW),
+    *(True, True, 1 << 30, 8 << 30, 40 << 30, 20 << 30, 0, (), None, 0, (WELL,), NOW),
 )
 # Each plants one misconfiguration; the finding that names it.
 PLANTED: dict[str, dict[str, Any]] = {
@@ -34,7 +34,10 @@ PLANTED: dict[str, dict[str, Any]] = {
     "writes-refused": {"refusal": "no space left"},
     "damaged": {"damage": "byte 17"},
     "fsync": {"fsync": "everysec"},
-    "disk": {"free_share": 0.05},
+    "disk": {"free": 3 << 30, "maxdisk": 2 << 30},
+    "quota": {"disk_bytes": 7400 << 20},
+    "quota-too-large": {"maxdisk": 22 << 30},
+    "no-quota": {"maxdisk": 0},
     "readable": {"readable": 0o055},
     "old-format": {"older": ("00000000000000000001.aof",)},
     "checkpoint-failed": {"checkpoint_failure": "no space left"},
@@ -100,7 +103,7 @@ def test_a_good_store(run: Run, good: Path) -> None:
 @pytest.mark.usefixtures("roomy")
 def test_a_good_server(run: Run, good: Path) -> None:
     with (
-        tidelog.open(good, snapshot_every=3600, keep_snapshots=3) as db,
+        tidelog.open(good, snapshot_every=3600, keep_snapshots=3, maxdisk=512 << 20) as db,
         tidelog.serve(db, port=0, metrics_port=free_port()) as serving,
     ):
         for place in (good, f"redis://127.0.0.1:{serving.port}"):
@@ -130,6 +133,26 @@ def test_ten_misconfigurations_of_a_store(
         *("fsync", "disk", "readable", "log-behind-checkpoint", "surpluses", "old-format"),
         *("no-snapshots", "no-backup", "no-metrics", "dead-jobs", "no-workers", "oldest-job"),
     }
+
+
+@pytest.mark.usefixtures("roomy")
+@pytest.mark.parametrize(
+    ("maxdisk", "finding"),
+    [(None, "no-quota"), (1 << 20, "quota"), (2 << 40, "quota-too-large"), (512 << 20, "")],
+)
+def test_the_quota_of_a_served_store(
+    maxdisk: int | None, finding: str, run: Run, good: Path
+) -> None:
+    with (
+        tidelog.open(good, fsync="no", maxdisk=maxdisk) as db,
+        tidelog.serve(db, port=0) as serving,
+    ):
+        db.xadd("s", {"raw": b"x" * 1_000_000})
+        found = [each for each in names(run("doctor", good, "--json")) if "quota" in each]
+        assert found == [finding] * bool(finding)
+        told = names(run("doctor", f"redis://127.0.0.1:{serving.port}", "--json"))
+        assert ("quota" in told) == (finding == "quota")  # a URL tells nothing of the disk
+        assert not told & {"no-quota", "quota-too-large"}
 
 
 def test_a_late_job(run: Run, good: Path) -> None:
