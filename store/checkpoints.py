@@ -37,7 +37,7 @@ from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.aof.threads import start
 from tidelog.disk.interface import Disk, File
-from tidelog.disk.links import is_unlinked
+from tidelog.disk.links import is_at, is_unlinked
 from tidelog.engine.api import PENDING_BYTES, Frozen, State, freeze, load_state, settle, thaw
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
@@ -152,6 +152,7 @@ class Checkpoints:
         self._beneath = 0  # number of the checkpoint on which the present state is based
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
+        self._moved = False  # said that the directory was moved
         self._trims = False  # the checkpoint that frees the names of flushed keys is still to come
         self._not_before = self._press_at = self._room_at = self._quota_at = 0.0
         if self._possible and disk.exists(self._directory / identity.DATA):
@@ -195,17 +196,17 @@ class Checkpoints:
         Raises as `identity.made_by`.
         """
         self._uuid = uuid
-
         # Version 0.2 is the first that says so, and the first with these limits.
         self._began_empty = identity.made_by(self._disk, self._root) > 0
         self.keep_dead = self.options.keep_dead(self._began_empty)
+
     def reopen(self) -> None:
         """[lock] Use the file that the directory has now: another store may have taken the place of this one.
 
         The thread does not write meanwhile, because memory is in doubt. Raises Damage, CheckpointError, OSError.
         """
-        if not self._possible:
         self.own(self._uuid)
+        if not self._possible:
             return
         if self._environment is None or not self._environment.is_in_place():
             self._detach()
@@ -246,8 +247,8 @@ class Checkpoints:
     def change(self, options: Options) -> None:
         """Use other rules and another memory budget from now on. The thread notices within LOOK_S."""
         self.options = options
-        self.residence.budget = options.memory_budget
         self.keep_dead = options.keep_dead(self._began_empty)
+        self.residence.budget = options.memory_budget
         self.residence.next_survey = 0.0
         core = self._core()
         if core is not None and options.maxdisk != self.quota.limit:
@@ -362,6 +363,7 @@ class Checkpoints:
                     _logger.error("%s", self._removed())
                     core.end(self._removed)
             return
+        self._say_moved()
         self._make_room(core)
         if core.state.changes.flushed >= FLUSHED_KEYS:
             with core.lock:
@@ -439,12 +441,26 @@ class Checkpoints:
         )
 
     def _was_removed(self) -> bool:
-        """Whether LOCK has no name any more. In a directory that was moved it has; there the next new file tells."""
+        """Whether LOCK has no name any more. In a directory that was moved it has."""
         try:
             self._lock_file = self._lock_file or self._disk.open(self._root / LOCK)
             return is_unlinked(self._lock_file)
         except OSError:
             return False  # no descriptor is left for it: a later look tells
+
+    def _say_moved(self) -> None:
+        """Say once that the directory was moved. The store goes on in it, and other processes do not find it."""
+        try:
+            moved = self._lock_file is not None and not is_at(self._lock_file, self._root / LOCK)
+        except OSError:
+            return  # it cannot be seen now
+        if moved and not self._moved:
+            _logger.error(
+                "the directory %s was moved while the store was open. The store goes on in it until it needs a new "
+                "file, and no other process finds it: move it back, or close the store and open it there",
+                self._root,
+            )
+        self._moved = moved
 
     # --- folding
 
@@ -814,6 +830,8 @@ class Checkpoints:
             "maxdisk": self.quota.limit,
             "disk_bytes": None if used is None else used.total,
             "disk_full": full,
+            "keep_dead_seconds": self.keep_dead.seconds,
+            "keep_dead_jobs": self.keep_dead.jobs,
         }
 
     @property
@@ -830,8 +848,6 @@ class Checkpoints:
 
     # --- while the log is rewound, or the store swapped
 
-            "keep_dead_seconds": self.keep_dead.seconds,
-            "keep_dead_jobs": self.keep_dead.jobs,
     @contextmanager
     def paused(self) -> Iterator[int]:
         """No checkpoint is written meanwhile, and no snapshot is made, in no process. Waits for those under way.

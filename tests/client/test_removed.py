@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.client.owners import ended_owner
 from tests.until import PATIENCE_S, until
 
@@ -75,6 +76,33 @@ def test_an_embedded_store(tmp_path: Path) -> None:
     assert not root.exists()
     with tidelog.open(root) as again:  # a new store, and a whole one
         assert not again.keys() and again.queue("mails").put(1)
+
+
+def test_a_directory_that_is_moved_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And nothing is lost, neither there nor back again."""
+    root, there = tmp_path / "db", tmp_path / "there"
+
+    def told() -> int:
+        return sum(f"{root} was moved" in message for message in caplog.messages)
+
+    with tidelog.open(root) as db:
+        mails = db.queue("mails")
+        mails.put(1)
+        for turn in 1, 2:
+            root.rename(there)
+            until(lambda: told() == turn)  # noqa: B023  # it is called here alone
+            mails.put(2)
+            time.sleep(0.3)  # three looks more
+            assert told() == turn and not root.exists()
+            there.rename(root)
+            until(lambda: not inside.checkpoints(db)._moved)
+        db.checkpoint()
+        root.rename(there)
+    with tidelog.open(there) as db:
+        assert [job.value for job in db.queue("mails").peek()] == [1, 2, 2]
+    assert not root.exists()
 
 
 def test_a_store_that_took_the_place_is_another_one(tmp_path: Path) -> None:
