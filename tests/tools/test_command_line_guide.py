@@ -15,11 +15,9 @@ from pathlib import Path
 
 import pytest
 from tests.tools.conftest import Run
-from tests.tools.made import Made, orders
+from tests.tools.made import orders
 from tests.tools.queue_made import START, mails
 from tests.tools.test_diff import parted
-from tests.tools.test_reading_guide import maker
-from tests.tools.test_repair import punched
 
 import tidelog
 from tidelog.engine.rdb.crc64 import crc64
@@ -83,13 +81,8 @@ SECTIONS: dict[str, Callable[[Path, Clock], object]] = {
     "queue failures": of_mails,
     "queue dead":     of_mails,
     "queue schedule": lambda root, clock: tidelog.open(root, fsync="no", clock=clock).close(),
-    "repair":         lambda root, clock: punched(Made(root)),
-    "state":          lambda root, clock: orders(root),
     "diff":           lambda root, clock: parted(root.parent),
-    "why":            lambda root, clock: orders(root),
-    "aof ls":         lambda root, clock: orders(root),
     "aof dump":       lambda root, clock: orders(root),
-    "aof plot":       lambda root, clock: maker().shop(root),
     "rdb export":     released,
     "import":         moved,
 }
