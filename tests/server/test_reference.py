@@ -47,12 +47,14 @@ def test_the_options_are_up_to_date() -> None:
 
 
 def rows() -> list[tuple[str, str]]:
-    """(command, since) of every row of the compatibility page."""
+    """(command, since) of every row of the compatibility page, and of the lists below its tables."""
+    text = COMMANDS_PAGE.read_text()
     found = re.findall(
-        r"^\| ([A-Z][A-Z -]*) \| (\d[\d.]*) \|(?:[^|]|\\\|)*\|(?:[^|]|\\\|)*\|$",
-        COMMANDS_PAGE.read_text(),
-        re.M,
+        r"^\| ([A-Z][A-Z -]*) \| (\d[\d.]*) \|(?:[^|]|\\\|)*\|(?:[^|]|\\\|)*\|$", text, re.M
     )
+    for alike in re.findall(r"^Without options, and as in Redis: ((?:.+\n)+)", text, re.M):
+        listed = " ".join(alike.split())
+        found += re.findall(r"([A-Z][A-Z -]*) \((\d[\d.]*)\)", listed)
     return [(str(name), str(since)) for name, since in found]
 
 
