@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,8 @@ def blocks() -> list[str]:
 
 
 def hidden(text: str) -> str:
-    """Digests, and the time of a repair, are others in each run."""
-    text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
-    return masked(re.sub(r"repair\.\d+", "repair.TIME", text))
+    """Digests are others in each run."""
+    return masked(re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text))
 
 
 def done(run: Run, line: str) -> str:
@@ -36,15 +34,6 @@ def done(run: Run, line: str) -> str:
         data[at : at + len(DAMAGE)] = DAMAGE
         Path(path).write_bytes(data)
         return ""
-    if words[0] == "cp":
-        shutil.copytree(words[2], words[3])
-        return ""
-    if words[0] == "rm":
-        Path(words[1]).unlink()
-        return ""
-    if words[0] == "ls":
-        (place,) = Path().glob(words[1])
-        return "".join(f"{path.name}\n" for path in sorted(place.iterdir()))
     assert words[0] == "tidelog", line
     quiet = words[-1] == "2>/dev/null"
     found = run(*(words[1:-1] if quiet else words[1:]))
@@ -62,6 +51,6 @@ def test_every_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     made = maker()
     made.shop(Path(made.NAME))
     found = blocks()
-    assert len(found) > 5
+    assert len(found) > 3
     for block in found:
         assert hidden(shown(run, block)) == hidden(block)
