@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +129,7 @@ def performed(statements: list[str], directory: Path) -> Iterator[str]:
     """Each statement, and below it what the log of the store got by it, as `tidelog aof dump` shows it."""
     clock = testing.Clock()
     with tidelog.open(directory, fsync="no", clock=clock) as db:
-        names: dict[str, Any] = {"db": db, "clock": clock, "timedelta": timedelta, "work": work}
+        names: dict[str, Any] = {"db": db, "clock": clock}
         files = LogFiles(directory)
         seen = 1  # the life's own record, written with the first unit
         for statement in statements:
@@ -141,12 +140,6 @@ def performed(statements: list[str], directory: Path) -> Iterator[str]:
                     seen = record.lsn
                     for command in commands(record.effect):
                         yield f"  {MARKS[record.unit]} {command_line(command)}"
-
-
-def work(jobs: tidelog.Queue) -> None:
-    for job in jobs.consume("worker-4", batch=100, block=0):
-        with job:
-            pass
 
 
 def records(files: LogFiles) -> Iterator[Record]:
