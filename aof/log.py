@@ -470,7 +470,7 @@ class Log:
             self.room = NO_ROOM
 
     def full(self, nbytes: int) -> bool:
-        """[lock] Whether a further unit of so many bytes would pass the limit of `fill_to`.
+        """[lock] Whether one more unit, of this size, would pass the limit of `fill_to`.
 
         Every unit that does comes to `reserve` first, so a caller of `reserve` may ask this and refuse the unit.
         """

@@ -88,7 +88,7 @@ class Jobs(Peer):
     moved     the clock of the store is moved by hand, so that delayed jobs become due without waiting
 
     Slices name a queue, and may give options of `put`; besides these, `levels`: the jobs have the priorities below this
-    in turn, `keys`: they have so many keys in turn, `within`: they have random delays of up to so many seconds.
+    in turn, `keys`: the number of keys that they have in turn, `within`: the longest of their random delays, seconds.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class Value(NamedTuple):
 class Contender:
     """One side of a race.
 
-    slice      does so many operations; seconds, and seconds of processor time
+    slice      does n operations; seconds, and seconds of processor time
     quantum    operations come in multiples of this
     most       no slice is larger
     version    as of a Worker

@@ -61,7 +61,7 @@ def _work(work: Work) -> int:
 
 
 def _read(size: int) -> bytes:
-    """So many bytes of the pipe from the parent."""
+    """The next bytes of the pipe from the parent."""
     found = b""
     while len(found) < size:
         piece = os.read(0, size - len(found))

@@ -55,7 +55,7 @@ class Asking:
         self.units: list[Unit] = list(before or [])
         self.unknown: Unit | None = None
         self.fsynced = self.written = len(self.units)
-        # So many units may be in the store while several threads write, or while a call of several units is told.
+        # Further units that may be in the store, while threads write, or while a call of several units is told.
         self._under_way = 0
         self._predicts = predicts
         self._clock = clock

@@ -28,7 +28,7 @@ _WRONG_LANE: Final = b"ERR the name of a lane has 1 to %d bytes, and no NUL" % L
 # A numbered write that changes nothing, which a client sends to learn that all its writes before are safe. It names no
 # lane, since the name of a lane is not empty.
 NOTHING: Final = [b"DEL", LANE]
-_PASSED: Final = b"ONCE this lane has gone on: write %d came after %d"
+_PASSED: Final = b"ONCE write %d came after write %d of this lane"
 _NO_STRING: Final = (
     b"WRONGTYPE the key %b, which remembers the writes of this lane, holds another type"
 )

@@ -48,5 +48,5 @@ def unlocked(open_: Callable[[], T]) -> T:
 
 
 def parked(db: Any, count: int = 1) -> None:
-    """Until so many callers of a store are blocked."""
+    """Until `count` callers of a store are blocked."""
     until(lambda: len(inside.waiters(db)) == count, "they do not park")

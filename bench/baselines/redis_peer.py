@@ -44,7 +44,7 @@ class RedisPeer(Peer):
         self._client.xack(STREAM, GROUP, *ids)
 
     def pages(self, calls: int, size: int) -> None:
-        """So many calls of XRANGE for the first entries."""
+        """Call XRANGE `calls` times for the first entries."""
         for _ in range(calls):
             self._client.xrange(STREAM, count=size)
 

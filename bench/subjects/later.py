@@ -63,7 +63,7 @@ class Backlog:
         self._open(f"{directory}/warm")  # imports
 
     def put(self, count: int, delayed: bool) -> None:
-        """Put so many jobs, due in an hour or at once."""
+        """Put `count` jobs, due in an hour or at once."""
         options = {"delay": HOUR} if delayed else {}
         with tidelog.open(self._path, fsync=EVERYSEC, memory_budget=BUDGET) as db:
             queue: Any = db.queue("jobs", codec="bytes")

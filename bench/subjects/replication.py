@@ -158,7 +158,7 @@ def confirming(server: Served, clients: int, closings: ExitStack) -> Contender:
 
 
 def add_confirmed(lines: list[socket.socket], calls: int) -> None:
-    """Let the connections make so many calls together. Raises RuntimeError if a write was not confirmed."""
+    """Let the connections make `calls` calls together. Raises RuntimeError if a write was not confirmed."""
     by_fd = {line.fileno(): line for line in lines}
     replies = dict.fromkeys(by_fd, b"")
     sent = confirmed = 0
@@ -266,7 +266,7 @@ def _embedded(run: Run) -> Iterator[Figure]:
 
 
 def _catching_up(run: Run) -> Iterator[Figure]:
-    """Empty followers of leaders that have so many entries and rest."""
+    """Empty followers of leaders that have entries and rest."""
     count = run.scaled(COPIED) // BATCH * BATCH
 
     def start_in(name: str) -> Callable[[Starter], Served]:
@@ -322,7 +322,7 @@ class Writers:
 
 
 def stood_still_ms(leader: Served, follower: Served, clients: int, times: int) -> float:
-    """Median milliseconds, of so many handovers back and forth, of the longest time without a confirmed write."""
+    """Median milliseconds, over handovers back and forth, of the longest time without a confirmed write."""
     found = []
     for _ in range(times):
         writers = Writers((leader, follower), clients)

@@ -122,7 +122,7 @@ def _latencies(found: dict[str, dict[str, Value]], name: str, *bounds: Bound) ->
 
 
 def leave_pending(server: Served, count: int) -> None:
-    """Leave so many entries delivered to a consumer and unacknowledged."""
+    """Leave entries delivered to a consumer and unacknowledged."""
     server.feed(adding(count))
     read = packed(
         *("XREADGROUP", "GROUP", GROUP, "gone", "COUNT", str(BATCH), "STREAMS", STREAM, ">")

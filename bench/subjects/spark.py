@@ -30,7 +30,7 @@ WRITTEN = 200_000
 BY_HAND: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
 KEPT_BYTES = 1 << 30  # the checkpoint at the end of the load releases no log of the backlog
 RUNS, QUICK_RUNS = 4, 1  # after the first, in which Java compiles
-CHANGED = 100  # one entry of so many came, and as many went
+CHANGED = 100  # one entry of a hundred came, and one went
 LATE, QUICK_LATE = 100, 30  # entries whose latency is measured
 PAUSES_S = 0.2, 0.6  # between two of them, at random
 WARM = 5  # entries before them
@@ -79,7 +79,7 @@ class Session:
     # --- stores
 
     def make(self, name: str, streams: int, each: int) -> None:
-        """A store with a snapshot: so many streams of so many entries."""
+        """A store with a snapshot of streams of equal lengths."""
         with tidelog.open(self._place / name, **BY_HAND) as db:
             for number in range(streams):
                 self._add(db, number, each)
@@ -98,7 +98,7 @@ class Session:
             db.xadd_many(name_of(number), fields(min(count - start, BATCH)))
 
     def log(self, name: str, count: int, batches: bool) -> None:
-        """A store whose log has so many entries, in batches or of single XADDs."""
+        """A store whose log has entries, in batches or of single XADDs."""
         some = fields(BATCH)
         with tidelog.open(self._place / name, **BY_HAND, retain_bytes=KEPT_BYTES) as db:
             for number in range(count // BATCH):

@@ -84,7 +84,7 @@ def cancel(link: Link, db: int, key: bytes, job: bytes) -> dict[str, Any]:
 
 
 def move(link: Link, db: int, key: bytes, job: bytes, delay_ms: int) -> dict[str, Any]:
-    """Make a delayed job due after so many ms from now; 0: now."""
+    """Make a delayed job due in `delay_ms`; 0: now."""
     link.ask(b"SELECT", b"%d" % db)
     return _one(link.ask(b"QUEUE", b"MOVE", key, job, b"DELAY", b"%d" % delay_ms))
 

@@ -132,7 +132,7 @@ class Past:
         self.written = self.fsynced = kept
 
     def units_in(self, found: list[Effect]) -> int:
-        """How many whole units `found` is. Fails if it is anything but the first so many."""
+        """The number of whole units in `found`. Fails if these are not the first ones."""
         at = 0
         for number, effects in enumerate(self.units):
             if at == len(found):

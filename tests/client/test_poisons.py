@@ -32,7 +32,7 @@ def worker(backend: str, face: str, batch: int, root: Path, done: Path) -> subpr
 
 
 def check(queue: Any, poisons: list[str], honest: list[str], done: Path, most: int = MOST) -> None:
-    """Only the poisons are dead, after so many deliveries, and each other job was done."""
+    """Only the poisons are dead, and each other job was done."""
     dead = sorted((job.value, job.deliveries, job.reason) for job in queue.dead)
     reason = f"given up after {most} deliveries: never finished"
     assert dead == [(poison, most, reason) for poison in poisons]

@@ -12,7 +12,7 @@ from tests.gate.sampled import Value, chosen
 
 
 def cases(*counts: int) -> list[frozenset[Value]]:
-    """All combinations of parameters that have so many values each."""
+    """All combinations of parameters, by the number of values of each."""
     return [frozenset(enumerate(map(str, values))) for values in product(*map(range, counts))]
 
 

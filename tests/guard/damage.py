@@ -107,7 +107,7 @@ KINDS: Final[tuple[Damage, ...]] = (
 
 
 def verdicts(world: World, copies: int) -> list[str]:
-    """The findings in so many damaged copies, after the one of each kept directory that is whole."""
+    """The findings in the damaged copies, after the one of each kept directory that is whole."""
     r = random.Random(world.seed + 1)
     found = []
     sources = [world.root, *world.copies]

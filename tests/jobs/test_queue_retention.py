@@ -151,7 +151,7 @@ def test_each_group_has_a_depth_of_its_own(db: tidelog.Store) -> None:
     assert work(b) == [1, 2, 3]
 
 
-# --- so many are kept
+# --- a number of jobs is kept
 
 
 def kept(db: tidelog.Store) -> list[int]:

@@ -201,5 +201,5 @@ def test_killed_workers(tmp_path: Path, policy: str, same_names: bool) -> None:
 def test_a_hundred_killed_workers(
     tmp_path: Path, policy: str, same_names: bool, count: int
 ) -> None:
-    """So many in all the slow ones together, and with each policy and choice of names in the soak."""
+    """The rounds of all the slow ones together, and with each policy and choice of names in the soak."""
     rounds(tmp_path, policy, same_names, count)

@@ -167,7 +167,7 @@ _STREAMS = frozenset(
 )
 _KEYS = frozenset(b"del expire rename_from rename_to copy_to move_from move_to expired".split())
 _STRINGS = frozenset((b"set", b"append"))
-# Events that are sure to be told in so many commands (`persist` is too rare for that).
+# Events that a run of this length is sure to have (`persist` is too rare for that).
 HEARD = {
     "AKEn": _STREAMS | _KEYS | _STRINGS | {b"new"},
     "Kt": _STREAMS,

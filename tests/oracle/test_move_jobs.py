@@ -34,7 +34,7 @@ class Made(NamedTuple):
 
 
 def made(root: Path, jobs: int) -> Made:
-    """A store with so many jobs: a tenth delayed, some held, some dead, some done."""
+    """A store of jobs: a tenth delayed, some held, some dead, some done."""
     held = dead = done = jobs // 100
     delayed = jobs // 10
     clock = testing.Clock()

@@ -88,7 +88,7 @@ class Proxy:
         return 1 << 16 if pace is None or not back else max(pace // 10, 1)
 
     def stall_after(self, nbytes: int) -> threading.Event:
-        """Pass no bytes any more once a connection has passed so many from the leader. Returns an event of that."""
+        """Pass no bytes any more once a connection has passed `nbytes` from the leader. Returns an event of that."""
         stalled = threading.Event()
 
         def stall(data: bytes, at: int) -> bytes:

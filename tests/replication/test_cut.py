@@ -62,7 +62,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 
 def connect(feeds: Feeds, follower: Follower, nbytes: int) -> bool:
-    """One connection that is cut behind so many bytes from the leader. Returns whether all bytes came."""
+    """One connection that is cut behind `nbytes` bytes from the leader. Returns whether all bytes came."""
     opened: list[Source] = []
 
     def through(source: Source) -> Source:

@@ -227,7 +227,7 @@ def test_many_followers_that_read_nothing_share_the_memory(feeds: Feeds) -> None
             with feeds._core.lock:
                 end = feeds.end()
             feeds.pump(end, 0.0)
-        if number == 19:  # so many are usual, and none waits for another one
+        if number == 19:  # twenty are usual, and none waits for another one
             assert all(each.unsent > 900_000 for each in sinks[:20])
     held = sum(sink.unsent for sink in sinks)
     assert held < 256 << 20, f"{held >> 20} MiB"

@@ -44,7 +44,7 @@ class Outage:
         await self._yield(0)
 
     async def last(self, seconds: float) -> None:
-        """So many seconds of a follower's attempts."""
+        """Some seconds of a follower's attempts."""
         disk = SimulatedDisk()
         with tidelog.open(Path("/copy"), fsync="no", disk=disk) as db:
             begin_to_follow(db)

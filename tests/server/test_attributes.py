@@ -6,8 +6,8 @@ from tests.server.conftest import Running
 
 from tidelog.server.connection import Connection
 
-# From so many attributes on, CPython 3.11 keeps those of an instance in a dict of its own. Each access is then slower;
-# for a server that was 1.5% of all instructions.
+# From this number of attributes on, CPython 3.11 keeps those of an instance in a dict of its own. Each access is then
+# slower; for a server that was 1.5% of all instructions.
 TOO_MANY = 30
 
 

@@ -323,5 +323,5 @@ def test_a_read_that_is_sent_again_is_the_same_read(start: Start) -> None:
 
 
 def blocked(running: Running, count: int) -> None:
-    """Until so many clients are blocked."""
+    """Until `count` clients are blocked."""
     until(lambda: running.server.blocked == count)

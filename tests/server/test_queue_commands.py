@@ -350,7 +350,7 @@ def test_a_numbered_write_is_done_once(bench: Bench, start: Start) -> None:
     assert bench.call("LEN") == 3
     with pytest.raises(
         redis.ResponseError,
-        match="this lane has gone on: write 4 came after 3",
+        match="write 4 came after write 3 of this lane",
     ):
         call("QUEUE", "PUT", "q", "v", "ONCE", "lane", 3)
     bench.running.serving.close()

@@ -316,7 +316,7 @@ def test_the_lock_is_held_beside_a_writer_that_never_sleeps(
 
 
 def always_held(world: World, monkeypatch: pytest.MonkeyPatch, rows: int) -> Any:
-    """The lock of a world with so many rows to write. Every turn holds it that may."""
+    """The lock of a world with rows to write. Every turn holds it that may."""
     monkeypatch.setattr(checkpoint, "LONG_REST_S", 0.0)
     lock: Any = OwnedLock(wanted=True)
     world.lock = lock

@@ -214,7 +214,7 @@ Check = Callable[[Told], None]
 
 
 def told_after(root: Path, seed: int, steps: int) -> Told:
-    """A snapshot of a store in `root` after so many random commands."""
+    """A snapshot of a store in `root` after random commands."""
     life = Life(root, seed)
     try:
         life.play(steps)

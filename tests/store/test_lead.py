@@ -316,7 +316,7 @@ def test_a_store_that_is_read_beside_its_writer_runs_on(tmp_path: Path) -> None:
 
 
 class Offset:
-    """The system's clocks, with the wall clock set by so many seconds."""
+    """The system's clocks, with the wall clock set forward or back."""
 
     manual = False
 

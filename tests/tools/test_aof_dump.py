@@ -279,7 +279,7 @@ def test_an_id_that_does_not_fit_a_narrow_list(run: Run, tmp_path: Path) -> None
 def test_reverse_with_an_end_that_lies(
     run: Run, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next header states an end far behind that of the file: nobody asks the disk for so many bytes."""
+    """The next header states an end far behind that of the file: nobody asks the disk for all these bytes."""
     path = made.path()
     header = segment.unpack(path, path.read_bytes()[: segment.HEADER_BYTES])
     lie = header._replace(before=header.before._replace(offset=1 << 40)).pack()

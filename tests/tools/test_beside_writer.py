@@ -47,7 +47,7 @@ TOOLS = (
 
 @pytest.fixture(params=[0, 1 << 20])
 def written(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, str]]:
-    """(store, ID of an entry of the stream `kept`), with a writer at work that keeps so many bytes of its log."""
+    """(store, ID of an entry of the stream `kept`), with a writer at work that keeps a part of its log."""
     root = tmp_path / "data"
     words = [sys.executable, "-c", WRITER, str(root), str(request.param)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as writer:

@@ -77,7 +77,7 @@ def run_of(process: subprocess.Popen[str]) -> str:
 
 
 def written(server: Witness, run: str, process: subprocess.Popen[str], count: int) -> None:
-    """Until so many writes were noted."""
+    """Until this number of writes was noted."""
     until(
         lambda: process.poll() is not None
         or sum((server.notes.of(run) or {}).values()) >= count,

@@ -137,7 +137,7 @@ def of_each(
     if base is None:
         if groups:
             click.echo(
-                "tidelog: no checkpoint and no snapshot is there that the log continues, so lag and pending entries "
+                "tidelog: the log continues no checkpoint and no snapshot, so lag and pending entries "
                 "are not drawn",
                 err=True,
             )

@@ -16,7 +16,7 @@ from tidelog.jobs.rows import DeadJob
 from tidelog.store.errors import StoreClosed
 
 LOOK_S: Final = 1.0  # between two looks for deaths
-FAILED_MAX: Final = 10  # calls that raise; after so many a look ends
+FAILED_MAX: Final = 10  # calls that raise, after which a look ends
 
 
 class AsyncTeller:

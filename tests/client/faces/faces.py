@@ -83,7 +83,7 @@ class Face:
         self.clock.advance(seconds)
 
     def at(self, seconds: float) -> Any:
-        """The time in so many seconds."""
+        """The time some seconds from now."""
         return self.clock.now() + timedelta(seconds=seconds)
 
     def state(self) -> list[Any]:
@@ -188,7 +188,7 @@ class Methods(Face):
         return getattr(self.store.schedules, how)("s")
 
     def take(self, group: str, worker: str, count: int, limit: float | None) -> list[Taken]:
-        """Take so many jobs as one batch, fewer if there are not so many."""
+        """Take a batch of at most `count` jobs."""
         consumer = self.queues[group].consume(worker, batch=count, block=0, time_limit=limit)
         found: list[Taken] = []
         while len(found) < count and (job := self.following(consumer)) is not None:
@@ -198,7 +198,7 @@ class Methods(Face):
         return found
 
     def leave(self, group: str, worker: str, count: int) -> list[Taken]:
-        """Take so many jobs as one batch, and leave the loop after the first one."""
+        """Take `count` jobs as one batch, and leave the loop after the first one."""
         consumer = self.queues[group].consume(worker, batch=count, block=0)
         job = self.following(consumer)
         self.end_consumer(consumer)

@@ -46,7 +46,7 @@ OWN_SOCKETS, OWN_THREADS = 3, 6
 
 
 def within(seconds: float, true: Callable[[], object], what: Callable[[], str]) -> float:
-    """Return as soon as `true()` is; fail after so many seconds, or more on a busy machine. Returns the factor.
+    """Return as soon as `true()` is; fail when the seconds are over, later on a busy machine. Returns the factor.
 
     The machine is measured half-way, too: at the end it may be less busy.
     """
@@ -334,7 +334,7 @@ class Crowd:
         for plan in db.schedules.list():
             db.schedules.pause(plan.name)
             left.ticks[plan.name] = plan.ticks
-        # Leases that `extend` has lengthened, and delays, end within so many seconds.
+        # Leases that `extend` has lengthened, and delays, end within this time.
         self._within(HANG_S + 3 * RETRY_AFTER_S, all_done, lambda: "jobs are left over")
         for name, queue in queues.items():
             left.dead[name] = [(job.original_id, job.value, job.reason) for job in queue.dead]

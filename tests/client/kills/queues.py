@@ -20,7 +20,7 @@ class Kind:
     share       of the puts of a putter
     threads     of each worker process
     batch       jobs of one fetch
-    blocks      a fetch waits so many seconds
+    blocks      the seconds that a fetch waits
     work_s      a job takes so long at most
     ends        ways to end a job, one of which is drawn for each
     delays      of puts, in seconds

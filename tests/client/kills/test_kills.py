@@ -47,7 +47,7 @@ def test_a_storm(tmp_path: Path, kills: int) -> None:
 
 
 def rounds(tmp_path: Path, policy: str, kills: int, storm: bool = False) -> None:
-    """Kill so many processes that share a store, and check all that they and the store tell."""
+    """Kill processes that share a store, and check all that they and the store tell."""
     seed = random.randrange(1 << 32)
     print("seed", seed, policy)
     root = tmp_path / "store"

@@ -26,7 +26,7 @@ class Promised:
 
 
 class Load:
-    """So many clients, each a thread with a stream and a group of its own, until `stop` or the server's end."""
+    """Clients, each a thread with a stream and a group of its own, until `stop` or the server's end."""
 
     def __init__(self, clients: int) -> None:
         self.promised = [Promised() for _ in range(clients)]
@@ -37,7 +37,7 @@ class Load:
         self._wanted = 0
 
     def start(self, port: int, answers: int) -> None:
-        """Begin; `enough` is set after so many answers."""
+        """Begin; `enough` is set after this number of answers."""
         self._stopping = False
         self.enough.clear()
         self.answers, self._wanted = 0, answers

@@ -100,7 +100,7 @@ class Line(asyncio.Transport):
     # what its client does
 
     def deliver(self, nbytes: int) -> None:
-        """So many of the bytes that were sent arrive, if they are read."""
+        """A part of the bytes that were sent arrives, if it is read."""
         if nbytes and self._reading and not self._closing:
             piece = bytes(self.sending[:nbytes])
             del self.sending[:nbytes]

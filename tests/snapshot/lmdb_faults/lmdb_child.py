@@ -21,7 +21,7 @@ def value(n: int) -> bytes:
 
 
 def rows(commits: int) -> dict[bytes, bytes]:
-    """The rows of the environment after so many commits."""
+    """The rows of the environment after its first commits."""
     found: dict[bytes, bytes] = {}
     for n in range(1, commits + 1):
         change(found, n)

@@ -72,7 +72,7 @@ def checksum(export: Path) -> str:
 
 
 def until(child: subprocess.Popen[str], to: Path, tasks: int) -> None:
-    """Wait until so many tasks are recorded, or the process has ended."""
+    """Wait until this number of tasks is recorded, or the process has ended."""
     while child.poll() is None and len(list(to.glob("_task-*.json"))) < tasks:
         time.sleep(0.001)
 

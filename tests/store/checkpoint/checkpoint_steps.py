@@ -3,7 +3,7 @@
     python checkpoint_steps.py run DIRECTORY                    all steps; after each a line with how many that were
     python checkpoint_steps.py restore SNAPSHOT TARGET LSN      restore forward to that LSN
 
-Time is moved by hand, so the state after so many steps is the same in every process.
+Time is moved by hand, so the state after n steps is the same in every process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.restore import restore
 
 STEPS = 60
-CHECKPOINTS = (3, 24, 40, 56)  # after so many steps
+CHECKPOINTS = (3, 24, 40, 56)  # the steps after which one is made
 SNAPSHOT = 48
 PAD = "x" * 300
 

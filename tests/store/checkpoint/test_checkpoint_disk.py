@@ -43,7 +43,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(small: Path, left: int) -> None:
-    """Leave so many bytes."""
+    """Leave this room, in bytes."""
     room = os.statvfs(small)
     (small / "filler").write_bytes(bytes(max(room.f_bavail * room.f_bsize - left, 0)))
 

@@ -270,7 +270,7 @@ with tidelog.open(sys.argv[1], read_only=True) as db:
 def grown(
     db: tidelog.Store, path: Path, checkpoints: int, reader: tidelog.Store | None = None
 ) -> int:
-    """Bytes of the file after so many checkpoints of changes that hold no more than before."""
+    """Bytes of the file after checkpoints of changes that hold no more than before."""
     for n in range(checkpoints):
         db.xadd("s", {"n": n, "pad": "x" * 2000}, maxlen=100, approximate=False)
         db.checkpoint()

@@ -20,7 +20,7 @@ def run_and_kill(
     *words: str,
     lines: int = 0,
 ) -> list[bytes]:
-    """Start the writer, kill it `delay_s` after it was ready and had told so many lines; all whole lines it wrote."""
+    """Start the writer, kill it `delay_s` after it was ready and had told its first lines; all whole lines it wrote."""
     child = subprocess.Popen(
         [sys.executable, str(child_file), str(directory), policy, *words], stdout=subprocess.PIPE
     )

@@ -133,7 +133,7 @@ def packed(command: list[bytes]) -> bytes:
 
 
 def relay(server: socket.socket, count: int, client: socket.socket | None) -> list[Any]:
-    """Read so many answers, and pass them on if there is a client."""
+    """Read answers, and pass them on if there is a client."""
     reader = hiredis.Reader()
     answers: list[Any] = []
     while len(answers) < count:
