@@ -71,5 +71,5 @@ def duration(
     **more: Any,
 ) -> Callable[[F], F]:
     """An option whose value is a length of time, in seconds."""
-    text = f"{help.removesuffix('.')}, {FORMS}."
+    text = f"{help} Give it {FORMS}."
     return renamed(*names, type=Duration(least, most, min_open=above), help=text, **more)

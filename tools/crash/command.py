@@ -142,7 +142,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
 @click.option(
     "--check",
     default="",
-    help="With a command as --subject: a command that fails if {dir} lacks anything of the lines in the file {told}.",
+    help="With a command as --subject: a command that fails if {dir} lacks anything that the file {told} promises.",
 )
 @json_option
 @click.pass_context

@@ -85,7 +85,7 @@ DUMP: Final = "dump"
 @click.option(
     "--truncate-tail",
     is_flag=True,
-    help="Leave out what follows the last whole command of an append-only file if it is damaged, as zeros at its end.",
+    help="Leave out a damaged end of an append-only file, such as zeros, behind its last whole command.",
 )
 def command(
     target: Path,

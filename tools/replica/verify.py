@@ -39,7 +39,7 @@ class Differs(Failed):
 @click.option(
     "--leader",
     metavar="redis://HOST:PORT",
-    help="Of a PATH: the leader's server [default: the address that the store follows].",
+    help="For a PATH: the server of the leader. Default: the address that the store follows.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object if they are the same.")
 def command(place: str, leader: str | None, as_json: bool) -> None:

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     default=5,
     show_default=True,
     metavar="N",
-    help="Deliveries from which on a message counts as poison.",
+    help="Number of deliveries from which a message counts as poison.",
 )
 @click.option(
     "--top", type=click.IntRange(1), default=20, show_default=True, help="Rows of a table."

@@ -164,14 +164,14 @@ class Wrong(Failed):
     help="Jobs of one key that all workers together may hold; they come in order.",
 )
 @click.option(
-    "--rate", help="Deliveries of the queue in a period at most, such as 100/m (s, m, h or d)."
+    "--rate", help="At most this many deliveries in a period, such as 100/m (s, m, h or d)."
 )
 @click.option(
     "--keep",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Jobs to keep that are done.",
+    help="Number of finished jobs to keep.",
 )
 @within("--until-idle", help="End after this time without a job; 0 = when no job is due.")
 @click.option(
