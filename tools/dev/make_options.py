@@ -127,12 +127,16 @@ def tables() -> str:
         )
     )
     parts.append("\n## On the command line\n\n")
-    parts.append(
-        "These flags of `tidelog serve` set an option of the server. Set all other options with "
-        "`--option NAME=VALUE`.\n\n"
+    flags = {f"--{name.replace('_', '-')}": target for name, target in DIRECT.items()}
+    alike = ", ".join(f"`{flag}`" for flag, target in flags.items() if flag == f"--{target}")
+    others = " and ".join(
+        f"`{flag}` (`{target}`)" for flag, target in flags.items() if flag != f"--{target}"
     )
-    flags = [(f"`--{name.replace('_', '-')}`", f"`{target}`") for name, target in DIRECT.items()]
-    parts.append(table(("command line", "option"), flags))
+    text = (
+        f"`tidelog serve` has flags of the same name for some options: {alike}; and {others}. Set all other options "
+        "with `--option NAME=VALUE`."
+    )
+    parts.append(textwrap.fill(text, 118, break_on_hyphens=False) + "\n")
     parts.append("\n## In a program\n\n")
     owners = {kind: names(kind) for kind in (STORE, LOGS)}
     text = (
