@@ -84,7 +84,6 @@ SECTIONS: dict[str, Callable[[Path, Clock], object]] = {
     "diff":           lambda root, clock: parted(root.parent),
     "aof dump":       lambda root, clock: orders(root),
     "rdb export":     released,
-    "import":         moved,
 }
 # fmt: on
 
@@ -134,7 +133,11 @@ def test_examples(run: Run, name: str, tmp_path: Path, monkeypatch: pytest.Monke
         assert likened(shown(run, block)) == block
 
 
-def test_the_report_of_an_import_is_that_of_the_other_guide() -> None:
-    (block,) = sections()["import"]
-    told = block.partition("\n")[2]
+def test_the_report_of_an_import_is_that_of_the_other_guide(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with redirect_stdout(StringIO()):
+        moved(ROOT, Clock(START))
+    told = shown(run, f"$ tidelog import {ROOT} dump.rdb").partition("\n")[2]
     assert f"```text\n{told}```\n" in MOVING.read_text()
