@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import shlex
-import shutil
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -48,9 +47,6 @@ def done(run: Run, line: str) -> str:
     """The output of one line of the page: tidelog, perhaps with the program of jq that the page has."""
     command, _, program = line.partition(" | jq -c ")
     words = shlex.split(command)
-    if words[0] == "cp":
-        shutil.copytree(words[2], words[3])
-        return ""
     assert words[0] == "tidelog", line
     found = run(*words[1:])
     assert found.err == "" and (found.code == 0 or words[1] == "diff"), found
@@ -74,7 +70,7 @@ def test_every_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     made = maker()
     made.shop(Path(made.NAME))
     found = blocks()
-    assert len(found) > 10
+    assert len(found) > 8
     for block in found:
         assert masked(shown(run, block)) == masked(block)
 
