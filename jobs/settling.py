@@ -79,6 +79,14 @@ class JobBase(Delivered, Generic[T]):
         self._entry = entry
         self._state = OPEN
 
+    def __del__(self) -> None:
+        # The delivery of a batch lives on with its other jobs.
+        try:
+            if self._state is OPEN and self._delivery.gathers:
+                self._delivery.drop(self._number)
+        except AttributeError:
+            pass  # an interrupt struck during __init__
+
     @property
     def _engine(self) -> QueueEngine:
         return self._place.engine

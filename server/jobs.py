@@ -28,7 +28,7 @@ from tidelog.jobs.verbs.drop import Drop
 from tidelog.jobs.verbs.named import Fences
 from tidelog.jobs.verbs.renew import Renew, strays
 from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.shared import Delivery, Leftover, Process, Shared
+from tidelog.jobs.work.shared import Delivery, Process, Shared
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.server.monitoring.times import JOB_BUCKETS_S, Times
 from tidelog.store.commit.core import Core
@@ -348,7 +348,7 @@ class Served:
         for job, count in request.fences:
             lent = self.desk.find(self, request.worker, job, count)
             if lent is not None:
-                lent.delivery.shared.leftovers.append(Leftover(lent.delivery, {job: count}, [], []))
+                lent.delivery.drop(job)
                 self.desk.settled(self, (job,))
                 dropped += 1
         if dropped:

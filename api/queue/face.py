@@ -327,6 +327,7 @@ class Consumer(ConsumerBase[T], Closing):
                 broken = error
             except BaseException as error:
                 if not isinstance(error, Exception):  # an interrupt: the job was not seen
+                    delivery.open[entry[0]] = entry[2]  # Python may have freed its object: a drop
                     delivery.jobs.append(entry)
                     self._delivery = delivery
                 raise

@@ -311,8 +311,9 @@ def _renew(
     """Renew the leases of a delivery, except for jobs that this unit acknowledges."""
     delivery.renewed = mono
     told = set(finished)
-    opened = [job for job in list(delivery.open) if job not in told]
-    claims = {job: delivery.open.get(job, 0) for job in delivery.still_held(group, opened)}
+    counts = dict(delivery.open)  # the worker may drop a job meanwhile
+    opened = [job for job in counts if job not in told]
+    claims = {job: counts[job] for job in delivery.still_held(group, opened)}
     for job in [job for job in opened if job not in claims]:
         delivery.settled(job)  # lost to another worker
     if claims:

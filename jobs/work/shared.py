@@ -169,6 +169,14 @@ class Delivery:
         """Forget a job: it is no longer this worker's."""
         self.open.pop(job, None)
 
+    def drop(self, job: int) -> None:
+        """The worker has dropped this job, and may hold others of the delivery. From any place: `__del__` calls it."""
+        count = self.open.get(job)
+        # An interrupt may strike when the job is noted as finished, before its object knows that.
+        if count is not None and job not in self.finished:
+            self.shared.leftovers.append(Leftover(self, {job: count}, [], []))
+            self.settled(job)
+
     def __del__(self) -> None:
         # Python may call this anywhere, even in a thread that holds a lock, so do not wait here. The next fetch or beat
         # does the rest.
@@ -203,7 +211,7 @@ class Leftover:
     def let_go(self) -> dict[int, float]:
         """The jobs that the worker dropped, and when their lease is over, in monotonic seconds."""
         told = {*self.finished, *(job for job, _, _ in self.unseen)}
-        return {job: self._late_at for job in self.open if job not in told}
+        return {job: self._late_at for job in list(self.open) if job not in told}
 
 
 class Turns(Protocol):

@@ -89,6 +89,24 @@ def test_a_dropped_job_is_taken_over_when_its_lease_is_over(
     assert (failure.worker, failure.deliveries) == ("anna", 1) and "abandoned" in failure.error
 
 
+def test_a_dropped_job_of_a_batch_is_taken_over_while_the_worker_goes_on(
+    jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    jobs.put_many(range(3))
+    consumer = jobs.consume("anna", batch=3, block=0)
+    kept, id = next(consumer), next(consumer).id
+    gc.collect()
+    pass_time(clock, LEASE + 1)
+    job = take(jobs, "ben")
+    assert (job.id, job.deliveries) == (id, 2) and jobs.get("ben", block=0) is None
+    with kept:
+        pass
+    with next(consumer) as last:
+        assert last.deliveries == 1
+    clock.advance(1)
+    assert jobs.stats().in_flight == {"ben": 1}
+
+
 def test_a_job_of_a_process_that_ended_is_taken_over(tmp_path: Path) -> None:
     clock = testing.Clock()
     with tidelog.queue(tmp_path / "s", "jobs", clock=clock, retry_after=LEASE) as queue:

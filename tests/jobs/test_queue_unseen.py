@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 from tests import inside
 from tests.jobs.interrupts import QueueTrap
+from tests.jobs.leases import LEASE, pass_time
 from tests.rounds import some_and_all
 
 import tidelog
 from tidelog import testing
+from tidelog.api.queue import face
 
 LONG = 60  # seconds of real time after which a test gives up
 LIVES = 3  # as many as the deliveries that a job has
@@ -350,6 +352,31 @@ def test_an_interrupt_gives_back_what_was_fetched(
                 assert sorted(found) == [(0, 1), (1, 1)], trap.where
         at += every
     assert at > 10
+
+
+def test_an_interrupt_after_a_job_was_made(
+    clock: testing.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its consumer has it as before, although Python has freed the object, and hands it out again."""
+
+    def interrupted(*args: Any) -> Any:
+        monkeypatch.undo()
+        tidelog.Job(*args)
+        raise KeyboardInterrupt
+
+    with testing.store(clock) as db:
+        queue = db.queue("jobs", retry_after=LEASE)
+        queue.put_many(range(3))
+        consumer = queue.consume("anna", batch=3, block=0)
+        monkeypatch.setattr(face, "Job", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(consumer)
+        pass_time(clock, 3 * LEASE)
+        assert queue.get("ben", block=0) is None
+        for job in consumer:
+            with job:
+                assert job.deliveries == 1
+        assert len(queue) == 0
 
 
 # --- many orders, at random

@@ -186,3 +186,22 @@ def test_a_worker_begins_once(kind: type[Face]) -> None:
         assert face.take("workers", "ben", 1, None) == []
         face.pass_time(8)
         assert [job[0] for job in face.take("workers", "anna", 1, None)] == [kept]
+
+
+@pytest.mark.parametrize("kind", FACES)
+def test_a_worker_drops_one_job_of_a_batch(kind: type[Face]) -> None:
+    """Another worker gets it when its lease is over. The worker keeps the other one, whose lease is renewed."""
+    with ExitStack() as stack:
+        face: Any = kind(stack, {})
+        left, kept = face.put(b"left"), face.put(b"kept")
+        face.take("workers", "anna", 2, None)
+        face.drop("workers", left)
+        for _ in range(7):
+            face.pass_time(1)
+        assert face.take("workers", "ben", 2, None) == []
+        face.pass_time(1)
+        assert [job[:2] for job in face.take("workers", "ben", 2, None)] == [(left, 2)]
+        for _ in range(9):
+            face.pass_time(1)
+        assert face.take("workers", "cleo", 1, None) == []
+        assert face.end("workers", kept, "ack") and face.end("workers", left, "ack")
