@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from tests import inside
 from tests.client.faces.awaited import Awaited, Loop
 
 import tidelog
@@ -336,7 +337,7 @@ class Shared(Methods):
         self.store._keeper.beat(at_once=True)
 
 
-class AsyncEmbedded(Embedded):
+class AsyncEmbedded(Methods):
     """The queue of an opened store, for asyncio."""
 
     def __init__(self, stack: ExitStack, *options: Any) -> None:
@@ -344,13 +345,9 @@ class AsyncEmbedded(Embedded):
         stack.callback(self.loop.close)
         super().__init__(stack, *options)
 
-    def open(self) -> None:
-        opening = tidelog.aopen(ROOT, fsync="no", disk=self.disk, clock=self.clock, **self.of_store)
-        self.db = Awaited(self.loop, self.loop.run(opening))
-        self.open_queues()
-
-    def close(self) -> None:
-        self.db.aclose()
+    def open_queues(self) -> None:
+        self.store = Awaited(self.loop, tidelog.AsyncStore(inside.core(self.db), decode=False))
+        super().open_queues()
 
     def beat(self) -> None:
         self.loop.settle()
@@ -664,7 +661,6 @@ FACES = (Embedded, AsyncEmbedded, Shared, AsyncShared, Commands)
 
 def same_in_a_replay(face: Face) -> None:
     """The state that the log gives is that of the store."""
-    core = face.db.it._core if hasattr(face.db, "it") else face.db._core
-    live = digest(core.state)
+    live = digest(inside.core(face.db).state)
     with tidelog.open(ROOT, disk=face.disk.killed(), clock=face.clock) as again:
         assert digest(again._core.state) == live
