@@ -58,7 +58,7 @@ class Delivery:
     A delivery of a single job is reused when the job is done (`Place.spare`). Meanwhile it stays in `Shared.living`,
     with nothing open.
 
-    open        jobs not yet settled: ID -> deliveries. Worker and deliveries fence them against later deliveries
+    open        jobs neither settled nor dropped: ID -> deliveries. Worker and deliveries fence them against later ones
     jobs        jobs not yet handed to the worker, the first one last
     finished    jobs that are done but not acknowledged yet; they are written together
     gathers     whether acknowledgements are gathered like this
