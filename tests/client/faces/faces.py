@@ -325,8 +325,9 @@ class Shared(Methods):
         self.store = tidelog.connect(url)
 
     def close(self) -> None:
-        self._serving.close()
+        # Before its server, since a beat of a client that is under way asks for a minute whether the server comes back.
         self.store.close()
+        self._serving.close()
         super().close()
 
     def pass_time(self, seconds: float) -> None:
@@ -366,11 +367,6 @@ class AsyncShared(Shared):
 
     def connect(self, url: str) -> None:
         self.store = Awaited(self.loop, self.loop.run(tidelog.aconnect(url)))
-
-    def close(self) -> None:
-        self._serving.close()
-        self.store.aclose()
-        self.db.close()
 
     def beat(self) -> None:
         self.loop.settle()

@@ -150,7 +150,7 @@ def outcome(face: Face, name: str, args: tuple[Any, ...], given: dict[str, Any])
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("size", some_slow_and_soak((2, 150), (12, 400), (200, 400)))
+@pytest.mark.parametrize("size", some_slow_and_soak((2, 300), (30, 400), (500, 400)))
 def test_all_faces_agree(size: tuple[int, int]) -> None:
     rounds, count = size
     for _ in range(rounds):
