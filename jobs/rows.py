@@ -250,7 +250,10 @@ def _said(text: Callable[[], str], otherwise: Callable[[str], str]) -> str:
 
 
 def evidence_of(error: str, trace: str) -> tuple[str, str]:
-    """(error, traceback) as they are recorded: the beginning of one and the end of the other."""
+    """(error, traceback) as they are recorded: the beginning of one and the end of the other, both as UTF-8 can say it,
+    so that each face and each record tells the same.
+    """
+    error, trace = shown(unshown(error[:_ERROR_CHARS])), shown(unshown(trace[-_TRACEBACK_CHARS:]))
     return error[:_ERROR_CHARS], trace[-_TRACEBACK_CHARS:]
 
 

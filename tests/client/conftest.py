@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from tests.client.faces.awaited import Awaited, Loop
 from tests.client.owners import ended_owner
 
 import tidelog
@@ -58,6 +59,36 @@ def root(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "store"
     with ended_owner(path):
         yield path
+
+
+KINDS: Final = ("embedded", "embedded asyncio", "shared", "shared asyncio")
+
+
+@contextmanager
+def opened(kind: str, root: Path, **options: Any) -> Iterator[Any]:
+    """A store through one of its faces, called as if all were for threads. `options` are those of `tidelog.open`."""
+    options = {"fsync": "no", **options}
+    with ExitStack() as stack:
+        if kind == "embedded asyncio":
+            yield _awaited(stack, tidelog.aopen(root, **options))
+            return
+        db = stack.enter_context(tidelog.open(root, **options))
+        if kind == "embedded":
+            yield db
+            return
+        stack.enter_context(tidelog.serve(db, port=0))
+        if kind == "shared":
+            yield stack.enter_context(tidelog.connect(root))
+        else:
+            yield _awaited(stack, tidelog.aconnect(root))
+
+
+def _awaited(stack: ExitStack, opening: Any) -> Any:
+    loop = Loop()
+    stack.callback(loop.close)
+    found = loop.run(opening)
+    stack.callback(lambda: loop.run(found.aclose()))
+    return Awaited(loop, found)
 
 
 @asynccontextmanager

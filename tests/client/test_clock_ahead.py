@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.client.faces.awaited import Awaited, Loop
+from tests.client.conftest import KINDS, opened
 from tests.rounds import rest_slow
 
 import tidelog
@@ -24,7 +24,6 @@ RIGHT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 AHEAD: Final = datetime(2036, 1, 1, tzinfo=UTC)
 DAY: Final = 86_400.0
 RETRY_AFTER: Final = 10
-KINDS: Final = ("embedded", "embedded asyncio", "shared", "shared asyncio")
 # The face, the lives before, and whether the store is closed while time passes.
 WORLDS: Final = (
     ("embedded", "ahead", "open"),
@@ -52,31 +51,9 @@ class World:
         """Open the store on a machine whose clock shows `now`."""
         self.clock = testing.Clock(now)
         self.life = ExitStack()
-        self.db = self._open()
+        opening = opened(self.kind, self.root, clock=self.clock)
+        self.db = self.life.enter_context(opening)
         self.q = self.db.queue("q", retry_after=RETRY_AFTER)
-
-    def _open(self) -> Any:
-        options: dict[str, Any] = {"fsync": "no", "clock": self.clock}
-        if self.kind == "embedded asyncio":
-            loop = self._loop()
-            opened = loop.run(tidelog.aopen(self.root, **options))
-            self.life.callback(lambda: loop.run(opened.aclose()))
-            return Awaited(loop, opened)
-        db = self.life.enter_context(tidelog.open(self.root, **options))
-        if self.kind == "embedded":
-            return db
-        self.life.enter_context(tidelog.serve(db, port=0))
-        if self.kind == "shared":
-            return self.life.enter_context(tidelog.connect(self.root))
-        loop = self._loop()
-        client = loop.run(tidelog.aconnect(self.root))
-        self.life.callback(lambda: loop.run(client.aclose()))
-        return Awaited(loop, client)
-
-    def _loop(self) -> Loop:
-        loop = Loop()
-        self.life.callback(loop.close)
-        return loop
 
     def end(self) -> None:
         """Close the store."""

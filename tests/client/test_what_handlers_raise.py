@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import Bench
+from tests.client.conftest import KINDS, aopened, opened
 
 import tidelog
+
+THREADS = [kind for kind in KINDS if "asyncio" not in kind]
+BACKENDS = THREADS
 
 
 class Panic(BaseException):
@@ -48,6 +51,19 @@ class OfNoName(Exception, metaclass=Nameless):
     pass
 
 
+class OddText(Exception):
+    def __str__(self) -> str:
+        return 7  # type: ignore[return-value]
+
+
+class NoRepr(Exception):
+    def __repr__(self) -> str:
+        raise LookupError("no text")
+
+    def __str__(self) -> str:
+        return self.__repr__()
+
+
 def cancelled() -> None:
     """Raise CancelledError out of something that others cancelled."""
 
@@ -60,6 +76,36 @@ def cancelled() -> None:
     asyncio.run(main())
 
 
+def in_a_circle() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    raise first
+
+
+def too_deep() -> None:
+    too_deep()
+
+
+def long_chain() -> None:
+    error = ValueError(0)
+    for number in range(1, 3000):
+        cause, error = error, ValueError(number)
+        error.__cause__ = cause
+    raise error
+
+
+def deep_group() -> None:
+    error: Exception = ValueError("inside")
+    for _ in range(300):
+        error = ExceptionGroup("group", [error])
+    raise error
+
+
+def in_a_file_of_no_name() -> None:
+    exec(compile("raise ValueError('here')", "caf\udce9.py", "exec"))
+
+
+# What a handler does -> the error that is recorded.
 RAISED: dict[str, tuple[Callable[[], object], str]] = {
     "panic": (lambda: raised(Panic("broken")), "Panic: broken"),
     "exit": (lambda: sys.exit("no"), "SystemExit: no"),
@@ -67,8 +113,23 @@ RAISED: dict[str, tuple[Callable[[], object], str]] = {
     "cancelled": (lambda: raised(asyncio.CancelledError()), "CancelledError"),
     "no text": (lambda: raised(NoText()), "NoText: (its text raised Panic)"),
     "exits": (lambda: raised(Exits()), "Exits: (its text raised SystemExit)"),
+    "odd text": (lambda: raised(OddText()), "OddText: (its text raised TypeError)"),
+    "no repr": (lambda: raised(NoRepr()), "NoRepr: (its text raised LookupError)"),
     "no notes": (lambda: raised(NoNotes("x")), "NoNotes: x"),
     "no name": (lambda: raised(OfNoName("x")), "an exception without a name: x"),
+    "circle": (in_a_circle, "ValueError: first"),
+    "too deep": (too_deep, "RecursionError: maximum recursion depth exceeded"),
+    "long chain": (long_chain, "ValueError: 2999"),
+    "deep group": (deep_group, "ExceptionGroup: group (1 sub-exception)"),
+    "wide group": (
+        lambda: raised(ExceptionGroup("group", [ValueError("x" * 1000)] * 2000)),
+        "ExceptionGroup: group (2000 sub-exceptions)",
+    ),
+    "file": (in_a_file_of_no_name, "ValueError: here"),
+    "surrogate": (lambda: raised(ValueError("caf\udce9")), r"ValueError: caf\udce9"),
+    "control": (lambda: raised(ValueError("a\0b\x1b[31m\r\n")), "ValueError: a\0b\x1b[31m\r\n"),
+    "long": (lambda: raised(ValueError("x" * 100_000)), f"ValueError: {'x' * 1988}"),
+    "memory": (lambda: raised(MemoryError()), "MemoryError"),
 }
 
 
@@ -76,22 +137,28 @@ def raised(error: BaseException) -> None:
     raise error
 
 
-@pytest.fixture(params=["embedded", "shared"])
-def open_queue(request: pytest.FixtureRequest, bench: Bench) -> Callable[..., Any]:
-    """A queue of either backend, for threads."""
-    store = bench.db if request.param == "embedded" else bench.connect()
-    return lambda **options: store.queue("mails", **options)
+@pytest.fixture(params=KINDS)
+def mails(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A queue whose jobs are dead after one failure, through each face, called as if it were for threads."""
+    with opened(request.param, tmp_path / "s") as store:
+        yield store.queue("mails", max_deliveries=1)
 
 
 def left(mails: Any) -> dict[str, str]:
     """The dead jobs: value -> the last error."""
-    return {dead.value: dead.errors[-1].error for dead in mails.dead}
+    return {dead.value: dead.errors[-1].error for dead in mails.dead.list()}
 
 
-def test_threads(open_queue: Callable[..., Any]) -> None:
-    mails = open_queue(max_deliveries=1)
-    names = [*RAISED, "good", "asyncio"]
-    mails.put_many(names)
+def was_given_back(mails: Any) -> None:
+    """The job that a worker had goes back, and this delivery did not count."""
+    job = mails.get(block=60)
+    assert job is not None and job.deliveries == 1 and left(mails) == {}
+    assert job.ack()
+
+
+@pytest.mark.parametrize("mails", THREADS, indirect=True)
+def test_threads(mails: Any) -> None:
+    mails.put_many([*RAISED, "good", "asyncio"])
     done: list[str] = []
 
     def handle(job: Any) -> None:
@@ -107,63 +174,9 @@ def test_threads(open_queue: Callable[..., Any]) -> None:
     assert left(mails) == wanted
 
 
-def test_a_result_that_no_codec_encodes_makes_the_job_dead_at_once(
-    open_queue: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The handler did its work: a retry would do it once more, and fail again."""
-    mails = open_queue()
-    mails.put_many(["set", "list"])
-    done: list[str] = []
-
-    def send(job: Any) -> object:
-        done.append(job.value)
-        return {1} if job.value == "set" else [1]
-
-    assert mails.run(send, workers=1, block=0, results=True) == 0
-    assert done == ["set", "list"]
-    check_no_result(mails, caplog)
-
-
-def check_no_result(mails: Any, caplog: pytest.LogCaptureFixture) -> None:
-    (dead,) = mails.dead
-    said = "codec json cannot encode a result of type set"
-    assert dead.value == "set" and dead.deliveries == 1 and said in dead.reason
-    with pytest.raises(tidelog.JobFailed, match=said):
-        mails.result(dead.original_id)
-    (line,) = [record.message for record in caplog.records if record.name == "tidelog.worker"]
-    assert "send returned for job" in line and said in line
-
-
-@pytest.mark.parametrize("shared", [False, True], ids=["embedded", "shared"])
-def test_a_result_of_a_task_that_no_codec_encodes_makes_the_job_dead_at_once(
-    bench: Bench, shared: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench.db.queue("mails").put_many(["set", "list"])
-    done: list[str] = []
-
-    async def send(job: Any) -> object:
-        done.append(job.value)
-        return {1} if job.value == "set" else [1]
-
-    async def main() -> None:
-        async with tidelog.aqueue(bench.root, "mails", shared=shared) as queue:
-            assert await queue.arun(send, workers=1, block=0, results=True) == 0
-
-    if shared:
-        asyncio.run(main())
-    else:
-        bench.db.close()
-        bench.serving.close()
-        asyncio.run(main())
-        bench.begin()
-    assert done == ["set", "list"]
-    check_no_result(bench.db.queue("mails"), caplog)
-
-
-@pytest.mark.parametrize("shared", [False, True], ids=["embedded", "shared"])
-def test_tasks(bench: Bench, shared: bool) -> None:
-    names = [*RAISED, "good", "inner", "own"]
-    bench.db.queue("mails").put_many(names)
+@pytest.mark.parametrize("mails", set(KINDS) - set(THREADS), indirect=True)
+def test_tasks(mails: Any) -> None:
+    mails.put_many([*RAISED, "good", "inner", "own"])
     done: list[str] = []
 
     async def handle(job: Any) -> None:
@@ -182,74 +195,93 @@ def test_tasks(bench: Bench, shared: bool) -> None:
             RAISED[job.value][0]()
         done.append(job.value)
 
-    async def main() -> None:
-        if shared:
-            async with tidelog.aconnect(bench.root) as client:
-                queue = client.queue("mails", max_deliveries=1)
-                assert await queue.arun(handle, workers=2, block=0) == 0
-
-    if shared:
-        asyncio.run(main())
-    else:
-        bench.db.close()
-
-        async def embedded() -> None:
-            async with tidelog.aqueue(bench.root, "mails", max_deliveries=1) as queue:
-                assert await queue.arun(handle, workers=2, block=0) == 0
-
-        bench.serving.close()
-        asyncio.run(embedded())
-        bench.begin()
+    assert mails.arun(handle, workers=2, block=0) == 0
     assert done == ["good"]
-    found = left(bench.db.queue("mails"))
     wanted = {name: error for name, (_, error) in RAISED.items()}
-    assert found == wanted | {"inner": "CancelledError", "own": "CancelledError"}
+    assert left(mails) == wanted | {"inner": "CancelledError", "own": "CancelledError"}
 
 
-def test_an_interrupt_stops_the_worker_and_is_no_failure(open_queue: Callable[..., Any]) -> None:
-    mails = open_queue(max_deliveries=1)
+@pytest.mark.parametrize("mails", THREADS, indirect=True)
+def test_an_interrupt_stops_the_worker_and_is_no_failure(mails: Any) -> None:
     mails.put("one")
     with pytest.raises(KeyboardInterrupt):
         mails.run(lambda job: raised(KeyboardInterrupt()), workers=1)
-    job = mails.get(block=0)
-    assert job is not None and job.deliveries == 1
+    was_given_back(mails)
 
 
-def test_a_block_that_is_left_by_a_panic_has_failed(open_queue: Callable[..., Any]) -> None:
-    mails = open_queue(max_deliveries=1)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_interrupt_stops_the_tasks_and_is_no_failure(backend: str, tmp_path: Path) -> None:
+    async def handle(job: Any) -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        async with aopened(backend, tmp_path / "s") as db:
+            mails = db.queue("mails", max_deliveries=1)
+            await mails.put("one")
+            await mails.arun(handle, workers=1)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    with opened(backend, tmp_path / "s") as db:
+        was_given_back(db.queue("mails", max_deliveries=1))
+
+
+def test_a_block_that_is_left_by_a_panic_has_failed(mails: Any) -> None:
     mails.put("one")
     with pytest.raises(Panic), mails.get(block=0):
         raise Panic("broken")
     assert left(mails) == {"one": "Panic: broken"}
 
 
-def test_a_cancelled_task_gives_back_the_job_of_a_queue_for_threads(
-    open_queue: Callable[..., Any],
-) -> None:
+async def cancel(work: Any) -> None:
+    """Cancel a task that has begun, and wait for its end."""
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("mails", THREADS, indirect=True)
+def test_a_cancelled_task_gives_back_the_job_of_a_queue_for_threads(mails: Any) -> None:
     """The block is not asynchronous, and what is awaited in it is."""
-    mails = open_queue(max_deliveries=1)
     mails.put("one")
 
     async def work() -> None:
         with mails.get(block=0):
             await asyncio.sleep(10)
 
+    asyncio.run(cancel(work()))
+    was_given_back(mails)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cancelled_task_gives_back_its_job(backend: str, tmp_path: Path) -> None:
     async def main() -> None:
-        task = asyncio.ensure_future(work())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        async with aopened(backend, tmp_path / "s") as db:
+            mails = db.queue("mails", max_deliveries=1)
+            await mails.put("one")
+            job = await mails.get(block=0)
+
+            async def work() -> None:
+                async with job:
+                    await asyncio.sleep(10)
+
+            await cancel(work())
 
     asyncio.run(main())
-    job = mails.get(block=0)
-    assert job is not None and job.deliveries == 1 and left(mails) == {}
+    with opened(backend, tmp_path / "s") as db:
+        was_given_back(db.queue("mails", max_deliveries=1))
 
 
-def test_a_worker_that_others_cancel_ends_the_run_with_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_worker_that_others_cancel_ends_the_run_with_an_error(
+    backend: str, tmp_path: Path
+) -> None:
     async def main() -> None:
-        async with tidelog.aqueue(tmp_path / "s", "mails") as queue:
-            await queue.put("one")
+        async with aopened(backend, tmp_path / "s") as db:
+            mails = db.queue("mails", max_deliveries=1)
+            await mails.put("one")
 
             async def handle(job: Any) -> None:
                 (worker,) = [
@@ -261,8 +293,8 @@ def test_a_worker_that_others_cancel_ends_the_run_with_an_error(tmp_path: Path) 
             with pytest.raises(
                 tidelog.TidelogError, match="a worker of the queue 'mails' was canc"
             ):
-                await queue.arun(handle, workers=1)
-            job = await queue.get(block=0)
-            assert job is not None and job.deliveries == 1
+                await mails.arun(handle, workers=1)
 
     asyncio.run(main())
+    with opened(backend, tmp_path / "s") as db:
+        was_given_back(db.queue("mails", max_deliveries=1))

@@ -458,26 +458,3 @@ def test_keys_in_a_test_of_ones_own() -> None:
     with testing.queue("q", concurrency_per_key=1) as queue:
         queue.put_many(["a", "b"], key="k")
         assert len(taken(queue)) == 1
-
-
-@pytest.mark.parametrize("lane", [0, 4])
-@pytest.mark.parametrize("again", ["destroyed", "made again"])
-def test_a_destroyed_group_blocks_no_key(db: Any, again: str, lane: int) -> None:
-    """Jobs of the group that is gone were in progress, set aside, and paused; another client has destroyed it."""
-    queue = db.queue("q", **ONE)
-    for value, key in enumerate("kkkll"):
-        queue.put(value, key=key, priority=lane)
-    running, failed = taken(queue)
-    failed.nack("no")
-    name = f"q:priority:{lane}" if lane else "q"
-    assert db.xgroup_destroy(name, "workers") == 1
-    if again == "made again":
-        db.xgroup_create(name, "workers", "0")
-    assert not running.ack()
-    queue.put("after", key="k", priority=lane)
-    found = []
-    while (job := queue.get("carl", block=0)) is not None:
-        assert job.deliveries == 1
-        found.append(job.value)
-        assert job.ack()
-    assert found == [0, 1, 2, 3, 4, "after"]
