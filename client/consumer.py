@@ -91,6 +91,7 @@ class SharedConsumer(Closing, Generic[T]):
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
         self._begins = worker is not None and self._worked[1] not in queue._begun
         self._unseen: deque[Entry] = deque()
+        self._popping = iter(self._unseen.popleft, None)  # takes the first one
         # Reentrant, because a signal handler may close a consumer while its thread has the lock.
         self._lock = threading.RLock()
         self._calls: set[Call] = set()  # [lock] those that ask for jobs
@@ -133,25 +134,32 @@ class SharedConsumer(Closing, Generic[T]):
         """
         me = get_ident() if holder is None else holder
         call = call or Call()
+        keeper = self._queue._keeper
         while True:
-            if self._unseen and self._queue._keeper.is_late(self._worked):
-                self._drop_lost()
-            try:
-                entry = self._unseen.popleft()
-            except IndexError:
+            if not self._unseen:
                 if self._closed or not self._fetch(me, call):
                     self.close()
                     return None
                 continue
+            if keeper.is_late(self._worked):  # another worker may have got some of them since
+                keeper.renew(self._worked)
+            entry: Entry | None = None
             try:
-                job = self._job(entry)
-                if job is not None:
+                # In one step: an interrupt strikes after a call, before its result is kept.
+                for entry in self._popping:
+                    if not keeper.holds(self._worked, entry[0], entry[1]):
+                        break  # it was lost
+                    job = self._job(entry)
+                    if job is None:
+                        break
                     if handed is not None:
                         handed.append((job, entry))
                     job._show()
                     return job
-            except BaseException:
-                if not handed:
+            except BaseException as error:
+                if entry is None and isinstance(error, IndexError):
+                    continue  # another thread took it
+                if entry is not None and not handed:
                     self._unseen.appendleft(entry)  # it was not seen
                 raise
 
@@ -160,14 +168,6 @@ class SharedConsumer(Closing, Generic[T]):
         for job, entry in handed:
             job._show(False)
             self._unseen.appendleft(entry)
-
-    def _drop_lost(self) -> None:
-        """Forget the jobs that another worker may have got since: this process was stopped for longer than a lease."""
-        keeper = self._queue._keeper
-        keeper.renew(self._worked)
-        for entry in [each for each in self._unseen if not keeper.holds(self._worked, each[0])]:
-            with suppress(ValueError):  # another thread has just taken it
-                self._unseen.remove(entry)
 
     def _job(self, entry: Entry) -> SharedJob[T] | None:
         queue = self._queue
@@ -266,18 +266,22 @@ class SharedConsumer(Closing, Generic[T]):
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""
         queue = self._queue
-        words: list[list[bytes]] = []
-        while True:
-            try:
-                job, number, _ = self._unseen.popleft()
-            except IndexError:
-                break
-            queue._keeper.let_go(self._worked, job, number)
-            words.append(queue.end_words(Release(), self._worked[1], job, number))
-        if words:
-            for reply in queue._link.calls(words, Safe.READ, queue._db):
-                if isinstance(reply, CommandError):
-                    raise error_of(reply)
+        taken: list[Entry] = []
+        try:
+            with suppress(IndexError):  # at the end
+                taken.extend(self._popping)
+            words: list[list[bytes]] = []
+            for job, number, _ in taken:
+                words.append(queue.end_words(Release(), self._worked[1], job, number))
+                queue._keeper.let_go(self._worked, job, number)
+            if words:
+                for reply in queue._link.calls(words, Safe.READ, queue._db):
+                    if isinstance(reply, CommandError):
+                        raise error_of(reply)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt
+                self._unseen.extend(taken)
+            raise
 
     def interrupt(self, call: Call | None = None) -> None:
         """End a call that waits for jobs; None = those of all threads.

@@ -420,9 +420,10 @@ class Keeper:
             if worked in self._renewed:
                 self._renewed[worked] = now
 
-    def holds(self, worked: Worked, job: int) -> bool:
-        """Whether a worker holds a job, as far as this process knows."""
-        return job in self._held.get(worked, ())
+    def holds(self, worked: Worked, job: int, deliveries: int) -> bool:
+        """Whether a worker holds this delivery of a job, as far as this process knows."""
+        held = self._held.get(worked, {}).get(job)
+        return held is not None and held.deliveries == deliveries
 
 
 def _parts(jobs: dict[int, int]) -> Iterator[Fences]:

@@ -207,7 +207,10 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
             DataError: An argument is invalid.
             StoreClosed: The shared store was closed.
         """
-        return next(self.consume(worker, 1, block), None)
+        # No call, after which an interrupt may strike, stands between the consumer and the caller.
+        for job in self.consume(worker, 1, block):
+            return job
+        return None
 
     def _worker(self, worker: Any) -> str:
         if self._named_by != os.getpid():

@@ -7,6 +7,7 @@ would leave a lock held.
 
 from __future__ import annotations
 
+import dis
 import linecache
 import sys
 from collections.abc import Callable, Collection
@@ -44,14 +45,18 @@ class Trap:
         return self.line if self.watched(frame.f_code) else None
 
     def line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and not self.where:
-            place = _place(frame.f_code.co_filename, frame.f_lineno)
-            if place and place not in self.seen:
-                if not self.left:
-                    self.where = place
-                    self.strike(frame)
-                self.left -= 1
+        if event == "line":
+            self.come(frame)
         return self.line
+
+    def come(self, frame: FrameType) -> None:
+        """Strike here, or count the place."""
+        place = "" if self.where else _place(frame.f_code.co_filename, frame.f_lineno)
+        if place and place not in self.seen:
+            if not self.left:
+                self.where = place
+                self.strike(frame)
+            self.left -= 1
 
     def strike(self, frame: FrameType) -> None:
         sys.settrace(None)
@@ -73,3 +78,31 @@ class Trap:
         except self.error:
             return True
         return False
+
+
+class CallTrap(Trap):
+    """A trap that strikes as soon as a call has returned and before its result is kept, as a signal does."""
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not self.watched(frame.f_code):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        returned = False
+
+        def step(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal returned
+            if event == "opcode":
+                if returned:
+                    self.come(frame)
+                returned = _calls(frame.f_code.co_code[frame.f_lasti])
+            elif event == "exception":
+                returned = False
+            return step
+
+        return step
+
+
+@cache
+def _calls(opcode: int) -> bool:
+    name = dis.opname[opcode]
+    return name.startswith("CALL") and "INTRINSIC" not in name

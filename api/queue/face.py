@@ -28,6 +28,7 @@ from tidelog.jobs import rows
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
 from tidelog.jobs.putting import Attempt, AttemptMany, Put, created
 from tidelog.jobs.rows import VALUE
+from tidelog.jobs.settling import Entry
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.verbs.result import AskResult, waited_ms
@@ -304,29 +305,29 @@ class Consumer(ConsumerBase[T], Closing):
                         self._delivery = delivery
                     self.close()
                     raise StopIteration
+            entry: Entry | None = None
             try:
-                entry = delivery.jobs.pop()
-            except IndexError:
-                # the list is empty: another thread took the job from this consumer, or returned it to the queue
-                continue
-            try:
-                me = get_ident()
-                if not delivery.gathers:
-                    delivery.holder = me
-                    self._delivery = None  # only the job keeps the delivery alive
-                elif delivery.holder != me:
-                    delivery.taken(entry[0], me)
-                row = entry[1]
-                queue = self._queue
-                try:
-                    value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
-                except Exception:
-                    value = queue._value(row)
-                return Job(self._place, delivery, entry, value)
+                # In one step: an interrupt strikes after a call, before its result is kept.
+                for entry in iter(delivery.jobs.pop, None):
+                    me = get_ident()
+                    if not delivery.gathers:
+                        delivery.holder = me
+                        self._delivery = None  # only the job keeps the delivery alive
+                    elif delivery.holder != me:
+                        delivery.taken(entry[0], me)
+                    row = entry[1]
+                    queue = self._queue
+                    try:
+                        value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
+                    except Exception:
+                        value = queue._value(row)
+                    return Job(self._place, delivery, entry, value)
             except DecodeError as error:
                 broken = error
             except BaseException as error:
-                if not isinstance(error, Exception):  # an interrupt: the job was not seen
+                if entry is None and isinstance(error, IndexError):
+                    continue  # another thread took the job from this consumer, or returned it to the queue
+                if entry is not None and not isinstance(error, Exception):  # interrupted: unseen
                     delivery.open[entry[0]] = entry[2]  # Python may have freed its object: a drop
                     delivery.jobs.append(entry)
                     self._delivery = delivery

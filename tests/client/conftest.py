@@ -45,6 +45,10 @@ class Bench:
         self._stack.callback(found.close)
         return found
 
+    def awaited(self) -> Awaited:
+        """A client for asyncio, called as if it were for threads, and closed at the end."""
+        return _awaited(self._stack, tidelog.aconnect(self.root))
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
@@ -83,7 +87,7 @@ def opened(kind: str, root: Path, **options: Any) -> Iterator[Any]:
             yield _awaited(stack, tidelog.aconnect(root))
 
 
-def _awaited(stack: ExitStack, opening: Any) -> Any:
+def _awaited(stack: ExitStack, opening: Any) -> Awaited:
     loop = Loop()
     stack.callback(loop.close)
     found = loop.run(opening)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.rounds import some_and_all
-from tests.traps import Trap
+from tests.traps import CallTrap, Trap
 from tests.until import until
 
 import tidelog
@@ -28,21 +28,22 @@ def of_the_client(code: CodeType) -> bool:
 @pytest.mark.parametrize("every", some_and_all(13, 1))
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("how", ["goes on", "is dropped"])
-def test_the_next_job(tmp_path: Path, batch: int, how: str, every: int) -> None:
+@pytest.mark.parametrize("kind", [Trap, CallTrap])
+def test_the_next_job(kind: type[Trap], tmp_path: Path, batch: int, how: str, every: int) -> None:
     """Either the caller has the job, or a worker gets it soon, as its first."""
     with tidelog.open(tmp_path / "s", fsync="no") as db, tidelog.serve(db, port=0):
         with tidelog.connect(tmp_path / "s") as store:
-            struck(store, batch, how, every)
+            struck(kind, store, batch, how, every)
 
 
-def struck(store: Any, batch: int, how: str, every: int) -> None:
+def struck(kind: type[Trap], store: Any, batch: int, how: str, every: int) -> None:
     at = 0
     while True:
         queue = store.queue(f"q{at}", **OPTIONS)
         queue.put_many(range(2))
         consumer = queue.consume(f"worker{at}", batch, block=0)
         got: list[Any] = []
-        trap = Trap(at, of_the_client)
+        trap = kind(at, of_the_client)
         trap.breaks(lambda: got.append(next(consumer)))
         if not trap.where:
             assert got

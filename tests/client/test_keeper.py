@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import Bench
+from tests.client.faces.awaited import Awaited
 from tests.until import until
 
 import tidelog
@@ -22,8 +23,21 @@ from tidelog.jobs.work import drops
 OPTIONS: dict[str, Any] = {"retry_after": 8.0}
 
 
-def test_a_refusal_for_one_queue_stops_no_other_ones_renewals(bench: Bench) -> None:
-    store = bench.connect()
+@pytest.fixture(params=["threads", "asyncio"])
+def store(request: pytest.FixtureRequest, bench: Bench) -> Any:
+    """A client of either face, called as if it were for threads."""
+    return bench.connect() if request.param == "threads" else bench.awaited()
+
+
+def plain(face: Any) -> Any:
+    """What is behind a face for asyncio: the one for threads."""
+    if not isinstance(face, Awaited):
+        return face
+    found = vars(face.it)
+    return found.get("_store") or found.get("_consumer") or found["_job"]
+
+
+def test_a_refusal_for_one_queue_stops_no_other_ones_renewals(bench: Bench, store: Any) -> None:
     broken, sound = store.queue("broken", **OPTIONS), store.queue("sound", **OPTIONS)
     for queue in (broken, sound):
         queue.put_many(range(2))
@@ -34,7 +48,7 @@ def test_a_refusal_for_one_queue_stops_no_other_ones_renewals(bench: Bench) -> N
     with first:
         pass  # its acknowledgement is gathered, and the server refuses it
     for _ in range(5):
-        assert store._keeper.beat(at_once=True) is not None
+        assert plain(store)._keeper.beat(at_once=True) is not None
         bench.clock.advance(3)
     assert bench.db.queue("sound", **OPTIONS).get("bert", block=0).value == 1  # type: ignore[union-attr]
     assert bench.db.queue("sound", **OPTIONS).get("bert", block=0) is None
@@ -42,9 +56,8 @@ def test_a_refusal_for_one_queue_stops_no_other_ones_renewals(bench: Bench) -> N
 
 
 def test_closing_waits_for_acknowledgements_under_way(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = bench.connect()
     mails = store.queue("mails", **OPTIONS)
     mails.put_many(range(3))
     consumer = mails.consume("anna", batch=3)
@@ -61,7 +74,7 @@ def test_closing_waits_for_acknowledgements_under_way(
         return call(link, words, *args, **given)
 
     monkeypatch.setattr(Link, "call", slow)
-    beating = threading.Thread(target=store._keeper.beat)
+    beating = threading.Thread(target=plain(store)._keeper.beat)
     beating.start()
     assert writes.wait(60)
     closing = threading.Thread(target=store.close)
@@ -74,14 +87,15 @@ def test_closing_waits_for_acknowledgements_under_way(
     assert len(bench.db.queue("mails")) == 0
 
 
+@pytest.mark.parametrize("first", ["the consumer", "the keeper"])
 def test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, store: Any, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = bench.connect()
+    """Whichever of its threads runs first when it goes on."""
     mails = store.queue("mails", **OPTIONS)
     mails.put_many(range(4))
     consumer = mails.consume("anna", batch=4, block=0)
-    first = next(consumer)
+    held = next(consumer)
     beat = Keeper.beat
     # the process is stopped
     monkeypatch.setattr(Keeper, "beat", lambda keeper, at_once=False: None)
@@ -92,9 +106,12 @@ def test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost(
     assert [job.value for job in took] == [0, 1, 2]
     # and goes on
     monkeypatch.setattr(Keeper, "beat", beat)
-    store._keeper._renewed[consumer._worked] -= 16
-    assert [job.value for job in consumer if job.ack()] == [3]
-    assert not first.ack()
+    keeper = plain(store)._keeper
+    keeper._renewed[plain(consumer)._worked] -= 16
+    if first == "the keeper":
+        keeper.beat()
+    assert [(job.value, job.ack()) for job in consumer] == [(3, True)]
+    assert not held.ack()
     assert all(job.ack() for job in took)
     assert len(mails) == 0
 
@@ -117,16 +134,16 @@ def test_a_write_that_another_thread_ends_has_an_unknown_outcome(
     link.give_back(lane)
 
 
-def test_a_renewal_that_came_late_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    store = bench.connect()
+def test_a_renewal_that_came_late_is_told(store: Any, caplog: pytest.LogCaptureFixture) -> None:
     mails = store.queue("mails", **OPTIONS)
     mails.put("first")
     job = mails.get("anna", block=0)
     assert job is not None
-    store._keeper.beat(at_once=True)
+    keeper = plain(store)._keeper
+    keeper.beat(at_once=True)
     assert "renewed its leases" not in caplog.text
-    store._keeper._renewed[job._worked] -= 16
-    store._keeper.beat()
+    keeper._renewed[plain(job)._worked] -= 16
+    keeper.beat()
     assert "queue mails: worker anna renewed its leases only after 16." in caplog.text
     assert job.ack()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.traps import Trap
+from tests.traps import CallTrap, Trap
 
 from tidelog import jobs
 from tidelog.api import queue
@@ -56,3 +56,7 @@ def in_a_finalizer(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+class QueueCallTrap(CallTrap, QueueTrap):
+    """The same behind each call there."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests import inside
-from tests.jobs.interrupts import QueueTrap
+from tests.jobs.interrupts import QueueCallTrap, QueueTrap
 from tests.jobs.leases import LEASE, pass_time
 from tests.rounds import some_and_all
 
@@ -328,8 +328,9 @@ def test_a_generator_around_a_consumer_keeps_no_job(way: str, tmp_path: Path) ->
 @pytest.mark.parametrize("every", some_and_all(5, 1))
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("priority", [0, 5])
+@pytest.mark.parametrize("kind", [QueueTrap, QueueCallTrap])
 def test_an_interrupt_gives_back_what_was_fetched(
-    priority: int, batch: int, every: int, tmp_path: Path
+    kind: type[QueueTrap], priority: int, batch: int, every: int, tmp_path: Path
 ) -> None:
     """At every line of `next`: either the caller has the job, or the next worker gets it at once, as its first."""
     at = 0
@@ -338,7 +339,7 @@ def test_an_interrupt_gives_back_what_was_fetched(
             queue.put_many(range(2), priority=priority)
             consumer = queue.consume("worker", batch, block=0)
             got: list[Any] = []
-            trap = QueueTrap(at)
+            trap = kind(at)
             trap.breaks(lambda: got.append(next(consumer)))
             if not trap.where:
                 assert got
