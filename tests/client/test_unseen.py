@@ -10,55 +10,50 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import Bench, aopened
-from tests.until import until
+from tests.client.conftest import KINDS, Bench, aopened, opened
+from tests.until import parked, until
 
 import tidelog
+from tidelog.client import consumer as client_consumer
 from tidelog.client.keeper import Keeper
+from tidelog.client.lane import Lane
+from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.server import jobs
 from tidelog.server.commands import capabilities
 
 OPTIONS: dict[str, Any] = {"retry_after": 600, "max_deliveries": 1}
 BACKENDS = ["embedded", "shared"]
+SHARED = ["shared", "shared asyncio"]
 
 
-@contextmanager
-def opened(backend: str, root: Path) -> Iterator[Any]:
-    """A store. The clock goes on."""
-    with tidelog.open(root, fsync="no") as db:
-        if backend == "embedded":
-            yield db
-        else:
-            with tidelog.serve(db, port=0), tidelog.connect(root) as client:
-                yield client
-
-
-def rest(queue: Any, count: int) -> list[int]:
-    """The next jobs, done. Fails if one is missing, or was delivered before."""
+def rest(queue: Any) -> list[int]:
+    """All jobs that are left, done. None was delivered before, and none is dead."""
     found: list[int] = []
-    while len(found) < count:
-        job = queue.get("sweeper", block=60)
-        assert job is not None, f"{count - len(found)} jobs do not come back: {queue.stats()}"
-        assert job.deliveries == 1
-        assert job.ack()
-        found.append(job.value)
-    assert (queue.stats().depth, queue.dead.count()) == (0, 0)
+
+    def is_empty() -> bool:
+        while (job := queue.get("sweeper", block=0)) is not None:
+            assert job.deliveries == 1
+            assert job.ack()
+            found.append(job.value)
+        # a beat writes what a batch has finished
+        return bool(queue.stats().depth == 0)
+
+    until(is_empty, "jobs do not come back")
+    assert queue.dead.count() == 0
     return sorted(found)
 
 
 @pytest.mark.parametrize("batch", [1, 5])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_consumers_that_are_closed_while_jobs_come(
-    backend: str, batch: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_consumers_that_are_closed_while_jobs_come(kind: str, batch: int, tmp_path: Path) -> None:
     chance, seen, stop = random.Random(7), [], threading.Event()
-    with opened(backend, tmp_path / "s") as db:
+    with opened(kind, tmp_path / "s") as db:
         mails = db.queue("mails", **OPTIONS)
 
         def put() -> None:
@@ -88,8 +83,62 @@ def test_consumers_that_are_closed_while_jobs_come(
                 thread.join()
         stop.set()
         putter.join()
-        found = rest(mails, mails.stats().depth)
+        found = rest(mails)
         assert len(found) + len(seen) == len({*found, *seen})
+
+
+def worked_off(root: Path, seen: list[int], count: int) -> None:
+    """Each of so many jobs was seen once, or waits and was not delivered before."""
+    with tidelog.open(root, fsync="no") as db:
+        mails = db.queue("mails", **OPTIONS)
+        left = rest(mails)
+        assert sorted([*left, *seen]) == list(range(count))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_store_that_is_closed_while_jobs_come(backend: str, tmp_path: Path) -> None:
+    chance, seen = random.Random(11), list[int]()
+
+    def work(consumer: Any) -> None:
+        with suppress(tidelog.StoreClosed):
+            for job in consumer:
+                with job:
+                    seen.append(job.value)
+
+    for round in range(5):
+        with opened(backend, tmp_path / "s") as db:
+            mails = db.queue("mails", **OPTIONS)
+            mails.put_many(range(60 * round, 60 * (round + 1)))
+            workers = [threading.Thread(target=work, args=(mails.consume(),)) for _ in range(4)]
+            for worker in workers:
+                worker.start()
+            time.sleep(chance.random() / 30)  # nothing tells when a job is under way
+        for worker in workers:
+            worker.join()
+    worked_off(tmp_path / "s", seen, 300)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_store_for_asyncio_that_is_closed_while_jobs_come(backend: str, tmp_path: Path) -> None:
+    chance, seen = random.Random(12), list[int]()
+
+    async def work(consumer: Any) -> None:
+        with suppress(tidelog.StoreClosed):
+            async for job in consumer:
+                async with job:
+                    seen.append(job.value)
+
+    async def main(round: int) -> None:
+        async with aopened(backend, tmp_path / "s") as db:
+            mails = db.queue("mails", **OPTIONS)
+            await mails.put_many(range(60 * round, 60 * (round + 1)))
+            workers = [asyncio.create_task(work(mails.consume())) for _ in range(4)]
+            await asyncio.sleep(chance.random() / 30)
+        await asyncio.gather(*workers)
+
+    for round in range(5):
+        asyncio.run(main(round))
+    worked_off(tmp_path / "s", seen, 300)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -142,60 +191,105 @@ def leave_by_an_error(queue: Any) -> None:
 
 
 @pytest.mark.parametrize("first", [leave, leave_by_an_error])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_consumer_that_is_dropped_in_the_middle_of_a_batch(
-    backend: str, first: Callable[[Any], None], tmp_path: Path
+    kind: str, first: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    with opened(backend, tmp_path / "s") as db:
+    with opened(kind, tmp_path / "s") as db:
         mails = db.queue("mails", **OPTIONS)
         mails.put_many(range(5))
         first(mails)
         gc.collect()
-        assert rest(mails, 4) == [1, 2, 3, 4]
+        assert rest(mails) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_consumer_of_asyncio_that_is_dropped(backend: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with aopened(backend, tmp_path / "s") as db:
-            mails = db.queue("mails", **OPTIONS)
-            await mails.put_many(range(5))
+@pytest.mark.parametrize("kind", SHARED)
+def test_close_does_not_wait_for_a_thread_that_dropped_its_consumer(
+    kind: str, bench: Bench
+) -> None:
+    client: Any = bench.connect() if kind == "shared" else bench.awaited()
+    mails = client.queue("mails", **OPTIONS)
+    mails.put_many(range(5))
+    dropped, end = threading.Event(), threading.Event()
 
-            async def first() -> None:
-                async for job in mails.consume(batch=5):
-                    async with job:
-                        return
+    def work() -> None:
+        leave(mails)
+        gc.collect()
+        dropped.set()
+        end.wait(120)
 
-            await first()
-            gc.collect()
-            for value in (1, 2, 3, 4):
-                job = await mails.get("other", block=60)
-                assert job is not None and (job.value, job.deliveries) == (value, 1)
-                await job.ack()
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert dropped.wait(60)
+    assert client.close(drain=60) == 0
+    end.set()
+    thread.join()
+    assert bench.db.queue("mails").stats().in_flight == {}
 
-    asyncio.run(main())
+
+def test_a_consumer_that_is_closed_ends_no_other_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word that ends its wait comes when the wait is over, and another one uses its connection."""
+    store = bench.connect()
+    mails, other = store.queue("mails", **OPTIONS), store.queue("other", **OPTIONS)
+    waits, goes = threading.Event(), threading.Event()
+
+    def late(name: bytes) -> Unblock:
+        waits.set()
+        assert goes.wait(60)
+        return Unblock(name)
+
+    monkeypatch.setattr(client_consumer, "Unblock", late)
+    consumer = mails.consume("anna", block=0.2)
+    worker = threading.Thread(target=lambda: list(consumer))
+    worker.start()
+    parked(bench.db)
+    closer = threading.Thread(target=consumer.close)
+    closer.start()
+    assert waits.wait(60)
+    bench.clock.advance(1)
+    worker.join(60)
+    found: list[Any] = []
+    waiter = threading.Thread(target=lambda: found.append(other.get("bert", block=60)))
+    waiter.start()
+    parked(bench.db)
+    goes.set()
+    closer.join(60)
+    other.put("for bert")
+    waiter.join(60)
+    assert found[0].value == "for bert" and found[0].deliveries == 1 and found[0].ack()
 
 
-def test_close_does_not_wait_for_a_thread_that_dropped_its_consumer(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "s", fsync="no") as db, tidelog.serve(db, port=0):
-        client = tidelog.connect(tmp_path / "s")
-        mails = client.queue("mails", **OPTIONS)
-        mails.put_many(range(5))
-        dropped, end = threading.Event(), threading.Event()
+def test_a_connection_that_is_hung_up_was_not_given_to_another_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a server does not know the word that ends a wait."""
+    monkeypatch.setattr(capabilities, "CAPABILITIES", ())
+    store = bench.connect()
+    mails, other = store.queue("mails", **OPTIONS), store.queue("other", **OPTIONS)
+    hang_up, waits, goes = Lane.hang_up, threading.Event(), threading.Event()
 
-        def work() -> None:
-            leave(mails)
-            gc.collect()
-            dropped.set()
-            end.wait(120)
+    def late(lane: Lane) -> None:
+        waits.set()
+        assert goes.wait(60)
+        hang_up(lane)
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        assert dropped.wait(60)
-        assert client.close(drain=60) == 0
-        end.set()
-        thread.join()
-        assert db.queue("mails").stats().in_flight == {}
+    monkeypatch.setattr(Lane, "hang_up", late)
+    consumer = mails.consume("anna", block=0.2)
+    worker = threading.Thread(target=lambda: list(consumer))
+    worker.start()
+    parked(bench.db)
+    closer = threading.Thread(target=consumer.close)
+    closer.start()
+    assert waits.wait(60)
+    bench.clock.advance(1)
+    ids = [other.put(number) for number in range(20)]
+    goes.set()
+    closer.join(60)
+    worker.join(60)
+    ids += [other.put(number) for number in range(20)]
+    assert len(set(ids)) == 40 == len(other)
 
 
 def test_an_interrupt_between_the_server_and_the_worker(
@@ -216,7 +310,7 @@ def test_an_interrupt_between_the_server_and_the_worker(
         mails.put(0)
         with pytest.raises(KeyboardInterrupt):
             mails.get("anna", block=60)
-        assert rest(mails, 1) == [0]
+        assert rest(mails) == [0]
 
 
 def test_a_job_that_a_handler_began_stays_when_its_connection_breaks(
