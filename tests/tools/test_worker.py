@@ -26,7 +26,7 @@ from tidelog.tools.worker.command import command, words_of
 from tidelog.tools.worker.sources import Sources
 
 WORK = r"""
-import os, time
+import asyncio, os, time
 
 # Each line is one write: other threads print too.
 def send(job):
@@ -37,6 +37,22 @@ async def asend(job):
 
 def fail(job):
     raise LookupError("no such address")
+
+class Panic(BaseException):
+    pass
+
+def panic(job):
+    if job.value.startswith("bad"):
+        raise Panic("broken")
+    send(job)
+
+async def cancelled(job):
+    if job.value.startswith("bad"):
+        inner = asyncio.ensure_future(asyncio.sleep(10))
+        await asyncio.sleep(0)
+        inner.cancel()
+        await inner
+    await asend(job)
 
 def note(job):
     print(f"dead {job.queue} {job.value} {job.reason}\n", end="", flush=True)
@@ -409,3 +425,49 @@ def test_a_job_that_no_function_saw_is_not_counted(
             assert (stats.in_flight, stats.dead) == ({}, 0)
         left = [job.value for job in mails.consume(block=0) if job.ack()]
         assert len(left) + len(worker.sent()) == 400 == len({*left, *worker.sent()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("function", "error"), [("panic", "Panic: broken"), ("cancelled", "CancelledError")]
+)
+def test_a_worker_goes_on_whatever_its_function_raises(
+    function: str, error: str, processes: int, place: Path
+) -> None:
+    with ended_owner(place / "s"), tidelog.queue(place / "s", "mails", shared=True) as mails:
+        mails.put_many(["bad0", "bad1", *map(str, range(20))])
+        words = ("--processes", processes, "--workers", 2, "--max-deliveries", 1)
+        with Worker(place, *words, "--until-idle", 0.5, function=f"work:{function}") as worker:
+            assert worker.ends() == exits.OK
+        assert sorted(worker.sent()) == sorted(map(str, range(20)))
+        dead = {job.value: [failure.error for failure in job.errors] for job in mails.dead}
+        assert dead == {"bad0": [error], "bad1": [error]}
+        assert "ended with" not in worker.err.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["work:send", "work:asend"])
+def test_a_job_that_no_function_saw_is_not_counted_when_sources_change(
+    function: str, place: Path
+) -> None:
+    """The processes are started again and again while they take jobs."""
+    options: Any = {"max_deliveries": 1, "retry_after": 600}
+    with (
+        ended_owner(place / "s"),
+        tidelog.queue(place / "s", "mails", shared=True, **options) as mails,
+    ):
+        words = ("--reload", "--workers", 8, "--max-deliveries", 1, "--retry-after", 600)
+        with Worker(place, *words, function=function) as worker:
+            for round in range(3):
+                worker.said("takes jobs with", round + 1)
+                seen = len(worker.out.read_text())
+                mails.put_many([f"{round}.{number}" for number in range(300)])
+                until(lambda: len(worker.out.read_text()) > seen, "it does nothing")  # noqa: B023
+                (place / "work.py").write_text(WORK + f"# {round}\n")
+            worker.said("takes jobs with", 4)
+            until(lambda: mails.stats().depth == 0, "jobs are left")
+            worker.process.send_signal(signal.SIGTERM)
+            assert worker.ends() == exits.OK
+        assert mails.stats().dead == 0
+        assert len(worker.sent()) == 900 == len(set(worker.sent()))
