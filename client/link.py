@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.aof.errors import ELSEWHERE
+from tidelog.aof.errors import StoreLocked as Locked
 from tidelog.aof.identity import NAME as STORE
 from tidelog.aof.identity import SETTINGS
 from tidelog.aof.layout import SHARED
@@ -512,8 +513,8 @@ class Link:
         if name == "StoreLocked":
             root = self.addresses[0].root
             assert root is not None
-            # One for an operator was told so meanwhile.
-            if is_owner(root) or text.startswith(FOR_OPERATOR):
+            # One for an operator was told so meanwhile. One that ended meanwhile has left the lock.
+            if is_owner(root) or Locked.OWNER in text or text.startswith(FOR_OPERATOR):
                 return  # it begins or ends, which takes its time
             try:
                 wire = self._greeted(self.addresses[0], CONNECT_S)

@@ -47,7 +47,7 @@ class Bench:
 
     def awaited(self) -> Awaited:
         """A client for asyncio, called as if it were for threads, and closed at the end."""
-        return _awaited(self._stack, tidelog.aconnect(self.root))
+        return awaited(self._stack, tidelog.aconnect(self.root))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def opened(kind: str, root: Path, **options: Any) -> Iterator[Any]:
     options = {"fsync": "no", **options}
     with ExitStack() as stack:
         if kind == "embedded asyncio":
-            yield _awaited(stack, tidelog.aopen(root, **options))
+            yield awaited(stack, tidelog.aopen(root, **options))
             return
         db = stack.enter_context(tidelog.open(root, **options))
         if kind == "embedded":
@@ -84,10 +84,11 @@ def opened(kind: str, root: Path, **options: Any) -> Iterator[Any]:
         if kind == "shared":
             yield stack.enter_context(tidelog.connect(root))
         else:
-            yield _awaited(stack, tidelog.aconnect(root))
+            yield awaited(stack, tidelog.aconnect(root))
 
 
-def _awaited(stack: ExitStack, opening: Any) -> Awaited:
+def awaited(stack: ExitStack, opening: Any) -> Awaited:
+    """A face for asyncio that is being opened, called as if it were for threads. The stack closes it."""
     loop = Loop()
     stack.callback(loop.close)
     found = loop.run(opening)

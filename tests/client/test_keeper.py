@@ -188,15 +188,15 @@ def test_a_drop_is_told_of_once_by_its_worker_and_not_by_the_server(
     assert caplog.text.count("without an end") == 1
 
 
-def test_a_lane_that_nobody_owns_is_gone(bench: Bench) -> None:
+def test_a_lane_that_nobody_owns_is_gone(bench: Bench, store: Any) -> None:
     """An interrupt struck behind `take`, or a pipeline that watches was dropped."""
-    store = bench.connect()
     for _ in range(3):
         pipeline = store.pipeline()
         pipeline.watch("k")
-    lane = store._link.take()
+    link = plain(store)._link
+    lane = link.take()
     del pipeline, lane
     gc.collect()
-    assert len(store._link._busy) == 0
+    assert len(link._busy) == 0
     until(lambda: len(bench.serving.server.sessions) <= 2)  # type: ignore[union-attr]
     assert store.get("k") is None

@@ -6,11 +6,13 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.conftest import awaited, opened
 from tests.client.owners import kill, owner_of
 from tests.until import until
 
@@ -18,18 +20,29 @@ import tidelog
 from tidelog.aof.layout import SHARED, SHARED_LOG
 from tidelog.aof.lock import OWNER
 from tidelog.client import processes
-from tidelog.client.starting import _account_of
+from tidelog.client.address import addresses_of
+from tidelog.client.link import Link
+from tidelog.client.starting import _account_of, environment
 from tidelog.disk.real import RealFile
-from tidelog.store.errors import CannotOpen
+from tidelog.store.errors import CannotOpen, StoreLocked
 
 
-def test_a_socket_that_was_removed_is_made_again(root: Path) -> None:
+@pytest.fixture(params=["threads", "asyncio"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """`tidelog.connect`, or `aconnect` with the client called as if it were for threads."""
+    with ExitStack() as stack:
+        if request.param == "threads":
+            yield lambda *args, **given: stack.enter_context(tidelog.connect(*args, **given))
+        else:
+            yield lambda *args, **given: awaited(stack, tidelog.aconnect(*args, **given))
+
+
+def test_a_socket_that_was_removed_is_made_again(root: Path, connect: Callable[..., Any]) -> None:
     with tidelog.connect(root) as db:
         db.set("k", "v")
         owner = owner_of(root)
         (root / SHARED).unlink()
-        with tidelog.connect(root, timeout=60) as other:
-            assert other.get("k") == b"v"
+        assert connect(root, timeout=60).get("k") == b"v"
         assert owner_of(root) == owner
         assert db.get("k") == b"v"
     assert f"{root / SHARED} was removed; it is made again" in (root / SHARED_LOG).read_text()
@@ -64,22 +77,86 @@ def test_an_owner_whose_log_fails_says_so_and_ends(
         db.close()
 
 
+FAILS = """
+import os, sys
+from tidelog.client import owner
+from tidelog.disk.real import RealFile
+
+sync = RealFile.fdatasync
+
+def failing(file):
+    if os.path.exists(sys.argv[2]):
+        raise OSError(5, "Input/output error")
+    sync(file)
+
+RealFile.fdatasync = failing
+owner.main([sys.argv[1]])
+"""
+
+
 @pytest.mark.slow
-def test_a_client_waits_for_an_owner_that_ends_slowly(root: Path) -> None:
-    """Longer than another owner waits for the lock."""
+def test_an_owner_whose_log_fails_is_replaced(
+    root: Path, tmp_path: Path, connect: Callable[..., Any]
+) -> None:
+    broken = tmp_path / "broken"
+    words = [sys.executable, "-c", FAILS, str(root), str(broken)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment()) as owner:
+        assert owner.stdout is not None and owner.stdout.readline()
+        client = connect(root, timeout=60)
+        mails = client.queue("mails")
+        before = mails.put("before")
+        broken.touch()
+        with pytest.raises(tidelog.OutcomeUnknown):
+            mails.put("unknown")
+        assert owner.wait(60) is not None
+        after = mails.put("after")
+    assert owner_of(root) != owner.pid
+    found = {job.id: job.value for job in mails.peek(3)}
+    assert found[before] == "before" and found[after] == "after"
+    log = (root / SHARED_LOG).read_text()
+    assert "so that another process takes over, because the log failed: " in log
+
+
+HOLDS = (
+    "import fcntl, os, sys, time; lock = open(sys.argv[2], 'r+'); fcntl.flock(lock, fcntl.LOCK_EX); "
+    "lock.write(f'{os.getpid()}\\n'); lock.truncate(); lock.flush(); print('held', flush=True); "
+    "time.sleep(float(sys.argv[3]))"
+)
+
+
+@contextmanager
+def ending_owner(root: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """A process that has the lock of a store for so long, as an owner that ends slowly."""
     with tidelog.connect(root) as db:
         db.set("k", "v")
     kill(root)
-    hold = (
-        "import fcntl, os, sys, time; lock = open(sys.argv[2], 'r+'); fcntl.flock(lock, fcntl.LOCK_EX); "
-        "lock.write(f'{os.getpid()}\\n'); lock.truncate(); lock.flush(); print('held', flush=True); time.sleep(7)"
-    )
-    words = [sys.executable, "-c", hold, OWNER, str(root / "LOCK")]
+    words = [sys.executable, "-c", HOLDS, OWNER, str(root / "LOCK"), str(seconds)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as slow:
         assert slow.stdout is not None and slow.stdout.readline() == "held\n"
-        with tidelog.connect(root, timeout=60) as db:
-            assert db.get("k") == b"v"
-            assert slow.poll() is not None
+        try:
+            yield slow
+        finally:
+            slow.kill()
+
+
+@pytest.mark.slow
+def test_a_client_waits_for_an_owner_that_ends_slowly(root: Path) -> None:
+    """Longer than another owner waits for the lock."""
+    with ending_owner(root, 7) as slow, tidelog.connect(root, timeout=60) as db:
+        assert db.get("k") == b"v"
+        assert slow.poll() is not None
+
+
+def test_an_owner_that_has_just_ended_is_replaced(root: Path) -> None:
+    """It had the lock when another owner gave up, and is gone when the client hears of it."""
+    with ending_owner(root, 600) as slow, pytest.raises(StoreLocked) as caught:
+        try:
+            tidelog.open(root)
+        finally:
+            slow.kill()
+            slow.wait(60)
+    link = Link(addresses_of(root), 60, {})
+    link._failed_start(f"StoreLocked: {caught.value}")
 
 
 @pytest.mark.parametrize(
@@ -92,11 +169,15 @@ def test_a_client_waits_for_an_owner_that_ends_slowly(root: Path) -> None:
     ],
 )
 def test_a_python_that_cannot_be_started(
-    root: Path, executable: Any, words: str, monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    executable: Any,
+    words: str,
+    connect: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     with pytest.raises(CannotOpen, match=words):
-        tidelog.connect(root, timeout=2)
+        connect(root, timeout=2)
 
 
 def test_a_store_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,16 +228,14 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("words", CHANGES.split(","))
-def test_a_command_that_would_change_a_connection(words: str, tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "s") as served, tidelog.serve(served, port=0):
-        with tidelog.connect(tmp_path / "s") as db:
-            calls: list[Callable[..., object]] = [db.execute_command]
-            calls.append(db.pipeline().execute_command)
-            for call in calls:
+@pytest.mark.parametrize("kind", ["shared", "shared asyncio"])
+def test_a_command_that_would_change_a_connection(kind: str, tmp_path: Path) -> None:
+    with opened(kind, tmp_path / "s") as db:
+        for number, words in enumerate(CHANGES.split(","), 1):
+            for call in (db.execute_command, db.pipeline().execute_command):
                 with pytest.raises(tidelog.DataError):
                     call(*words.split())
-            assert db.set("a", "v") and db.get("a") == b"v" and db.incr("n") == 1
-            # these change nothing that another call would see
-            for harmless in ("CLIENT ID", "CLIENT GETNAME", "PING", "COMMAND COUNT"):
-                db.execute_command(*harmless.split())
+            assert db.set("a", words) and db.get("a") == words.encode() and db.incr("n") == number
+        # these change nothing that another call would see
+        for harmless in ("CLIENT ID", "CLIENT GETNAME", "PING", "COMMAND COUNT"):
+            db.execute_command(*harmless.split())
