@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import json
 import math
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
+from tests.jobs.full_disk import Room
 from tests.until import parked, until
 
 import tidelog
@@ -25,7 +25,6 @@ from tidelog.jobs.work.leases import Leases
 
 ROOT = Path("/store")
 RETRY_AFTER = 8.0
-NEEDS_SPACE = {"create", "write", "fill", "rename", "mkdir"}  # not what is there already
 
 
 @pytest.fixture
@@ -49,26 +48,6 @@ def db(
 
 
 # --- a full disk
-
-
-class Room:
-    """A disk that is full while `full`."""
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        self.full = False
-        disk.before = self
-
-    def __call__(self, operation: str, path: Path) -> None:
-        if self.full and operation in NEEDS_SPACE:
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-
-    def fill(self, db: tidelog.Store) -> None:
-        """Full to the last byte of the segment that is already there."""
-        self.full = True
-        for size in (500, 50, 1):
-            with pytest.raises(tidelog.OutOfSpace):
-                while True:
-                    db.set("x", b"x" * size)
 
 
 def state_of(db: tidelog.Store) -> Any:

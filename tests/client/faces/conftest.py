@@ -1,4 +1,4 @@
-"""One fixture for what is tried through every face of a queue."""
+"""Fixtures for what is tried through every face of a queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.client.faces.faces import FACES, same_in_a_replay
+from tests.client.faces.faces import FACES, METHODS, same_in_a_replay
 
 
 @pytest.fixture(params=FACES, ids=lambda kind: kind.__name__)
@@ -20,3 +20,10 @@ def face(request: pytest.FixtureRequest) -> Iterator[Any]:
         made = request.param(stack, *options)
         yield made
         same_in_a_replay(made)
+
+
+@pytest.fixture(params=METHODS, ids=lambda kind: kind.__name__)
+def methods(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A queue without jobs, through objects, which a thread can block on."""
+    with ExitStack() as stack:
+        yield request.param(stack, {})

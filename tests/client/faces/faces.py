@@ -652,7 +652,8 @@ def _told(row: list[Any]) -> tuple[Any, ...]:
     return job.decode(), worker.decode(), count, error.decode()
 
 
-FACES = (Embedded, AsyncEmbedded, Shared, AsyncShared, Commands)
+METHODS = (Embedded, AsyncEmbedded, Shared, AsyncShared)
+FACES = (*METHODS, Commands)
 
 
 def same_in_a_replay(face: Face) -> None:

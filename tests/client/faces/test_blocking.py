@@ -8,16 +8,15 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.client.faces.faces import AsyncEmbedded, AsyncShared, Embedded, Methods, Shared
+from tests.client.faces.faces import METHODS, Embedded, Methods, Shared
 from tests.until import parked
 
 import tidelog
 
 LONG_S = 60.0  # nothing here takes so long
-KINDS = (Embedded, AsyncEmbedded, Shared, AsyncShared)
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=METHODS, ids=lambda kind: kind.__name__)
 def face(request: pytest.FixtureRequest) -> Iterator[Methods]:
     """One of each kind, bounded to 12 jobs."""
     with ExitStack() as stack:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import redis
 from tests.client.faces.faces import Embedded
-from tests.client.faces.test_blocking import KINDS, LONG_S, blocked
+from tests.client.faces.test_blocking import LONG_S, blocked
 from tests.client.faces.test_dedup import take
 from tests.until import until
 
@@ -72,13 +71,6 @@ def test_a_key_of_another_type_is_named(face: Any) -> None:
     face.db.delete("q:paused")
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
-def methods(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A queue without jobs, through objects, which a thread can block on."""
-    with ExitStack() as stack:
-        yield request.param(stack, {})
-
-
 def test_a_worker_that_waits_is_woken(methods: Any) -> None:
     queue = methods.queue
     id = queue.put(b"v")
@@ -97,7 +89,8 @@ def test_a_worker_that_waits_gets_no_job_that_is_put_meanwhile(methods: Any) -> 
         assert nothing(methods)
         queue.resume()
 
-    assert blocked(methods, lambda: queue.get("anna", LONG_S), meanwhile).value == b"v"
+    job = blocked(methods, lambda: queue.get("anna", LONG_S), meanwhile)
+    assert job.value == b"v" and job.ack()
 
 
 def test_delays_go_on_while_a_worker_waits(methods: Any) -> None:
@@ -112,7 +105,8 @@ def test_delays_go_on_while_a_worker_waits(methods: Any) -> None:
         until(lambda: methods.db.xlen("q") == 1, "the delayed job is not put")
         queue.resume()
 
-    assert blocked(methods, lambda: queue.get("anna", LONG_S), meanwhile).value == b"v"
+    job = blocked(methods, lambda: queue.get("anna", LONG_S), meanwhile)
+    assert job.value == b"v" and job.ack()
 
 
 def test_the_short_way_is_open_again_afterwards() -> None:
