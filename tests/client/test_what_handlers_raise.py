@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import KINDS, aopened, opened
+from tests.client.faces.awaited import Awaited
 
 import tidelog
 
@@ -199,6 +200,27 @@ def test_tasks(mails: Any) -> None:
     assert done == ["good"]
     wanted = {name: error for name, (_, error) in RAISED.items()}
     assert left(mails) == wanted | {"inner": "CancelledError", "own": "CancelledError"}
+
+
+def test_a_result_that_the_codec_cannot_encode(mails: Any) -> None:
+    """It leaves the job open for another result. A handler that returns it has failed."""
+    mails.put("asks")
+    job = mails.get(block=0)
+    with pytest.raises(tidelog.EncodeError):
+        job.ack(result={1, 2})
+    assert job.state == "open" and job.ack(result=[1, 2])
+    assert mails.result(job.id, 0) == [1, 2]
+    mails.put("returns")
+
+    async def tasks(job: Any) -> Any:
+        return {1, 2}
+
+    if isinstance(mails, Awaited):
+        assert mails.arun(tasks, workers=1, block=0, results=True) == 0
+    else:
+        assert mails.run(lambda job: {1, 2}, workers=1, block=0, results=True) == 0
+    (error,) = left(mails).values()
+    assert error.startswith("EncodeError: queue 'mails': codec json cannot encode a value of type")
 
 
 @pytest.mark.parametrize("mails", THREADS, indirect=True)

@@ -17,6 +17,7 @@ from taskiq import AsyncBroker
 from taskiq.exceptions import ResultGetError
 from taskiq.receiver import Receiver
 from tests.client.owners import ended_owner
+from tests.rounds import rest_slow
 from tests.until import PATIENCE_S, until
 
 import tidelog
@@ -84,9 +85,10 @@ def test_labels(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_tasks_that_were_fetched_and_not_run_go_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", rest_slow([False, True], 1))
+def test_tasks_that_were_fetched_and_not_run_go_back(shared: bool, tmp_path: Path) -> None:
     async def main() -> None:
-        broker = TidelogBroker(tmp_path / "s", shared=False, fsync="no")
+        broker = TidelogBroker(tmp_path / "s", shared=shared, fsync="no")
         await broker.startup()
         for n in range(3):
             await broker.queue.put(b"%d" % n)
@@ -97,11 +99,12 @@ def test_tasks_that_were_fetched_and_not_run_go_back(tmp_path: Path) -> None:
         await done
         await listener.aclose()
         await broker.shutdown()
-        async with tidelog.aqueue(tmp_path / "s", "taskiq", codec="bytes") as queue:
+        async with tidelog.aqueue(tmp_path / "s", "taskiq", shared=shared, codec="bytes") as queue:
             found = [(job.value, job.deliveries) async for job in queue.consume(block=0)]
-            assert found == [(b"0", 1), (b"2", 1)]
+            assert sorted(found) == [(b"0", 1), (b"2", 1)]
 
-    asyncio.run(main())
+    with ended_owner(tmp_path / "s"):
+        asyncio.run(main())
 
 
 def test_a_broker_that_has_not_started_says_so(tmp_path: Path) -> None:
@@ -157,3 +160,57 @@ def test_the_taskiq_command_with_two_processes_of_which_one_is_killed(tmp_path: 
             worker.terminate()
             worker.wait(PATIENCE_S)
         until(lambda: worker.returncode is not None)
+
+
+NOTES = """
+import os
+from tidelog.integrations.taskiq import TidelogBroker
+broker = TidelogBroker("s", retry_after=600)
+
+@broker.task(task_name="note")
+async def note(n: int) -> None:
+    file = os.open("notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{n}\\n".encode())
+    os.close(file)
+"""
+
+
+@pytest.mark.slow
+def test_restarts_of_the_taskiq_command_neither_lose_nor_repeat_a_task(tmp_path: Path) -> None:
+    """Those that were fetched and not begun go back at once: a lease takes longer than this test may."""
+    (tmp_path / "app.py").write_text(NOTES)
+    notes = tmp_path / "notes"
+    notes.touch()
+
+    async def put() -> None:
+        broker = TidelogBroker(tmp_path / "s")
+
+        @broker.task(task_name="note")
+        async def note(n: int) -> None:
+            raise AssertionError("the workers do it")
+
+        await broker.startup()
+        for n in range(300):
+            await note.kiq(n)
+        await broker.shutdown()
+
+    def done() -> list[str]:
+        return notes.read_text().split()
+
+    with ended_owner(tmp_path / "s"):
+        asyncio.run(put())
+        command = [sys.executable, "-m", "taskiq", "worker", "--workers", "1", "app:broker"]
+        for ends in (60, 150, 300):
+            with (tmp_path / "log").open("ab") as log:
+                worker = subprocess.Popen(
+                    command, cwd=tmp_path, env=environment(), stderr=log, stdout=log
+                )
+            try:
+                until(lambda: len(done()) >= ends)  # noqa: B023
+            finally:
+                worker.terminate()
+                worker.wait(PATIENCE_S)
+        with tidelog.queue(tmp_path / "s", "taskiq", shared=True) as queue:
+            stats = queue.stats()
+            assert (stats.depth, stats.in_flight, stats.failures) == (0, {}, 0)
+    assert sorted(map(int, done())) == list(range(300))
