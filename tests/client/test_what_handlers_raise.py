@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import KINDS, aopened, opened
-from tests.client.faces.awaited import Awaited
 
 import tidelog
 
@@ -203,24 +202,42 @@ def test_tasks(mails: Any) -> None:
 
 
 def test_a_result_that_the_codec_cannot_encode(mails: Any) -> None:
-    """It leaves the job open for another result. A handler that returns it has failed."""
+    """It leaves the job open for another result."""
     mails.put("asks")
     job = mails.get(block=0)
     with pytest.raises(tidelog.EncodeError):
         job.ack(result={1, 2})
     assert job.state == "open" and job.ack(result=[1, 2])
     assert mails.result(job.id, 0) == [1, 2]
-    mails.put("returns")
 
-    async def tasks(job: Any) -> Any:
-        return {1, 2}
 
-    if isinstance(mails, Awaited):
-        assert mails.arun(tasks, workers=1, block=0, results=True) == 0
-    else:
-        assert mails.run(lambda job: {1, 2}, workers=1, block=0, results=True) == 0
-    (error,) = left(mails).values()
-    assert error.startswith("EncodeError: queue 'mails': codec json cannot encode a value of type")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handler_whose_result_no_codec_encodes_is_not_called_again(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It did its work: a retry would do it once more, and fail again."""
+    done: list[str] = []
+
+    def send(job: Any) -> object:
+        done.append(job.value)
+        return {1} if job.value == "set" else [1]
+
+    async def tasks(job: Any) -> object:
+        return send(job)
+
+    with opened(kind, tmp_path / "s") as store:
+        mails = store.queue("mails")
+        mails.put_many(["set", "list"])
+        run = (mails.run, send) if kind in THREADS else (mails.arun, tasks)
+        assert run[0](run[1], workers=1, block=0, results=True) == 0
+        assert done == ["set", "list"]
+        (dead,) = mails.dead.list()
+        said = "codec json cannot encode a result of type set"
+        assert dead.value == "set" and dead.deliveries == 1 and said in dead.reason
+        with pytest.raises(tidelog.JobFailed, match=said):
+            mails.result(dead.original_id)
+    (line,) = [each.message for each in caplog.records if "returned for job" in each.message]
+    assert run[1].__name__ in line and said in line
 
 
 @pytest.mark.parametrize("mails", THREADS, indirect=True)
