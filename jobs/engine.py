@@ -54,6 +54,18 @@ class InDatabase:
         answer: Answer = self.ask(run_unit, self.core, self.db, plan)
         return answer
 
+    def planned(self, plan: Callable[[Context], tuple[list[list[bytes]], Any]]) -> Answer:
+        """Run the commands of a plan as one unit; the answer has its result. Raises ResponseError."""
+        result: Any = None
+
+        def commands(ctx: Context) -> list[list[bytes]] | None:
+            nonlocal result
+            words, result = plan(ctx)
+            return words or None
+
+        _, promise = self.unit(commands)
+        return result, promise
+
     def decided(self, work: Callable[[Context], Reply]) -> Answer:
         """Run what logs its own effects as one unit. Raises ResponseError."""
         answer: Answer = self.ask(self.core.decided, self.db, work)

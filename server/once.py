@@ -11,6 +11,7 @@ default user. The name of neither a user nor a lane holds a NUL, so no lane of o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.engine.api import LANE, LANE_MS, SET, Context
@@ -63,6 +64,23 @@ class Once:
         if not reply:
             raise CommandError(_NO_REPLY % last)
         return parse(reply, status, CommandError)
+
+    def decided(self, decision: Callable[[Context], Reply], ctx: Context) -> Reply:
+        """[lock] The result of a decision that logs its own effects, made once."""
+        if (known := self.before(ctx)) is not NEW:
+            return known
+        result = decision(ctx)
+        self.note(ctx, result)
+        return result
+
+    def planned(
+        self, plan: Callable[[Context], tuple[list[list[bytes]], Reply]], ctx: Context
+    ) -> tuple[list[list[bytes]], Reply]:
+        """[lock] The commands and the result of a plan, made once."""
+        if (known := self.before(ctx)) is not NEW:
+            return [], known
+        words, result = plan(ctx)
+        return [self.words(result), *words], result
 
     def words(self, reply: Reply) -> list[bytes]:
         """The command that stores the number and the reply. It belongs into the unit of the write."""

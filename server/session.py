@@ -221,9 +221,9 @@ class Session:
             and not self.server.replicating.lacking
         )
 
-    def sees(self, key: bytes) -> bool:
-        """Whether the user may see the key in a list."""
-        return lists.ordinary(key) and self.user.may(key)
+    def sees(self, key: bytes, needed: int = 0) -> bool:
+        """Whether the user may see the key in a list. `needed` is as in `User.may`."""
+        return lists.ordinary(key) and self.user.may(key, needed)
 
     def guard(self) -> None:
         """Set `guarded`, which stays."""

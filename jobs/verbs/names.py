@@ -20,6 +20,11 @@ class ListQueues(OfDatabase):
         ("LIST", "Names and groups of all queues."),
     )
 
+    @classmethod
+    def queue_of(cls, found: tuple[str, str]) -> str:
+        """See `OfDatabase`."""
+        return found[0]
+
     def decide(self, engine: InDatabase) -> Answer:
         """See `Verb`."""
         return queue_names(engine.core, engine.db)

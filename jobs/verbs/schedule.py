@@ -17,11 +17,10 @@ from tidelog.jobs.own import ONE, TWO, Own
 from tidelog.jobs.rules import SCHEDULES, Rule, make_rule
 from tidelog.jobs.scheduling import Schedule, Stored, find, of_pairs, pairs, shown
 from tidelog.jobs.streams import stream_at
-from tidelog.jobs.verbs.verb import WORKS, Facts, OfDatabase, Safe
+from tidelog.jobs.verbs.verb import WORKS, Facts, OfDatabase, Plan, Safe
 from tidelog.jobs.work.later import GROUP, SHIFT_MS, next_later
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.ticks import schedules_of, tick_words
-from tidelog.store.commit.core import Answer
 
 Words = list[list[bytes]]
 _NOT_TEXT: Final = b"ERR names, cron expressions and time zones must be UTF-8"
@@ -109,23 +108,20 @@ class AddSchedule(ChangeSchedule):
         catch_up = (catch_up or "one").lower()
         return cls.of(name, cron, length, queue, words[3], tz, catch_up, "bytes", priority)
 
-    def decide(self, engine: InDatabase) -> Answer:
-        """See `Verb`."""
+    def plan(self, engine: InDatabase) -> Plan:
+        """See `OfDatabase`."""
         core = engine.core
         times = core.clocks()
         rule = self.rule.begun(times.wall)
         ticks = leases_of(core).ticks_of(engine.db)
-        there = Stored(0, rule, None)
 
-        def plan(ctx: Context) -> Words | None:
-            nonlocal there
+        def plan(ctx: Context) -> tuple[Words, Schedule]:
             stream = stream_at(ctx, SCHEDULES)
             words = [] if schedules_of(stream) else [create_group(SCHEDULES, GROUP)]
             old = find(stream, rule.name)
             if old is not None:
                 if rule.is_like(old.rule):
-                    there = old
-                    return None
+                    return [], shown(old, times)
                 words += _gone_words(old)
             entry = next_later(0 if stream is None else stream.last_id, ctx.now)
             words.append([b"XADD", SCHEDULES, ids.text(entry), *rule.row()])
@@ -135,10 +131,9 @@ class AddSchedule(ChangeSchedule):
                 words.append(tick_words(entry, tick, 0))
                 ticks.hear(core, tick, wall)
             there = Stored(entry, rule, None if tick is None else (tick - SHIFT_MS, 0, 0))
-            return words
+            return words, shown(there, times)
 
-        _, promise = engine.unit(plan)
-        return shown(there, times), promise
+        return plan
 
     def reply(self, result: Schedule) -> Reply:
         """See `Verb`."""
@@ -169,26 +164,18 @@ class OneSchedule(ChangeSchedule):
         """See `Verb`. Raises DataError."""
         return cls.of(_text(words[1]))
 
-    def plan(self, engine: InDatabase, ctx: Context) -> Words | None:
-        """[lock] The commands that change it; None if there is no such schedule."""
-        found = find(stream_at(ctx, SCHEDULES), self.schedule)
-        return None if found is None else self._words(engine, ctx, found)
+    def plan(self, engine: InDatabase) -> Plan:
+        """See `OfDatabase`."""
+
+        def plan(ctx: Context) -> tuple[Words, int]:
+            found = find(stream_at(ctx, SCHEDULES), self.schedule)
+            return ([], 0) if found is None else (self._words(engine, ctx, found), 1)
+
+        return plan
 
     def _words(self, engine: InDatabase, ctx: Context, found: Stored) -> Words:
+        """[lock] The commands that change it."""
         raise NotImplementedError
-
-    def decide(self, engine: InDatabase) -> Answer:
-        """See `Verb`."""
-        there = False
-
-        def plan(ctx: Context) -> Words | None:
-            nonlocal there
-            words = self.plan(engine, ctx)
-            there = words is not None
-            return words or None
-
-        _, promise = engine.unit(plan)
-        return int(there), promise
 
 
 class PauseSchedule(OneSchedule):
@@ -209,10 +196,10 @@ class ResumeSchedule(OneSchedule):
 
     word = b"RESUME"
 
-    def decide(self, engine: InDatabase) -> Answer:
-        """See `Verb`."""
+    def plan(self, engine: InDatabase) -> Plan:
+        """See `OfDatabase`."""
         leases_of(engine.core)  # the first call takes the lock, so `_words` must not make it
-        return super().decide(engine)
+        return super().plan(engine)
 
     def _words(self, engine: InDatabase, ctx: Context, found: Stored) -> Words:
         wall = engine.core.clocks(ctx.now).wall

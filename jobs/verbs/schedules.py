@@ -24,6 +24,13 @@ class ListSchedules(OfDatabase):
         ("SCHEDULES", "The schedules of the database."),
     )
 
+    reads = True
+
+    @classmethod
+    def queue_of(cls, found: Schedule) -> str:
+        """See `OfDatabase`."""
+        return found.queue
+
     def decide(self, engine: InDatabase) -> Answer:
         """See `Verb`."""
         times = engine.core.clocks()

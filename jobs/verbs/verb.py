@@ -34,6 +34,10 @@ FIND: Final = b"find"
 WORKERS: Final = b"workers"
 
 
+# The commands of a change, and its result
+Plan = Callable[[Context], tuple[list[list[bytes]], Any]]
+
+
 class Safe(enum.Enum):
     """Whether a client may repeat a call when its connection broke; see client/link.py.
 
@@ -134,11 +138,19 @@ class OfDatabase(Verb):
     """A request about a database, not about one queue.
 
     places     how many words it has before the options
+    reads      whether a user sees of what it lists only that of queues which the user may read; otherwise, that of
+               queues which the user may know of
     """
 
     __slots__ = ()
 
     of_group = False
+    reads: ClassVar[bool] = False
+
+    @classmethod
+    def queue_of(cls, found: Any) -> str:
+        """The queue of one thing that it lists."""
+        raise NotImplementedError
 
     @classmethod
     def chosen(cls, words: list[bytes]) -> type[OfDatabase]:
@@ -150,9 +162,13 @@ class OfDatabase(Verb):
         """The streams to which a user must have the right to put, by these words."""
         return []
 
+    def plan(self, engine: InDatabase) -> Plan:
+        """The plan of a change, to be called under the store's lock. Raises DataError."""
+        raise NotImplementedError
+
     def decide(self, engine: InDatabase) -> Answer:
         """See `Verb`."""
-        raise NotImplementedError
+        return engine.planned(self.plan(engine))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.server import reserved
-from tidelog.server.once import NEW, NOTHING, Once
+from tidelog.server.once import NOTHING, Once
 from tidelog.server.session import Session
 
 
@@ -26,14 +28,10 @@ def once(session: Session, args: list[bytes]) -> Reply:
     if refusal is not None:
         raise refusal
 
-    def work(ctx: Context) -> Reply:
-        reply = numbered.before(ctx)
-        if reply is NEW:
-            reply = 0 if nothing else core.decide_words(ctx, words)
-            numbered.note(ctx, reply)
-        return reply
+    def decision(ctx: Context) -> Reply:
+        return 0 if nothing else core.decide_words(ctx, words)
 
-    reply, promise = core.run(session.db, work, None, False)
+    reply, promise = core.run(session.db, partial(numbered.decided, decision), None, False)
     session.rest_on(promise)
     return reply
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from tidelog.engine.api import Context
 from tidelog.engine.reply import Map, Reply
 from tidelog.jobs.engine import InDatabase
 from tidelog.jobs.own import TWO
 from tidelog.jobs.verbs.named import Named
-from tidelog.jobs.verbs.names import ListQueues
-from tidelog.jobs.verbs.schedule import RemoveSchedule
-from tidelog.jobs.verbs.schedules import ListSchedules
-from tidelog.jobs.verbs.verb import Change, OfDatabase, Verb
+from tidelog.jobs.verbs.verb import Change, OfDatabase, Safe, Verb
 from tidelog.server.acl.keys import READ
 from tidelog.server.commands.queue.given import (
     Given,
@@ -27,17 +23,10 @@ from tidelog.server.commands.queue.given import (
     options_in,
     told,
 )
-from tidelog.server.once import NEW, Once
+from tidelog.server.once import Once
 from tidelog.server.session import Session
 from tidelog.server.table import Handler
 from tidelog.server.wire.replies import Double
-from tidelog.store.commit.core import Answer
-
-# Of each thing that a verb lists, whether the user sees it.
-_SEES: Final[dict[type[Verb], Callable[[Session, Any], bool]]] = {
-    ListQueues: lambda session, found: session.sees(found[0].encode()),
-    ListSchedules: lambda session, found: session.user.may(found.queue.encode(), READ),
-}
 
 Work = Callable[[Session, Given, Any], Reply]
 
@@ -88,15 +77,7 @@ def changed(session: Session, given: Given, request: Change) -> Reply:
     """The reply of a change, made once."""
     once = given.once(session)
     change = request.decision(given.queue.engine)
-
-    def work(ctx: Context) -> Reply:
-        if once is not None and (known := once.before(ctx)) is not NEW:
-            return known
-        result = change(ctx)
-        if once is not None:
-            once.note(ctx, result)
-        return result
-
+    work = change if once is None else partial(once.decided, change)
     return checked(session, session.core.run(session.db, work, None, False))
 
 
@@ -115,28 +96,15 @@ def _ask_database(verb: type[OfDatabase], session: Session, args: list[bytes]) -
     own, _ = options_in(words[kind.places :], kind.options)
     request, engine = kind.parse(words[: kind.places], own), InDatabase(session.core, session.db)
     lane = own.get(b"ONCE")
-    if lane is not None and isinstance(request, RemoveSchedule):
-        return told(session, _removed(engine, request, Once(session.user, *lane)))
-    result, sees = told(session, request.decide(engine)), _SEES.get(verb)
-    seen = result if sees is None else [each for each in result if sees(session, each)]
-    return request.reply(seen)
-
-
-def _removed(engine: InDatabase, request: RemoveSchedule, once: Once) -> Answer:
-    """The reply of a removal, made once."""
-    reply: Reply = None
-
-    def plan(ctx: Context) -> list[list[bytes]] | None:
-        nonlocal reply
-        reply = once.before(ctx)
-        if reply is not NEW:
-            return None
-        words = request.plan(engine, ctx)
-        reply = int(words is not None)
-        return [once.words(reply), *(words or ())]
-
-    _, promise = engine.unit(plan)
-    return reply, promise
+    if lane is None or request.safe is not Safe.ONCE:
+        result = told(session, request.decide(engine))
+    else:
+        plan = partial(Once(session.user, *lane).planned, request.plan(engine))
+        result = told(session, engine.planned(plan))
+    if isinstance(result, list):
+        needed = READ if verb.reads else 0
+        result = [each for each in result if session.sees(verb.queue_of(each).encode(), needed)]
+    return request.reply(result)
 
 
 def _figures(reply: Reply) -> Reply:

@@ -55,13 +55,10 @@ def put(session: Session, args: list[bytes]) -> Reply:
             session.rest_on((log, lsn, True))
             return b"%d-%d" % (effect[3], effect[4])
 
-        def work(ctx: Context) -> Reply:
-            reply = once.before(ctx)
-            if reply is NEW:
-                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])
-                once.note(ctx, reply)
-            return reply
+        def add(ctx: Context) -> Reply:
+            return core.decide_words(ctx, [_XADD, args[2], b"*", *row])
 
+        work = partial(once.decided, add)
         return checked(session, core.run(session.db, work, None, False))
     job = PutJob.parse(args[3:4], given.own).put(queue.engine)
 
