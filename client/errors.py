@@ -7,6 +7,7 @@ from typing import Final
 from tidelog.client.wire import Broken
 from tidelog.engine.errors import CommandError
 from tidelog.store.errors import (
+    FULL,
     CannotOpen,
     CheckpointFailed,
     DataError,
@@ -37,7 +38,6 @@ _TEXTS: Final[tuple[tuple[str, type[TidelogError]], ...]] = (
     ("QUEUEFULL ", QueueFull),
     ("MISCONF Errors writing to the AOF file: ", OutOfSpace),
     ("MISCONF The log could not be synced: ", StorePoisoned),
-    ("MISCONF ", StoreFull),  # the text says so
     ("ERR outcome unknown: ", OutcomeUnknown),
     ("ONCE ", OutcomeUnknown),
     ("TIMEOUT ", TokenLate),
@@ -64,6 +64,8 @@ def error_of(reply: CommandError) -> TidelogError:
     for beginning, kind in _TEXTS:
         if text.startswith(beginning):
             return kind(text.removeprefix(beginning))
+    if text.startswith(f"MISCONF {FULL}"):
+        return StoreFull(text.removeprefix("MISCONF "))
     if text.startswith("NOREPLICAS stored here"):
         words = text.split()
         return NotReplicated(int(words[-4]), int(words[-2]))

@@ -16,6 +16,8 @@ Grouped by what the caller can do about them:
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.engine.errors import CommandError
 
 
@@ -111,6 +113,9 @@ class NotStored(TidelogError):
 
 class OutOfSpace(NotStored):
     """The disk has no room for this write. Reads still work; writes work again once there is room."""
+
+
+FULL: Final = "the store is full: "  # begins the text of StoreFull
 
 
 class StoreFull(OutOfSpace):

@@ -22,6 +22,7 @@ from tidelog.aof.reading.reader import segment_paths
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.snapshot.rows.datafile import read_head
+from tidelog.store.errors import FULL
 from tidelog.store.keepers import SPARE
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ class Quota:
         """[lock] Why a call that adds data is refused."""
         used, limit = self._grown(), self.limit
         if used is None or limit is None:
-            return "the store is full: its quota, maxdisk, was changed just now; try again"
+            return f"{FULL}its quota, maxdisk, was changed just now; try again"
         return (
-            f"the store is full: it has {used.total:,} bytes on disk (log {used.log:,}, checkpoint "
+            f"{FULL}it has {used.total:,} bytes on disk (log {used.log:,}, checkpoint "
             f"{used.checkpoint:,}, snapshots {used.snapshots:,}), and its quota, maxdisk, is {limit:,}. The call "
             "stored nothing. Make room: let workers finish jobs, trim, delete, purge, or lower keep_snapshots. Or "
             "raise maxdisk"

@@ -52,6 +52,7 @@ from tidelog.store.clock import Clock
 from tidelog.store.commit.adding import only_adds
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import (
+    FULL,
     NotStored,
     OutcomeUnknown,
     OutOfSpace,
@@ -108,7 +109,7 @@ class Landing:
         self.watches = Watches()
         self.waiting = Waiting()
         self.listener: Callable[[Effect, State, int], None] | None = None
-        self.over_quota: Callable[[], str] = lambda: "the store is at its quota"
+        self.over_quota: Callable[[], str] = lambda: f"{FULL}it is at its quota"
         self.expiring = True
         self.reloads = 0
         # number of keys deleted because they had expired, since the store was opened

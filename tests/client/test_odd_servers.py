@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from tests.client.conftest import Bench
 from tests.client.owners import ended_owner, owner_of, owners
+from tests.server.clients.real import real_redis
 from tests.until import until
 
 import tidelog
@@ -25,6 +27,7 @@ from tidelog.client.errors import error_of
 from tidelog.disk import unix_socket
 from tidelog.engine.errors import CommandError
 from tidelog.server import errors
+from tidelog.store.errors import FULL
 
 
 @contextmanager
@@ -93,6 +96,7 @@ def test_two_names_of_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_errors_of_a_server_become_those_of_the_store() -> None:
     for error in (
         *(tidelog.OutOfSpace("full"), tidelog.StorePoisoned("bad"), tidelog.OutcomeUnknown("x")),
+        *(tidelog.StoreFull(FULL + "it has 9 bytes"), tidelog.ResponseError("MISCONF x", "MISCONF")),
         *(tidelog.UnitTooLarge(str(aof.UnitTooLarge(9, 8))), tidelog.NotStored("no"), tidelog.QueueFull("full")),
         tidelog.NotReplicated(1, 2),
         *(tidelog.TokenLate("TIMEOUT it is late"), tidelog.TokenLost("LOST it is gone")),
@@ -100,6 +104,20 @@ def test_the_errors_of_a_server_become_those_of_the_store() -> None:
         found = error_of(CommandError(errors.line(error)))
         assert type(found) is type(error), (error, found)
         assert str(found) in str(error) or str(error) in str(found)
+
+
+def test_what_another_server_says_of_its_disk_is_no_quota(tmp_path: Path) -> None:
+    """Redis refuses writes with MISCONF, too, while it cannot save."""
+    with real_redis(tmp_path) as port, redis.Redis(port=port) as admin:
+        (tmp_path / "dump.rdb").mkdir()
+        admin.config_set("save", "3600 1")
+        admin.bgsave()
+        until(lambda: admin.info("persistence")["rdb_last_bgsave_status"] == "err")
+        with pytest.raises(redis.ResponseError, match="MISCONF") as refused:
+            admin.set("k", "v")
+        admin.config_set("save", "")  # it ends only if it need not save, or can
+    found = error_of(CommandError(str(refused.value).encode()))
+    assert type(found) is tidelog.ResponseError and found.code == "MISCONF"
 
 
 def test_no_descriptors_are_left(bench: Bench) -> None:
