@@ -69,6 +69,8 @@ def having(stream: Stream, field: bytes, start: int) -> Iterator[tuple[int, int,
     for block, first, _ in _nodes_between(stream, start, MAX, False):
         if block is None:
             yield stream.tail_ids[-1], 0, between(stream, max(start, first), MAX)
+        elif block.last < start:  # the first one may end before
+            continue
         elif field in block.data:
             yield block.last, len(block.data), between(stream, max(start, first), block.last)
         else:

@@ -188,6 +188,15 @@ def test_nodes_that_are_not_decoded_count_by_their_size() -> None:
         assert found == [] and until is not None  # one slice does not pass 1,000 KiB
 
 
+def test_a_search_goes_on_behind_a_node_that_is_more_than_a_slice() -> None:
+    with tidelog.open(ROOT, fsync="no", disk=SimulatedDisk(1)) as db:
+        queue: Any = db.queue("q", codec="bytes")
+        queue.put_many([b"v" * (1 << 20)] * 5)  # four are in one node
+        first = queue.find(limit=4)
+        rest = queue.find(after=first.until)
+        assert (len(first.jobs), len(rest.jobs), rest.until) == (4, 1, None)
+
+
 def test_a_limit_above_what_one_slice_finds() -> None:
     with tidelog.open(ROOT, fsync="no", disk=SimulatedDisk(1)) as db:
         queue = db.queue("q", codec="bytes")
