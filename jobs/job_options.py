@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.jobs.dedup import MODES, WINDOW, mode_of
-from tidelog.jobs.options import PRIORITY_MAX, named, ranked
+from tidelog.jobs.options import PRIORITY_MAX, check_names, named, ranked
 from tidelog.jobs.own import MANY, ONE, Own
 from tidelog.jobs.rows import HEADER, KEY, PRIORITY, VALUE
 from tidelog.jobs.work.later import Due, due_in, when
@@ -163,9 +163,7 @@ def batch_options(given: PutManyOptions) -> JobOptions:
 def _checked(method: str, given: Mapping[str, Any], known: frozenset[str]) -> JobOptions:
     if not given:
         return NO_OPTIONS
-    for name in given:
-        if name not in known:
-            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
+    check_names(method, given, known)
     dedup_id, key = given.get("dedup_id"), given.get("key")
     delay_ms, at_ms = when(given.get("delay"), given.get("at"))
     return JobOptions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -183,6 +184,13 @@ def _count(what: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DELIVERIES_MAX:
         raise DataError(f"{what} must be an integer of at least 1, not {value!r}")
     return value
+
+
+def check_names(method: str, given: Iterable[str], known: Container[str]) -> None:
+    """Raise TypeError if a method does not know one of the keyword arguments."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
 
 
 def positive(name: str, value: Any) -> None:

@@ -14,7 +14,8 @@ stream, says where the next slice begins. A job that gets another ID gets a grea
 that is there all the time, and may meet one twice.
 
 Only what is needed is read: jobs that were delivered are looked for among the pending entries of the group, and sealed
-nodes without the bytes of the key or the header are not decoded.
+nodes without the bytes of the key or the header are not decoded. A text may be anywhere, so a search for it reads all
+jobs; long ones cost more.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.found import dead_status, delayed_status, entry_status
 from tidelog.jobs.lanes import Lane, lanes_in
 from tidelog.jobs.options import PRIORITY_MAX
-from tidelog.jobs.status import DEAD, DELAYED, PAUSED, RUNNING, WAITING, JobStatus
+from tidelog.jobs.status import DEAD, DELAYED, PAUSED, RUNNING, WAITING, JobStatus, texts
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.later import find_later
 from tidelog.jobs.work.results import first_id, first_id_of_dead
@@ -58,6 +59,7 @@ class Wanted:
     key       the key
     header    name and text of a header
     error     a part of the error of a recorded failure
+    text      a part of one of its `texts`, in lower case
     state     one of SOUGHT
     since     the time of the put or later, unix ms
     """
@@ -65,6 +67,7 @@ class Wanted:
     key: bytes | None = None
     header: tuple[bytes, bytes] | None = None
     error: str | None = None
+    text: str | None = None
     state: str | None = None
     since: int | None = None
 
@@ -83,11 +86,17 @@ class Wanted:
         return (rows.HEADER + name, text) in zip(row[::2], row[1::2], strict=False)
 
     def fits(self, status: JobStatus) -> bool:
-        """Whether the state and the failures are those of a job."""
+        """Whether the state, the failures and the text are those of a job."""
         if self.state is not None and status.state != self.state:
             return False
-        error = self.error
-        return error is None or any(error in failure.error for failure in status.failures)
+        error, text = self.error, self.text
+        if error is not None and not any(error in failure.error for failure in status.failures):
+            return False
+        return text is None or any(text in each.lower() for _, each in texts(status))
+
+    def status_cost(self, row: EntryRow) -> int:
+        """The cost of a look at a job whose row fits."""
+        return STATUS_COST + (0 if self.text is None else sum(map(len, row)) >> 12)
 
 
 class Source(NamedTuple):
@@ -131,7 +140,7 @@ class Search:
             first = source.first(job, row)
             if wanted.since is not None and _put_at(first) < wanted.since:
                 continue
-            left -= STATUS_COST
+            left -= wanted.status_cost(row)
             status = source.status(first, job, row)
             if wanted.fits(status):
                 found.append(status)

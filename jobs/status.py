@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -114,6 +116,28 @@ class JobStatus:
             except ValueError:
                 pass  # another client put it
         return rows.shown(raw)
+
+
+def texts(status: JobStatus) -> Iterator[tuple[str, str]]:
+    """What a person may know of a job: each text, and before it the part of the job that it is.
+
+    value     as it is stored; and if it is JSON that escapes letters, with the letters
+    key
+    header    `name: text`
+    error     errors and tracebacks of its failures, and why it died
+    """
+    value = rows.shown(rows.value_of(status.row) or b"") if status.row else ""
+    yield "value", value
+    if "\\u" in value:
+        with suppress(ValueError, RecursionError):
+            yield "value", json.dumps(json.loads(value), ensure_ascii=False)
+    yield "key", status.key or ""
+    for name, text in status.headers.items():
+        yield "header", f"{name}: {text}"
+    yield "error", status.reason or ""
+    for failure in status.failures:
+        yield "error", failure.error
+        yield "error", failure.traceback
 
 
 @dataclass(frozen=True, slots=True)

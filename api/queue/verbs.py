@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.dead import Dead
@@ -20,7 +20,7 @@ from tidelog.jobs.status import FoundJobs, JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.failures import Failures
-from tidelog.jobs.verbs.find import LIMIT, SLICES_MAX, Find, place_text
+from tidelog.jobs.verbs.find import SLICES_MAX, Find, FindOptions, place_text
 from tidelog.jobs.verbs.forget import Forget
 from tidelog.jobs.verbs.job import AskJob
 from tidelog.jobs.verbs.length import Length
@@ -144,17 +144,7 @@ class Verbs(QueueOf[T]):
         found: JobStatus | None = self._ask(AskJob.of(job_id))
         return None if found is None else replace(found, codec=self._options.codec)
 
-    def find(
-        self,
-        *,
-        key: str | None = None,
-        header: tuple[str, str] | str | None = None,
-        error: str | None = None,
-        state: str | None = None,
-        since: datetime | None = None,
-        limit: int = LIMIT,
-        after: str | None = None,
-    ) -> FoundJobs:
+    def find(self, **options: Unpack[FindOptions]) -> FoundJobs:
         """Find jobs by their facts, among those that the group has not done and those that it gave up.
 
         All arguments that are given hold for each of them.
@@ -170,19 +160,14 @@ class Verbs(QueueOf[T]):
         calls gets a greater ID, so it may be found twice. Jobs that are done are not found: `job` tells of them.
 
         Args:
-            key: The key that they were put with.
-            header: A header that they have, as "name=text" or (name, text).
-            error: A part of the error of a failure that is still recorded.
-            state: "delayed", "waiting", "running", "paused" or "dead".
-            since: Put at this time or later, a datetime with a time zone.
-            limit: At most this many.
-            after: The `until` of an earlier call: go on from there.
+            options: `key`, `header`, `error`, `text`, `state`, `since`, `limit`, `after`. `FindOptions` describes them.
 
         Raises:
             DataError: An argument is invalid.
             Unsupported: The server of a shared store is too old.
         """
-        request = Find.of(key, header, error, state, since, limit, after)
+        request = Find.of(options)
+        limit = request.count
         jobs: list[JobStatus] = []
         for _ in range(SLICES_MAX):
             found, until = self._ask(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
@@ -12,7 +12,7 @@ from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_options import header_fields
-from tidelog.jobs.options import named, positive
+from tidelog.jobs.options import check_names, named, positive
 from tidelog.jobs.own import COUNT_MAX, ONE, TWO, Own
 from tidelog.jobs.search import SOUGHT, Place, Search, Wanted
 from tidelog.jobs.status import JobStatus
@@ -26,6 +26,30 @@ LIMIT: Final = 100
 SLICES_MAX: Final = 40
 
 
+class FindOptions(TypedDict, total=False):
+    """The options of `Queue.find`. All facts that are given hold for each job.
+
+    key       the key that they were put with
+    header    a header that they have, as "name=text" or (name, text)
+    error     a part of the error of a failure that is still recorded
+    text      a part of the value, the key, a header (`name: text`), or of an error or traceback; the case of letters
+              does not count
+    state     "delayed", "waiting", "running", "paused" or "dead"
+    since     put at this time or later, a datetime with a time zone
+    limit     at most this many; 100 unless given
+    after     the `until` of an earlier call: go on from there
+    """
+
+    key: str | None
+    header: tuple[str, str] | str | None
+    error: str | None
+    text: str | None
+    state: str | None
+    since: datetime | None
+    limit: int
+    after: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Find(Question):
     """One slice of a search: (the jobs found, a list of JobStatus; how far it looked, None: to the end)."""
@@ -34,14 +58,14 @@ class Find(Question):
     facts = Facts(
         *(-3, LOOKS, "RO access", "0.2.0", "Find jobs by their facts"),
         (
-            "FIND <name> [KEY <key>] [HEADER <name> <text>] [ERROR <text>] [STATE <state>] [SINCE <unix-ms>]"
-            " [AFTER <place>] [COUNT <n>]",
+            "FIND <name> [KEY <key>] [HEADER <name> <text>] [ERROR <text>] [TEXT <text>] [STATE <state>]"
+            " [SINCE <unix-ms>] [AFTER <place>] [COUNT <n>]",
             "The jobs with all of these facts, each as JOB tells it, of a part of the queue; before them the place"
             " where that part ends, for AFTER; nil if it is the last one.",
         ),
     )
     options = {
-        **dict.fromkeys((b"KEY", b"ERROR", b"STATE", b"SINCE", b"AFTER", b"COUNT"), ONE),
+        **dict.fromkeys((b"KEY", b"ERROR", b"TEXT", b"STATE", b"SINCE", b"AFTER", b"COUNT"), ONE),
         b"HEADER": TWO,
     }
     needs = FIND
@@ -51,31 +75,26 @@ class Find(Question):
     after: Place | None = None
 
     @classmethod
-    def of(
-        cls,
-        key: str | None,
-        header: tuple[str, str] | str | None,
-        error: str | None,
-        state: str | None,
-        since: datetime | None,
-        limit: int,
-        after: str | None,
-    ) -> Self:
-        """The request of a caller. Raises DataError."""
+    def of(cls, given: FindOptions) -> Self:
+        """The request of a caller. Raises DataError, and TypeError for an unknown name."""
+        check_names("find", given, FindOptions.__annotations__)
+        after, since, state = given.get("after"), given.get("since"), given.get("state")
+        key, header, limit = given.get("key"), given.get("header"), given.get("limit", LIMIT)
         positive("limit", limit)
         place = None if after is None else _place(after)
         if after is not None and place is None:
             raise DataError(f"after must be the `until` of an earlier search, not {after!r}")
         if since is not None and (not isinstance(since, datetime) or since.utcoffset() is None):
             raise DataError(f"since must be a datetime with a time zone, not {since!r}")
-        if error is not None:
-            named("error", error)
         if state is not None and state not in SOUGHT:
             raise DataError(f"state must be {', '.join(SOUGHT)}, not {state!r}")
+        for name in ("error", "text"):
+            if given.get(name) is not None:
+                named(name, given[name])
         wanted = Wanted(
             None if key is None else named("key", key),
             None if header is None else _header(header),
-            *(error, state),
+            *(given.get("error"), _lower(given.get("text")), state),
             None if since is None else max(0, rows.milliseconds(since.astimezone(UTC))),
         )
         return cls(wanted, limit, place)
@@ -94,6 +113,8 @@ class Find(Question):
             words += (b"HEADER", *wanted.header)
         if wanted.error is not None:
             words += (b"ERROR", wanted.error.encode())
+        if wanted.text is not None:
+            words += (b"TEXT", wanted.text.encode())
         if wanted.state is not None:
             words += (b"STATE", wanted.state.encode())
         if wanted.since is not None:
@@ -106,7 +127,9 @@ class Find(Question):
     def parse(cls, words: list[bytes], own: Own) -> Self:
         """See `Verb`."""
         header, since = own.get(b"HEADER"), own.number(b"SINCE")
-        error, state, after = (_word(own, name) for name in (b"ERROR", b"STATE", b"AFTER"))
+        error, text, state, after = (
+            _word(own, name) for name in (b"ERROR", b"TEXT", b"STATE", b"AFTER")
+        )
         place = None if after is None else _place(after)
         if after is not None and place is None:
             raise CommandError(b"ERR AFTER is the place that an earlier FIND replied")
@@ -115,7 +138,7 @@ class Find(Question):
         wanted = Wanted(
             own[b"KEY"][0] if b"KEY" in own else None,
             None if header is None else (header[0], header[1]),
-            *(error, state, None if since is None else max(0, since)),
+            *(error, _lower(text), state, None if since is None else max(0, since)),
         )
         return cls(wanted, own.count(LIMIT), place)
 
@@ -145,6 +168,10 @@ def place_text(place: Place) -> str:
 def _word(own: Own, name: bytes) -> str | None:
     found = own.get(name)
     return None if found is None else rows.shown(found[0])
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.lower()
 
 
 def _place(text: object) -> Place | None:

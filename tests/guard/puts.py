@@ -182,6 +182,21 @@ async def find(t: Tape) -> None:
 
 
 @script
+async def find_2(t: Tape) -> None:
+    """Jobs by a text in their values, keys, headers and errors."""
+    mails = t.queue("mails", max_deliveries=2)
+    await mails.put({"to": "Zoë"}, key="b", headers={"shop": "Tea"})
+    await mails.put("later", delay=60, key="Ann")
+    for text in ("zoë", "SHOP: t", "ann", "b", "nobody"):
+        await mails.find(text=text)
+    await t.work(mails, "anna", error=ValueError("no luck"))
+    await mails.find(text="LUCK", state="paused")
+    await t.reopen()
+    await mails.find(text="valueerror")
+    await mails.find(text="")
+
+
+@script
 async def workers(t: Tape) -> None:
     """The workers of a group: with jobs of two lanes, without, and after a restart."""
     mails = t.queue("mails")

@@ -532,6 +532,18 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE FIND mails x
         QUEUE FIND
     """,
+    "find-2": """
+        QUEUE PUT mails a HEADERS 1 n Tea KEY k
+        QUEUE PUT mails b DELAY 2000
+        QUEUE FIND mails TEXT tEA
+        QUEUE FIND mails TEXT K
+        QUEUE FIND mails TEXT b STATE delayed
+        QUEUE TAKE mails anna
+        QUEUE FAIL mails anna @a 1 bad
+        QUEUE FIND mails TEXT BAD
+        QUEUE FIND mails TEXT none
+        QUEUE FIND mails TEXT
+    """,
     "workers": """
         QUEUE WORKERS mails
         QUEUE PUT mails a
@@ -577,7 +589,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE JOB mails x
         QUEUE JOB mails
     """,
-    "help-6": """
+    "help-7": """
         QUEUE HELP
         QUEUE NONE
         reopen

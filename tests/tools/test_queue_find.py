@@ -33,6 +33,7 @@ def test_by_each_fact(run: Run, opened: Opened) -> None:
     assert [job["id"] for job in found(run, place, "--job-key", "ann", "--count", 1)] == [failed]
     assert [job["id"] for job in found(run, place, "--state", "delayed")] == [later]
     assert [job["id"] for job in found(run, place, "--header", "trace=7")] == [failed]
+    assert [job["id"] for job in found(run, place, "--text", '"TO"')] == [failed]
     assert len(found(run, place, "--since", "1h")) == 3
     assert found(run, place, "--since", int(time.time()) + 60) == []
     mails.get("anna", block=0).fail("bad")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import click
 
@@ -13,6 +12,7 @@ from tidelog.jobs.rows import moment as at
 from tidelog.jobs.rows import value_of
 from tidelog.jobs.search import SOUGHT
 from tidelog.jobs.status import JobStatus
+from tidelog.jobs.verbs.find import FindOptions
 from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.places import PLACE, AtPlace, Place
@@ -41,6 +41,7 @@ NO_VALUE: Final = "the entry has no field 'value'"
     epilog=examples(
         "tidelog queue find orders-data mails --job-key ann",
         "tidelog queue find orders-data mails --error Timeout --state paused",
+        "tidelog queue find orders-data mails --text ann@example.org",
         "tidelog queue find orders-data mails --header trace=t-17 --since 2h --json",
     ),
 )
@@ -50,9 +51,16 @@ NO_VALUE: Final = "the entry has no field 'value'"
 @click.option("--job-key", "key", help="Show only jobs that were put with this key.")
 @click.option("--header", metavar="NAME=TEXT", help="Show only jobs with this header.")
 @click.option("--error", help="Show only jobs with this text in the error of a failure.")
+@click.option(
+    "--text",
+    help="Show only jobs with this text in the value, key, a header, or an error; case does not count.",
+)
 @click.option("--state", type=click.Choice(SOUGHT), help="Show only jobs in this state.")
 @click.option(
-    "--since", callback=moment, help="Show only jobs put at this time (UTC) or later, or 15m ago."
+    "--since",
+    "put_since",
+    callback=moment,
+    help="Show only jobs put at this time (UTC) or later, or 15m ago.",
 )
 @codec_option("Codec for the values.")
 @click.option(
@@ -67,19 +75,16 @@ def command(
     path: Place,
     name: str,
     group: str | None,
-    key: str | None,
-    header: str | None,
-    error: str | None,
-    state: str | None,
-    since: int | None,
+    put_since: int | None,
     codec: str,
     count: int,
     as_json: bool,
+    **wanted: Unpack[FindOptions],
 ) -> None:
+    wanted["since"] = None if put_since is None else at(put_since)
     with reading(path, name, group) as (_, queue):
-        put_since = None if since is None else at(since)
         try:
-            jobs = _found(queue, count, key, header, error, state, put_since)
+            jobs = _found(queue, count, wanted)
         except tidelog.DataError as wrong:
             raise click.UsageError(str(wrong)) from None
     if as_json:
@@ -91,28 +96,12 @@ def command(
         console.table(HEAD, [_shown(job, _value(job, codec)) for job in jobs])
 
 
-def _found(
-    queue: AnyQueue,
-    count: int,
-    key: str | None,
-    header: str | None,
-    error: str | None,
-    state: str | None,
-    since: datetime | None,
-) -> list[JobStatus]:
+def _found(queue: AnyQueue, count: int, wanted: FindOptions) -> list[JobStatus]:
     """The first `count` jobs, however many have to be looked at. Raises DataError."""
     jobs: list[JobStatus] = []
     after = None
     while True:
-        found = queue.find(
-            key=key,
-            header=header,
-            error=error,
-            state=state,
-            since=since,
-            limit=count - len(jobs),
-            after=after,
-        )
+        found = queue.find(**wanted | {"limit": count - len(jobs), "after": after})
         jobs += found.jobs
         after = found.until
         if after is None or len(jobs) == count:

@@ -93,6 +93,23 @@ def test_a_part_of_an_error(face: Any) -> None:
     assert found(face, error="no") == []  # it begins anew
 
 
+def test_a_text_anywhere(face: Any) -> None:
+    """In the value, the key, a header, an error or its traceback, in letters of any case."""
+    paused, dead = face.put(b"Paul"), face.put(b"\xff and", key="Ann")
+    for id, end in ((paused, "nack"), (dead, "fail")):
+        take(face)
+        face.end("workers", id, end)
+    delayed = face.put(b'"M\\u00fcller \\ud83d"', delay=9)
+    assert found(face, text="PAU") == [paused] and found(face, text="ann") == [dead]
+    assert found(face, text="gai") == [paused] and found(face, text="No") == [dead]
+    assert found(face, text="mÜller") == found(face, text="u00FC") == [delayed]
+    assert set(found(face, text="H: 1")) == {paused, dead, delayed}
+    assert found(face, text="xff A", state="dead") == [dead]
+    assert found(face, text="a", state="running") == found(face, text="nobody") == []
+    face.crash()
+    assert found(face, text="AGAIN", key="k") == [] and found(face, text="AGAIN") == [paused]
+
+
 def test_those_put_since(face: Any) -> None:
     delayed = face.put(b"d", delay=3)
     face.pass_time(2)
@@ -152,12 +169,21 @@ def test_arguments_of_a_method() -> None:
         wrong: list[dict[str, Any]] = [
             *({"header": "a"}, {"header": ("a", 1)}, {"header": ([], "a")}, {"header": 1}),
             {"header": ("a", "b", "c")},
-            *({"key": ""}, {"error": ""}, {"since": datetime(2026, 1, 1)}, {"since": 1.0}),
+            *(
+                {"key": ""},
+                {"error": ""},
+                {"text": ""},
+                {"text": 1},
+                {"since": datetime(2026, 1, 1)},
+                {"since": 1.0},
+            ),
             *({"limit": True}, {"after": 1}, {"after": "1-1-x"}),
         ]
         for given in wrong:
             with pytest.raises(tidelog.DataError):
                 queue.find(**given)
+        with pytest.raises(TypeError, match=r"find\(\) got an unexpected keyword argument 'txt'"):
+            queue.find(txt="a")
 
 
 def test_how_far_one_call_looks() -> None:
@@ -195,6 +221,15 @@ def test_a_search_goes_on_behind_a_node_that_is_more_than_a_slice() -> None:
         first = queue.find(limit=4)
         rest = queue.find(after=first.until)
         assert (len(first.jobs), len(rest.jobs), rest.until) == (4, 1, None)
+
+
+def test_long_values_are_more_work_for_a_text() -> None:
+    with tidelog.open(ROOT, fsync="no", disk=SimulatedDisk(1)) as db:
+        queue: Any = db.queue("q", codec="bytes")
+        queue.put_many([b"v" * (1 << 20)] * 5)
+        found, until = queue._ask(Find(Wanted(text="k")))
+        assert found == [] and until is not None  # one slice does not pass 2 MiB
+        assert queue.find(text="k").until is None
 
 
 def test_a_limit_above_what_one_slice_finds() -> None:
