@@ -9,7 +9,7 @@ it asks decide the rest.
     GET  /console/api/stream              ?db= &key=
     GET  /console/api/job                 ?db= &key= &group= &id=
     GET  /console/api/life                ?key= &id=                what the log tells of a job
-    GET  /console/api/search              ?db= &key= &text= &part= &after=
+    GET  /console/api/search              ?db= &key= &group= &text= &part= &after=
     POST /console/api/login, logout       {"user", "password"} or {"token"}
     POST /console/api/put, cancel, move, redrive, purge-dead, purge, pause, resume
 
@@ -264,7 +264,8 @@ _LOOKS: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {
     "workers": lambda link, query: looks.workers(link, query.db),
     "job": lambda link, query: jobs.job(link, query.db, query.key, query.group, query.job),
     "search": lambda link, query: jobs.search(
-        link, query.db, query.key, query.words("text"), query.words("part"), query.words("after")
+        *(link, query.db, query.key, query.group),
+        *(query.words("text"), query.words("part"), query.words("after")),
     ),
 }
 _CHANGES: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {

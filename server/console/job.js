@@ -5,9 +5,9 @@ import {
 
 const SAYS = {
   waiting: "It waits for a worker.",
-  held: "A worker has it.",
+  running: "A worker has it.",
   paused: "It failed, or was given back, and waits for its next try.",
-  scheduled: "It is delayed.",
+  delayed: "It is delayed.",
   dead: "It was given up.",
   done: "It is done.",
   gone: "It is gone; only its failures are left.",
@@ -25,15 +25,15 @@ export function drawJob(told, at, page) {
   return [
     h("p", {}, link("queue", { db: at.db, key: at.key, group: at.group }, told.name), ` / job ${told.id}`),
     h("h2", {}, `Job ${told.id}`),
-    h("p", { id: "status" }, SAYS[told.status]),
+    h("p", { id: "status" }, SAYS[told.state]),
     list([
       ["put", when(put(first || told.id), now)],
       first && first !== told.id ? ["first ID", first] : null,
-      told.status === "held" ? ["worker", `${told.consumer}, delivery ${told.deliveries}`] : null,
-      told.status === "held" ? ["lease renewed", when(now - told.idle_ms, now)] : null,
-      told.status === "paused" ? ["deliveries", number(told.deliveries)] : null,
+      told.state === "running" ? ["worker", `${told.consumer}, delivery ${told.deliveries}`] : null,
+      told.idle_ms !== undefined ? ["lease renewed", when(now - told.idle_ms, now)] : null,
+      told.state === "paused" ? ["deliveries", number(told.deliveries)] : null,
       told.due_ms !== undefined ? ["due", when(told.due_ms, now)] : null,
-      told.status === "dead" ? ["died", when(told.died_ms, now)] : null,
+      told.state === "dead" ? ["died", when(told.died_ms, now)] : null,
       told.reason ? ["reason", told.reason] : null,
       told.workers ? ["deliveries", `${told.deliveries}, to ${told.workers.join(", ") || "?"}`] : null,
       told.priority ? ["priority", told.priority] : null,
@@ -52,7 +52,7 @@ export function drawJob(told, at, page) {
 }
 
 function buttons(told, mine, page) {
-  if (told.status === "scheduled") {
+  if (told.state === "delayed") {
     return [
       page.button("Run now", "main", () =>
         page.change("move", { ...mine, delay_ms: 0 }, "Make this job due now, before its time?", "Run now")),
@@ -61,7 +61,7 @@ function buttons(told, mine, page) {
         page.change("cancel", mine, "Delete this delayed job for good? No worker will get it.", "Cancel job")),
     ];
   }
-  if (told.status !== "dead") return [];
+  if (told.state !== "dead") return [];
   const dead = { ...mine, ids: [told.id] };
   return [
     page.button("Retry now", "main", () =>
@@ -139,10 +139,9 @@ export function drawSearch(told, at) {
   const options = PARTS.map(([name, shown]) => h("option", { value: name, selected: name === (at.part || "") }, shown));
   const isId = /^\d+-\d+$/.test(at.text || "");
   const place = { ref: at.key, group_ref: at.group };
-  const said = { jobs: "in the queue", scheduled: "delayed", dead: "dead", failures: "a failure" };
   const columns = [
     ["job", (row) => link("job", jobAt(at, place, row.id), row.id)],
-    ["which is", (row) => said[row.where]],
+    ["which is", (row) => row.state],
     ["found in", (row) => row.part],
     ["there", (row) => h("span", { class: "wrap" }, line(row.excerpt, 160))],
   ];
@@ -165,6 +164,6 @@ export function drawSearch(told, at) {
 
 function looked(told, at) {
   const begun = at.after ? "from where the last search ended" : "from the oldest on";
-  const end = told.next ? "There is more to look at." : "Nothing is left to look at.";
-  return `Found ${number(told.found.length)}. Looked at ${number(told.looked)} of ${number(told.total)} entries, ${begun}. ${end}`;
+  const found = `Found ${number(told.found.length)}, ${begun}. `;
+  return told.next ? [found, "Looked as far as ", when(put(told.next), told.now_ms), "; there is more."] : `${found}Nothing is left to look at.`;
 }

@@ -1,210 +1,134 @@
-"""Jobs: one job by its ID, and the search for jobs, as JSON made of the replies of ordinary commands.
-
-A job has no index but its ID, so the search reads the streams of the queue, a bounded number of entries for each
-request; the page asks again from where it ended.
-"""
+"""Jobs: one job by its ID, and the search for jobs, as JSON made of the replies of QUEUE JOB, FIND and FAILURES."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
-from tidelog.figures.names import DEAD, DUE, FAILURES, LATER, due_ms, jobs_of
+from tidelog.figures import names
 from tidelog.jobs import rows
+from tidelog.jobs.status import DEAD, RUNNING, JobStatus, texts
+from tidelog.jobs.verbs import failures
+from tidelog.jobs.verbs.job import status_told
 from tidelog.server.console import shown
 from tidelog.server.console.entry import Link
 from tidelog.server.console.looks import (
     JOBS,
     NotThere,
-    answered,
     dead_told,
     failure_told,
     job_told,
-    now_ms,
-    pairs,
-    pending_told,
     place_told,
 )
 
-SEARCHED: Final = 5_000  # entries that one search reads
-SEARCHED_BYTES: Final = 32 << 20
-PAGE: Final = 50
+GONE: Final = "gone"  # the state of a job of which only failures are left
+SLICES: Final = 50  # that one search looks at; jobs/search.py says how much that is
 FOUND: Final = 20
+FAILURES: Final = 1_000  # that one search looks at
 BEFORE, BEHIND = 40, 80  # characters around what was found
 
 
 def job(link: Link, db: int, key: bytes, group: bytes, wanted: bytes) -> dict[str, Any]:
-    """A job: where it is now, its value, its failures, and its result.
+    """A job, by the ID that `put` returned or another one that it has now: its state, value, failures and result.
 
-    status    waiting, held, paused, scheduled, dead, done, or gone
     Raises NotThere, CommandError.
     """
     link.ask(b"SELECT", b"%d" % db)
-    told = _at(link, key, group, wanted) or _later(link, key, wanted) or _dead(link, key, wanted)
-    told = told or _after_delay(link, key, group, wanted)
-    failures = link.ask(
-        *(b"QUEUE", b"FAILURES", key, b"JOB", wanted, b"COUNT", b"%d" % JOBS, b"GROUP", group)
-    )
-    first = str((told or {}).get("first", shown.text(wanted))).encode()
-    outcome = link.ask(b"QUEUE", b"RESULT", key, first, b"GROUP", group)
-    if outcome and outcome[0] == b"DEAD" and (told is None or told["status"] == "done"):
-        told = _dead(link, key, outcome[1]) or told
-    if told is None and not failures and (not outcome or outcome[0] != b"DONE"):
+    place, chosen = place_told(key, group), (b"GROUP", group)
+    status = _status(link.ask(b"QUEUE", b"JOB", key, wanted, *chosen))
+    if status is None and (dead := link.ask(b"XRANGE", key + names.DEAD, wanted, wanted)):
+        return {**place, "state": DEAD, **dead_told(*dead[0]), "latest_failures": []}
+    first = rows.origin_of(status.row) if status is not None and status.row else None
+    if first not in (None, wanted):  # its result has the first ID
+        status = _status(link.ask(b"QUEUE", b"JOB", key, first, *chosen)) or status
+    told = {"id": shown.text(wanted), "state": GONE} if status is None else _told(status)
+    asked = (b"JOB", str(told["id"]).encode(), b"COUNT", b"%d" % JOBS)
+    failed = link.ask(b"QUEUE", b"FAILURES", key, *asked, *chosen)
+    if status is None and not failed:
         raise NotThere(
             "there is no such job: it may be done and deleted, or cancelled, or never have been put"
         )
-    return {
-        **place_told(key, group),
-        "id": shown.text(wanted),
-        "status": "done" if outcome and outcome[0] == b"DONE" else "gone",
-        **(told or {}),
-        "result": shown.value(outcome[1]) if outcome and outcome[0] == b"DONE" else None,
-        "latest_failures": [failure_told(each) for each in failures],
-    }
+    if status is not None and status.state == RUNNING:
+        lane, present = names.jobs_of(key)[status.priority], asked[1]
+        pending = link.ask(b"XPENDING", lane, group, present, present, b"1")
+        told |= {"idle_ms": pending[0][2]} if pending else {}
+    return {**place, **told, "latest_failures": [failure_told(each) for each in failed]}
 
 
-def _at(link: Link, key: bytes, group: bytes, wanted: bytes) -> dict[str, Any] | None:
-    """A job in one of the streams of its queue."""
-    streams = jobs_of(key)
-    found = link.ask_all([b"XRANGE", each, wanted, wanted] for each in streams)
-    for stream, entries in answered(streams, found):
-        if entries:
-            break
-    else:
-        return None
-    row = entries[0][1]
-    told = job_told(wanted, row) | {"first": shown.text(rows.origin_of(row) or wanted)}
-    told |= {"key": rows.shown_key(row), "priority": streams.index(stream)}
-    pending, groups = link.ask_all(
-        ([b"XPENDING", stream, group, wanted, wanted, b"1"], [b"XINFO", b"GROUPS", stream])
-    )
-    if isinstance(pending, list) and pending:
-        held = pending_told(pending[0])
-        return told | held | {"status": "held" if held["consumer"] else "paused"}
-    last = next((g["last-delivered-id"] for g in map(pairs, groups) if g["name"] == group), b"0-0")
-    return told | {"status": "waiting" if ids.parse(wanted) > ids.parse(last) else "done"}
+def _status(reply: Any) -> JobStatus | None:
+    return None if reply is None else status_told(reply)
 
 
-def _later(link: Link, key: bytes, wanted: bytes) -> dict[str, Any] | None:
-    """A job that is delayed."""
-    entries, pending = link.ask_all(
-        (
-            [b"XRANGE", key + LATER, wanted, wanted],
-            [b"XPENDING", key + LATER, DUE, wanted, wanted, b"1"],
-        )
-    )
-    if isinstance(pending, CommandError) or not entries or not pending:
-        return None
-    row = entries[0][1]
-    return job_told(wanted, row) | {
-        "status": "scheduled",
-        "due_ms": due_ms(now_ms(link) - pending[0][2]),
-        "key": rows.shown_key(row),
-        "priority": rows.priority_of(row),
-    }
-
-
-def _dead(link: Link, key: bytes, wanted: bytes) -> dict[str, Any] | None:
-    """A dead job, by its ID as one."""
-    entries = link.ask(b"XRANGE", key + DEAD, wanted, wanted)
-    return dead_told(*entries[0]) | {"status": "dead"} if entries else None
-
-
-def _after_delay(link: Link, key: bytes, group: bytes, wanted: bytes) -> dict[str, Any] | None:
-    """A job that was delayed and has another ID now, if it is among the first SEARCHED ones of its queue."""
-    size = 0
-    for looked, (_, _, entry, row) in enumerate(_entries(link, jobs_of(key), 0, b"-"), 1):
-        if rows.origin_of(row) == wanted:
-            return _at(link, key, group, entry)
-        size += sum(map(len, row))
-        if looked == SEARCHED or size >= SEARCHED_BYTES:
-            break
-    return None
+def _told(status: JobStatus) -> dict[str, Any]:
+    present = (status.present_id or status.id).encode()
+    told: dict[str, Any] = {"id": shown.text(present), "first": status.id, "state": status.state}
+    if status.state == DEAD:
+        return told | dead_told(present, list(status.row))
+    if status.row:
+        told |= job_told(present, list(status.row))
+    if status.due_at is not None:
+        told["due_ms"] = rows.milliseconds(status.due_at)
+    told |= {"key": status.key, "priority": status.priority}
+    told |= {"consumer": status.worker, "deliveries": status.deliveries}
+    raw = status.result_raw
+    return told | {"result": None if raw is None else shown.value(raw)}
 
 
 # --- search
 
 
-def search(link: Link, db: int, key: bytes, text: str, part: str, after: str) -> dict[str, Any]:
+def search(
+    link: Link, db: int, key: bytes, group: bytes, text: str, part: str, after: str
+) -> dict[str, Any]:
     """Jobs of a queue with a text in their value, key, headers or errors; a part of these, if `part` names one.
 
-    after     where an earlier search ended; empty: begin
-    looked    entries that this one has read, of `total`
+    after     where an earlier search ended; empty: begin, with jobs that failed so and that are done or were put anew
     next      where it ended; empty: nothing is left
     Raises CommandError.
     """
-    link.ask(b"SELECT", b"%d" % db)
-    streams = [*jobs_of(key), key + LATER, key + DEAD, key + FAILURES]
-    number, _, last = after.partition(":")
-    at = int(number) if number.isdigit() and int(number) < len(streams) else 0
-    start = b"(" + last.encode() if last and ids.parse_or_none(last.encode()) is not None else b"-"
-    lengths = link.ask_all([b"XLEN", each] for each in streams)
-    total = sum(length for length in lengths if isinstance(length, int))
-    needle = text.lower()
+    needle, chosen = text.lower(), (b"GROUP", group)
     found: list[dict[str, Any]] = []
-    looked = size = 0
-    ended = ""
-    for at, stream, entry, row in _entries(link, streams, at, start):
-        looked, size = looked + 1, size + sum(map(len, row))
-        hit = _hit(stream, key, row, needle, part) if needle else None
-        if hit is not None:
-            found.append(_found(stream, key, entry, row) | hit)
-        if len(found) == FOUND or looked == SEARCHED or size >= SEARCHED_BYTES:
-            ended = f"{at}:{shown.text(entry)}"
+    place: bytes | None = after.encode("utf-8", "replace")
+    link.ask(b"SELECT", b"%d" % db)
+    if needle and not after and part in ("", "error"):
+        found += _failed(link, key, chosen, needle, part)
+    looked = (*chosen, b"TEXT", text.encode("utf-8", "replace"), b"COUNT", b"%d" % FOUND)
+    for _ in range(SLICES if needle else 0):
+        begin = (b"AFTER", place) if place else ()
+        place, replies = link.ask(b"QUEUE", b"FIND", key, *looked, *begin)
+        hits = (_hit(status_told(reply), needle, part) for reply in replies)
+        found += (hit for hit in hits if hit is not None)
+        if place is None or len(found) >= FOUND:
             break
-    return {"found": found, "looked": looked, "total": total, "next": ended}
+    return {"found": found, "next": shown.text(place or b"")}
 
 
-def _entries(
-    link: Link, streams: list[bytes], at: int, start: bytes
-) -> Iterator[tuple[int, bytes, bytes, list[bytes]]]:
-    """(number of the stream, its key, ID, row) of the entries of streams, from `start` in the stream `at` on."""
-    for number in range(at, len(streams)):
-        begin = start if number == at else b"-"
-        while page := link.ask(b"XRANGE", streams[number], begin, b"+", b"COUNT", b"%d" % PAGE):
-            for entry, row in page:
-                yield number, streams[number], entry, row
-            begin = b"(" + page[-1][0]
+def _failed(
+    link: Link, key: bytes, chosen: tuple[bytes, ...], needle: str, part: str
+) -> Iterator[dict[str, Any]]:
+    """Jobs with the text in a recorded failure which QUEUE FIND does not find by it."""
+    replies = link.ask(b"QUEUE", b"FAILURES", key, b"COUNT", b"%d" % FAILURES, *chosen)
+    hits: dict[str, dict[str, Any]] = {}
+    for failure in map(failures.failure_told, replies):
+        hit = _hit(JobStatus(failure.job_id, GONE, failures=(failure,)), needle, part)
+        if hit is not None and len(hits) < FOUND:
+            hits.setdefault(failure.job_id, hit)
+    asked = link.ask_all([b"QUEUE", b"JOB", key, id.encode(), *chosen] for id in hits)
+    for hit, reply in zip(hits.values(), asked, strict=True):
+        status = None if isinstance(reply, CommandError) else _status(reply)
+        if status is None:
+            yield hit
+        elif _hit(status, needle, part) is None:
+            yield hit | {"state": status.state}
 
 
-def _hit(
-    stream: bytes, key: bytes, row: list[bytes], needle: str, part: str
-) -> dict[str, Any] | None:
-    """The first part of a row that has the text, and what stands around it."""
-    for name, text in _texts(row, failure=stream == key + FAILURES):
-        if part in ("", name):
-            at = text.lower().find(needle)
-            if at >= 0:
-                excerpt = text[max(0, at - BEFORE) : at + len(needle) + BEHIND]
-                return {"part": name, "excerpt": excerpt}
+def _hit(status: JobStatus, needle: str, part: str) -> dict[str, Any] | None:
+    """A job, the first part of it that has the text, and what stands around it."""
+    for name, text in texts(status):
+        at = text.lower().find(needle)
+        if at >= 0 and part in ("", name):
+            excerpt = text[max(0, at - BEFORE) : at + len(needle) + BEHIND]
+            told = {"id": status.present_id or status.id, "state": status.state}
+            return told | {"part": name, "excerpt": excerpt}
     return None
-
-
-def _texts(row: list[bytes], *, failure: bool) -> Iterator[tuple[str, str]]:
-    fields = rows.fields_of(row)
-    if failure:
-        yield "error", shown.text(fields.get(b"error", b""))
-        yield "error", shown.text(fields.get(b"traceback", b""))
-        return
-    value = shown.text(rows.value_of(row) or b"")
-    yield "value", value
-    if "\\u" in value:  # JSON that escapes letters
-        try:
-            yield "value", json.dumps(json.loads(value), ensure_ascii=False)
-        except (ValueError, RecursionError):
-            pass
-    yield "key", rows.shown_key(row) or ""
-    for name, text in rows.headers_of(row).items():
-        yield "header", f"{name}: {text}"
-    if b"reason" in fields:
-        yield "error", shown.text(fields[b"reason"])
-        yield "error", shown.text(fields.get(b"errors", b""))
-
-
-def _found(stream: bytes, key: bytes, entry: bytes, row: list[bytes]) -> dict[str, Any]:
-    where = {key + LATER: "scheduled", key + DEAD: "dead", key + FAILURES: "failures"}
-    of = rows.fields_of(row).get(b"job", entry) if stream == key + FAILURES else entry
-    return {"where": where.get(stream, "jobs"), "id": shown.text(of)}

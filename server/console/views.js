@@ -15,7 +15,7 @@ export const places = {
   job: { look: (at) => `job?${query({ db: at.db, key: at.key, group: at.group, id: at.id })}`, draw: drawJob },
   search: {
     look: (at) =>
-      `search?${query({ db: at.db, key: at.key, text: at.text || "", part: at.part || "", after: at.after || "" })}`,
+      `search?${query({ db: at.db, key: at.key, group: at.group, text: at.text || "", part: at.part || "", after: at.after || "" })}`,
     draw: drawSearch,
     still: true,
   },

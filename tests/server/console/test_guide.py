@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.server.conftest import Start
 from tests.server.console.browsing import Site, failing
 
+from tidelog.jobs.search import SLICE_COST, STATUS_COST
 from tidelog.server.config.options import OPTIONS
 from tidelog.server.console import changes, jobs, looks, shown
 
@@ -24,11 +25,11 @@ def test_the_user_for_looking(start: Start) -> None:
     assert site.sign_in(name, words[1].removeprefix(">")).status == 200
     site.get("overview")
     assert site.get("workers")["workers"] and site.get("schedules")["schedules"] == []
-    assert site.get("search", key="mails", text="mailbox")["found"]
+    assert site.get("search", key="mails", group="workers", text="mailbox")["found"]
     assert len(site.get("queues")["queues"]) == 1
     told = site.get("queue", key="mails", group="workers")
     dead = told["dead_jobs"][0]["id"]
-    assert site.get("job", key="mails", group="workers", id=dead)["status"] == "dead"
+    assert site.get("job", key="mails", group="workers", id=dead)["state"] == "dead"
     assert told["dead"] == told["scheduled"] == 1
     assert site.get("streams")["streams"]
     assert site.get("stream", key="mails")["groups"]
@@ -43,4 +44,4 @@ def test_the_options_and_limits_that_it_names() -> None:
     assert f"{looks.STREAMS_MAX} streams among {looks.SCANS * looks.SCANNED:,} keys" in GUIDE
     assert f"{looks.JOBS} jobs of each kind, and {shown.CHARS_MAX:,} characters" in GUIDE
     assert f"{changes.JOBS_MAX:,} at a time" in GUIDE
-    assert f"reads {jobs.SEARCHED:,} entries" in GUIDE
+    assert f"reads {jobs.SLICES * SLICE_COST // (1 + STATUS_COST):,} jobs" in GUIDE
