@@ -23,6 +23,7 @@ from tidelog.jobs.job_options import PutManyOptions, PutOptions
 from tidelog.jobs.option_words import OPTIONS
 from tidelog.jobs.options import make_options
 from tidelog.jobs.verbs.done import Done
+from tidelog.jobs.verbs.find import FindOptions
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.take import Take
 from tidelog.server.handlers import COMMANDS
@@ -51,6 +52,7 @@ BY_PLACE: Final = {
 KEYWORDS: Final = {
     "Unpack[PutOptions]": get_type_hints(PutOptions),
     "Unpack[PutManyOptions]": get_type_hints(PutManyOptions),
+    "Unpack[FindOptions]": get_type_hints(FindOptions),
 }
 
 
