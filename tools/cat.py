@@ -26,10 +26,11 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.tools import exits, names
 from tidelog.tools.aof.wanted import id_range
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.state import id_text
-from tidelog.tools.text import argument, examples, json_value
+from tidelog.tools.text import argument, json_value
 
 BATCH: Final = 1000  # entries that are decoded at a time
 COLUMNS_MAX: Final = 1000  # of CSV; a stream with more field names is no table
@@ -59,14 +60,11 @@ class Range(NamedTuple):
     reverse: bool
 
 
-@click.command(
-    help="Print the entries of a stream, or a string, as text, JSON or CSV.",
-    epilog=examples(
-        "tidelog cat orders-data orders --count 10 --reverse",
-        "tidelog cat orders-data orders --json | jq -r .fields.item",
-        "tidelog cat orders-data/snapshots/latest orders --csv | head -3",
-        "tidelog cat orders-data session --raw | wc -c",
-    ),
+@tool_command(
+    "tidelog cat orders-data orders --count 10 --reverse",
+    "tidelog cat orders-data orders --json | jq -r .fields.item",
+    "tidelog cat orders-data/snapshots/latest orders --csv | head -3",
+    "tidelog cat orders-data session --raw | wc -c",
 )
 @click.argument("path", type=STORE_PATH)
 @click.argument("key", shell_complete=names.keys)

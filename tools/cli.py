@@ -114,19 +114,13 @@ def cli() -> None:
     """
 
 
-@click.group(
-    cls=LazyGroup,
-    table=AOF,
-    moved={"repair": ("tidelog.tools.repair.command", "repair")},
-    epilog=examples(
-        "tidelog aof ls orders-data",
-        "tidelog aof dump orders-data --key orders --count 3",
-        "tidelog aof verify orders-data; echo $?",
-        codes=(),
-    ),
+command = LazyGroup(
+    AOF,
+    "tidelog aof ls orders-data",
+    "tidelog aof dump orders-data --key orders --count 3",
+    "tidelog aof verify orders-data; echo $?",
+    moved={"repair": TOP["repair"]},
 )
-def command() -> None:
-    """Inspect the append-only log of a store."""
 
 
 def exit_code(error: Exception) -> int | None:

@@ -23,8 +23,8 @@ from click.shell_completion import (
 )
 
 from tidelog.tools import exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.shell_words import Word, quoted, split
-from tidelog.tools.text import examples
 
 PROGRAM: Final = "tidelog"
 COMPLETE: Final = "_TIDELOG_COMPLETE"  # the name that click gives
@@ -144,14 +144,11 @@ for _shell in (Bash, Zsh, Fish):
     add_completion_class(_shell)
 
 
-@click.command(
-    help="Print the script that lets a shell complete commands, options and names.",
-    epilog=examples(
-        "tidelog completion bash",
-        "tidelog completion zsh",
-        "tidelog completion fish",
-        codes=(exits.OK, exits.USAGE),
-    ),
+@tool_command(
+    "tidelog completion bash",
+    "tidelog completion zsh",
+    "tidelog completion fish",
+    codes=(exits.OK, exits.USAGE),
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context

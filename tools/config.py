@@ -42,7 +42,6 @@ def words_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 @click.command(
-    help="Show and change how a store is served.",
     epilog="The file is tidelog.toml in the store's directory. `get` shows what the file says, or one value. `set` "
     "takes NAME=VALUE, `unset` takes names. `edit` opens the file in $VISUAL or $EDITOR. A password is given as "
     "NAME=env:VARIABLE or NAME=file:/PATH. The new content is checked, and takes effect at the next start of the "

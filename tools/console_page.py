@@ -49,7 +49,6 @@ class CannotListen(Failed):
 
 
 @click.command(
-    help="Show a store in the browser: queues, jobs, schedules, workers.",
     epilog="The link works once, in one browser, while the command runs. End it with Ctrl-C. If no process serves the "
     "store in PATH, one is started, as by any client.\n\n"
     + examples(

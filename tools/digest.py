@@ -8,18 +8,15 @@ from pathlib import Path
 import click
 
 from tidelog.engine.effects.digest import digest
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import examples
 
 
-@click.command(
-    help="Print the digest of a store's whole state.",
-    epilog=examples(
-        "tidelog digest orders-data",
-        "tidelog digest orders-data --at-lsn 4711",
-        "tidelog digest orders-data --json | jq .lsn",
-    ),
+@tool_command(
+    "tidelog digest orders-data",
+    "tidelog digest orders-data --at-lsn 4711",
+    "tidelog digest orders-data --json | jq .lsn",
 )
 @click.argument("path", type=STORE_PATH)
 @at_options

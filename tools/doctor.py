@@ -30,22 +30,20 @@ from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
 from tidelog.tools import exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.places import PLACE, Place
 from tidelog.tools.queue.store import looked
 from tidelog.tools.snapshot.facts import snapshots_of
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 from tidelog.tools.times import duration
 
 
-@click.command(
-    help="Say what is not as recommended for production, and what to do.",
-    epilog=examples(
-        "tidelog doctor orders-data; echo $?",
-        "tidelog doctor redis://127.0.0.1:6379 --oldest 5m",
-        "tidelog doctor orders-data --json | jq -r '.findings[].finding'",
-        codes=(*exits.READING, exits.ADVICE),
-    ),
+@tool_command(
+    "tidelog doctor orders-data; echo $?",
+    "tidelog doctor redis://127.0.0.1:6379 --oldest 5m",
+    "tidelog doctor orders-data --json | jq -r '.findings[].finding'",
+    codes=(*exits.READING, exits.ADVICE),
 )
 @click.argument("place", metavar="PATH|URL", type=PLACE)
 @duration(

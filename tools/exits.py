@@ -38,6 +38,8 @@ VERIFY_FILES: Final = 33
 
 # The codes of a command that reads a store. REFUSED: also a writer that released a segment while it was read.
 READING: Final = (OK, USAGE, NOT_A_STORE, SYSTEM, DAMAGED, NEWER, REFUSED)
+# The codes of a command that changes a store.
+CHANGING: Final = (*READING, LOCKED)
 # one code in few words, for the help of the commands
 WORDS: Final = {
     OK: "success",

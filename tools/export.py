@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tidelog.tools import console
+from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.spark_session import spark_session
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 from tidelog.tools.times import renamed
 
 if TYPE_CHECKING:
@@ -52,16 +53,13 @@ def filters(command: Any) -> Any:
     return command
 
 
-@click.command(
-    help="Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export.",
-    epilog=examples(
-        "tidelog export orders-data --to monday",
-        "tidelog export orders-data --to tuesday --changed-since monday",
-        "tidelog export backup/00000000000000004711 --to s3://bucket/orders --table entries --table groups",
-        "tidelog export orders-data --to files --partition-by stream,date --streams-pattern 'orders:*'",
-        "tidelog export orders-data --to csv --format csv --master none",
-        "tidelog export orders-data --to delta:tables/orders --master none",
-    ),
+@tool_command(
+    "tidelog export orders-data --to monday",
+    "tidelog export orders-data --to tuesday --changed-since monday",
+    "tidelog export backup/00000000000000004711 --to s3://bucket/orders --table entries --table groups",
+    "tidelog export orders-data --to files --partition-by stream,date --streams-pattern 'orders:*'",
+    "tidelog export orders-data --to csv --format csv --master none",
+    "tidelog export orders-data --to delta:tables/orders --master none",
 )
 @click.argument("path", metavar="SNAPSHOT")
 @click.option(

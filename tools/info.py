@@ -17,9 +17,10 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.store.keepers import keepers, pins
 from tidelog.store.options import Options
 from tidelog.tools import console
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import argument, examples, json_value, path_value, size_text, time_text
+from tidelog.tools.text import argument, json_value, path_value, size_text, time_text
 
 KEEPERS: Final = {
     "snapshot": "the snapshot",
@@ -28,13 +29,10 @@ KEEPERS: Final = {
 }
 
 
-@click.command(
-    help="Show what a store contains.",
-    epilog=examples(
-        "tidelog info orders-data",
-        "tidelog info orders-data --json | jq .streams",
-        "tidelog info orders-data/snapshots/00000000000000004711",
-    ),
+@tool_command(
+    "tidelog info orders-data",
+    "tidelog info orders-data --json | jq .streams",
+    "tidelog info orders-data/snapshots/00000000000000004711",
 )
 @click.argument("path", type=STORE_PATH)
 @at_options

@@ -10,6 +10,8 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from tidelog.tools.text import examples
+
 # Modules with one of these names hold groups, which have tables of their own.
 _GROUPS: Final = (".group", ".cli")
 
@@ -17,19 +19,20 @@ _GROUPS: Final = (".group", ".cli")
 class LazyGroup(click.Group):
     """A group whose commands stand in a table: name -> (module, one line of help).
 
-    The module's `command` is the click command. The help line is said twice, here and there; a test compares.
-    `moved` has commands that moved: name -> (module, the words of the new command). They still work, and say so.
+    The module's `command` is the click command, which gets its help from the table.
+    `moved` has commands that moved to the top, in the same form. They still work, and say so.
     """
 
     def __init__(
         self,
-        *args: Any,
-        table: dict[str, tuple[str, str]] | None = None,
+        table: dict[str, tuple[str, str]],
+        *lines: str,
         moved: dict[str, tuple[str, str]] | None = None,
-        **kwargs: Any,
+        **given: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
-        self.table, self.moved = table or {}, moved or {}
+        """`lines` are examples for its help; `given` is for click."""
+        super().__init__(**{"epilog": examples(*lines, codes=()), **given})
+        self.table, self.moved = table, moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -38,8 +41,10 @@ class LazyGroup(click.Group):
         known = self.table.get(cmd_name) or self.moved.get(cmd_name)
         if known is None:
             return None
-        found = import_module(known[0]).command
+        module, help = known
+        found = import_module(module).command
         assert isinstance(found, click.Command)
+        found.help = help
         return found
 
     def resolve_command(
@@ -50,7 +55,7 @@ class LazyGroup(click.Group):
         if name in self.moved:
             if not ctx.resilient_parsing:
                 words = f"{ctx.command_path} {name}"
-                click.echo(f"`{words}` is now `tidelog {self.moved[name][1]}`", err=True)
+                click.echo(f"`{words}` is now `tidelog {name}`", err=True)
         elif name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
             alike = ", ".join(f"'{found}'" for found in self.alike(name))
             hint = f" Did you mean {alike}?" if alike else ""

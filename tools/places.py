@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from tidelog.tools import exits
+from tidelog.tools.heads import OBJECT, tool_command
 
 Place = Path | str  # the directory of a store, or the URL of a server
 
@@ -23,10 +27,15 @@ PLACE: Final = PlaceType(path_type=Path, readable=False)
 
 
 class AtPlace(click.Command):
-    """A command whose first argument is PATH. `--url URL`, anywhere on the line, says the same as a URL there."""
+    """A command whose first argument is PATH. `--url URL`, anywhere on the line, says the same as a URL there.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    json    what the option --json does; None: there is none
+    """
+
+    def __init__(self, *args: Any, json: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if json is not None:
+            self.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
         self.params.append(
             click.Option(
                 ["--url"], metavar="URL", expose_value=False, help="In place of PATH: a server."
@@ -44,3 +53,18 @@ class AtPlace(click.Command):
                     ctx, [word.removeprefix("--url="), *args[:at], *args[at + 1 :]]
                 )
         return super().parse_args(ctx, args)
+
+
+def at_place(
+    *lines: str, codes: Sequence[int] = exits.READING, json: str | None = OBJECT
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """The head of a command whose function takes `path: Place` first, and `as_json: bool` if it has the option --json.
+
+    `lines` are examples for its help, and `json` says what --json does.
+    """
+
+    def made(function: Callable[..., Any]) -> click.Command:
+        at_path = click.argument("path", type=PLACE)(function)
+        return tool_command(*lines, codes=codes, cls=AtPlace, json=json)(at_path)
+
+    return made

@@ -21,9 +21,9 @@ from tidelog.store.errors import StoreClosed, StoreLocked
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.text import examples
 
 # Options of the server that have a flag of their own here. All others are set with --option.
 DIRECT = {
@@ -88,16 +88,13 @@ def direct(
     return click.option(name, metavar=metavar, help=help, **more)
 
 
-@click.command(
-    help="Serve a store to Redis clients over TCP, TLS and a Unix socket.",
-    epilog=examples(
-        "tidelog serve orders-data",
-        "tidelog serve orders-data --port 7000 --fsync always",
-        "tidelog serve orders-data --port 0 --unixsocket orders.sock",
-        "tidelog serve orders-data --config orders.toml --option maxclients=500",
-        "tidelog serve orders-copy --port 6380 --replicaof 10.0.0.1 6379",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@tool_command(
+    "tidelog serve orders-data",
+    "tidelog serve orders-data --port 7000 --fsync always",
+    "tidelog serve orders-data --port 0 --unixsocket orders.sock",
+    "tidelog serve orders-data --config orders.toml --option maxclients=500",
+    "tidelog serve orders-copy --port 6380 --replicaof 10.0.0.1 6379",
+    codes=exits.CHANGING,
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(

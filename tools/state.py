@@ -18,22 +18,20 @@ from tidelog.figures.names import due_ms, has_due_times
 from tidelog.figures.queues import of_queue
 from tidelog.tools import names
 from tidelog.tools.aof.wanted import name_filter
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.queue_streams import due_in, queue_lines, queue_object
-from tidelog.tools.text import argument, examples, json_value, time_text
+from tidelog.tools.text import argument, json_value, time_text
 
 VERSION: Final = 1
 VALUE_SHOWN: Final = 60  # bytes of a string in the form for people, without --full
 
 
-@click.command(
-    help="Show streams, groups, pending entries and queues as of any moment.",
-    epilog=examples(
-        "tidelog state orders-data --at-lsn 4711",
-        "tidelog state orders-data --at-time 15m --key 'orders:*' --full",
-        "tidelog state orders-data --json | jq 'select(.type == \"stream\") | .groups'",
-    ),
+@tool_command(
+    "tidelog state orders-data --at-lsn 4711",
+    "tidelog state orders-data --at-time 15m --key 'orders:*' --full",
+    "tidelog state orders-data --json | jq 'select(.type == \"stream\") | .groups'",
 )
 @click.argument("path", type=STORE_PATH)
 @at_options

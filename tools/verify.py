@@ -15,9 +15,10 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
 from tidelog.store.directory import is_snapshot
 from tidelog.tools import console, exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot.facts import progress
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 
 # fmt: off
 CHECKS: Final = {
@@ -39,13 +40,10 @@ CHECKS: Final = {
 # fmt: on
 
 
-@click.command(
-    help="Check checkpoint, log and snapshots; one exit code per check.",
-    epilog=examples(
-        "tidelog verify orders-data; echo $?",
-        "tidelog verify orders-data --snapshots --json | jq .findings",
-        codes=(*exits.READING, exits.VERIFY_TAIL),
-    ),
+@tool_command(
+    "tidelog verify orders-data; echo $?",
+    "tidelog verify orders-data --snapshots --json | jq .findings",
+    codes=(*exits.READING, exits.VERIFY_TAIL),
 )
 @click.argument("path", type=STORE_PATH)
 @click.option("--snapshots", is_flag=True, help="Also check the snapshots that are kept.")

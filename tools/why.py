@@ -31,11 +31,12 @@ from tidelog.jobs.rows import fields_of
 from tidelog.tools import console, exits, names
 from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import tool_command
 from tidelog.tools.life import BeganAs, Event, Life, Watch
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import first_lsn
 from tidelog.tools.named import Names, witnessed
-from tidelog.tools.text import argument, command_line, examples, time_text
+from tidelog.tools.text import argument, command_line, time_text
 
 VERSION: Final = 1
 UNIT_SHOWN: Final = 5  # commands of a unit
@@ -73,12 +74,9 @@ class Found(NamedTuple):
     damage: Exception | None = None
 
 
-@click.command(
-    help="Tell the life of one entry or job: added, delivered, acknowledged, trimmed.",
-    epilog=examples(
-        "tidelog why orders-data orders 1700000000001-0",
-        "tidelog why orders-data mails 1700003664000-0 --json | jq -r .text",
-    ),
+@tool_command(
+    "tidelog why orders-data orders 1700000000001-0",
+    "tidelog why orders-data mails 1700003664000-0 --json | jq -r .text",
 )
 @click.argument("path", type=STORE_PATH)
 @click.argument("key", shell_complete=names.queues)

@@ -8,7 +8,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import click
 import pytest
 from tests.rounds import rest_slow
 from tests.tools.conftest import Run, expect
@@ -31,14 +30,6 @@ def test_help(run: Run, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     expect("help.txt", done.out, tmp_path)
     expect("help-aof.txt", run("aof", "--help").out, tmp_path)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_says_in_its_own_help_what_the_table_says(name: str) -> None:
-    module, line = COMMANDS[name]
-    command = import_module(module).command
-    assert isinstance(command, click.Command)
-    assert (command.help or "").strip() == line
 
 
 def test_version(run: Run) -> None:

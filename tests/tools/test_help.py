@@ -9,6 +9,7 @@ import pytest
 from tests.tools.conftest import Run
 
 from tidelog.tools import cli, exits
+from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
 
 
@@ -55,6 +56,12 @@ def test_every_command_and_option_has_a_sentence(name: str) -> None:
         if isinstance(option, click.Option) and not option.hidden:
             text = (option.help or "").strip()
             assert text[:1].isupper() and text.endswith((".", ".)")), (option.opts, text)
+
+
+def test_the_help_of_a_command_is_its_line_in_the_table() -> None:
+    for name, command in COMMANDS.items():
+        for each, (_, line) in command.table.items() if isinstance(command, LazyGroup) else ():
+            assert COMMANDS[f"{name} {each}".strip()].help == line
 
 
 @pytest.mark.parametrize("name", COMMANDS)

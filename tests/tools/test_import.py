@@ -358,9 +358,7 @@ def test_a_full_disk(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RDB)
 def test_every_example_is_one_that_the_command_takes(run: Run, name: str) -> None:
-    module, line = RDB[name]
-    assert (import_module(module).command.help or "").strip() == line
-    examples(run, ["rdb", name], module)
+    examples(run, ["rdb", name], RDB[name][0])
 
 
 def test_the_examples_of_import(run: Run) -> None:

@@ -36,9 +36,7 @@ def test_help(run: Run) -> None:
 
 @pytest.mark.parametrize("name", SNAPSHOT)
 def test_every_example_is_one_that_the_command_takes(run: Run, name: str) -> None:
-    module, line = SNAPSHOT[name]
-    command = import_module(module).command
-    assert (command.help or "").strip() == line
+    command = import_module(SNAPSHOT[name][0]).command
     lines = run("snapshot", name, "--help").out.partition("Examples:\n")[2].strip().splitlines()
     assert lines
     for example in lines:

@@ -33,8 +33,9 @@ from tidelog.tools.aof.fields import fields_of
 from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
 from tidelog.tools.aof.wanted import Wanted, id_range, logged_as, name_filter, needles_of
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
-from tidelog.tools.text import command_line, examples, json_value, time_text
+from tidelog.tools.text import command_line, json_value, time_text
 from tidelog.tools.times import moment, renamed
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
@@ -50,15 +51,12 @@ FORMATS: Final = (TEXT, JSON, RESP, MSGPACK)
 HEX_BYTES: Final = 32  # in a line of --hex
 
 
-@click.command(
-    help="Print the records of the log as Redis commands.",
-    epilog=examples(
-        "tidelog aof dump orders-data --key orders --count 3",
-        "tidelog aof dump orders-data --command XACK --since 15m",
-        "tidelog aof dump orders-data --key 'orders:*' --id 1700000000001-0 --unit",
-        "tidelog aof dump orders-data --reverse --count 10",
-        "tidelog aof dump orders-data --json --follow | jq -c .commands",
-    ),
+@tool_command(
+    "tidelog aof dump orders-data --key orders --count 3",
+    "tidelog aof dump orders-data --command XACK --since 15m",
+    "tidelog aof dump orders-data --key 'orders:*' --id 1700000000001-0 --unit",
+    "tidelog aof dump orders-data --reverse --count 10",
+    "tidelog aof dump orders-data --json --follow | jq -c .commands",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
 @click.option(

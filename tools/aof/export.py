@@ -32,9 +32,10 @@ from tidelog.engine.keys.state import State
 from tidelog.resp.commands import encoded
 from tidelog.tools import console
 from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import argument, columns, examples, json_value
+from tidelog.tools.text import argument, columns, json_value
 
 KEYS_SHOWN: Final = 3  # of each kind of loss
 ADVANCE_EVERY: Final = 256  # commands exported between two updates of the progress bar
@@ -76,12 +77,9 @@ def base_of(path: Path) -> Iterator[Base]:
             yield Base(lsn, opened.state(), behind, files.size())
 
 
-@click.command(
-    help="Write the log as commands for redis-cli --pipe.",
-    epilog=examples(
-        "tidelog aof export --resp orders-data | redis-cli --pipe",
-        "tidelog aof export --resp orders-data -o orders.resp",
-    ),
+@tool_command(
+    "tidelog aof export --resp orders-data | redis-cli --pipe",
+    "tidelog aof export --resp orders-data -o orders.resp",
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(

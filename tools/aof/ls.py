@@ -25,8 +25,9 @@ from tidelog.disk import recipe
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import console, exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, Header, LogFiles, hold, look_at
-from tidelog.tools.text import examples, size_text, time_text
+from tidelog.tools.text import size_text, time_text
 
 HEAD: Final = ("SEGMENT", "FIRST", "LAST", "RECORDS", "BYTES", "FILE", "CREATED", "LIFE", "STATE")
 SCANNED: Final = (
@@ -65,14 +66,11 @@ class Mark(NamedTuple):
     told: str
 
 
-@click.command(
-    help="List the segments of the log.",
-    epilog=examples(
-        "tidelog aof ls orders-data",
-        "tidelog aof ls orders-data --json | jq -r .segment",
-        "tidelog aof ls orders-data --scan",
-        "tidelog aof ls orders-data/aof/00000000000000000001.aof",
-    ),
+@tool_command(
+    "tidelog aof ls orders-data",
+    "tidelog aof ls orders-data --json | jq -r .segment",
+    "tidelog aof ls orders-data --scan",
+    "tidelog aof ls orders-data/aof/00000000000000000001.aof",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
 @click.option(

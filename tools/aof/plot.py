@@ -17,10 +17,11 @@ from tidelog.tools.aof.series import GroupName, Sample, Series, base_for, sample
 from tidelog.tools.aof.stats import Stats
 from tidelog.tools.aof.wanted import Match, Wanted, name_filter
 from tidelog.tools.bases import bases
+from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.output import publish, writable
-from tidelog.tools.text import examples, time_text
+from tidelog.tools.text import time_text
 from tidelog.tools.times import moment
 
 FORMATS: Final = (".png", ".svg", ".pdf")
@@ -28,12 +29,9 @@ GROUPS_SHOWN: Final = 6
 _CANDIDATES: Final = 10_000  # groups among which the filters choose
 
 
-@click.command(
-    help="Draw write rate, bytes, lag, pending and exposed records over time.",
-    epilog=examples(
-        "tidelog aof plot orders-data -o orders.svg",
-        "tidelog aof plot orders-data -o orders.png --since 2h --key orders --group packers",
-    ),
+@tool_command(
+    "tidelog aof plot orders-data -o orders.svg",
+    "tidelog aof plot orders-data -o orders.png --since 2h --key orders --group packers",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
 @click.option(

@@ -30,8 +30,9 @@ from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
 from tidelog.tools.aof.wanted import Wanted
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, hold, look_at
-from tidelog.tools.text import argument, examples, json_value, size_text, time_text
+from tidelog.tools.text import argument, json_value, size_text, time_text
 from tidelog.tools.times import moment
 
 VERSION: Final = 1
@@ -273,13 +274,10 @@ def _check(db: Any, name: Any) -> None:
         raise TypeError(f"{db!r} and {name!r} are no database and no name")
 
 
-@click.command(
-    help="Count what the log consists of: commands, keys, groups, lives, frames.",
-    epilog=examples(
-        "tidelog aof stats orders-data",
-        "tidelog aof stats orders-data --since 2h --by minute",
-        "tidelog aof stats orders-data --json | jq .keys",
-    ),
+@tool_command(
+    "tidelog aof stats orders-data",
+    "tidelog aof stats orders-data --since 2h --by minute",
+    "tidelog aof stats orders-data --json | jq .keys",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
 @click.option("--since", callback=moment, help="Start at this time (UTC), or at 15m ago.")

@@ -44,9 +44,9 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.streams.block import rows_of
 from tidelog.tools import console, exits
 from tidelog.tools.aof import record_check
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, store_root
 from tidelog.tools.replay import contents
-from tidelog.tools.text import examples
 
 # fmt: off
 CHECKS: Final = {
@@ -274,13 +274,10 @@ def place_of(frames: list[FrameTuple], at: int) -> tuple[int, int]:
     return max(fields[0] for fields in frames if fields[1] <= lsn), lsn
 
 
-@click.command(
-    help="Check every byte of the log; one exit code per check.",
-    epilog=examples(
-        "tidelog aof verify orders-data; echo $?",
-        "tidelog aof verify orders-data --json | jq .failures",
-        codes=(*exits.READING, exits.VERIFY_TAIL),
-    ),
+@tool_command(
+    "tidelog aof verify orders-data; echo $?",
+    "tidelog aof verify orders-data --json | jq .failures",
+    codes=(*exits.READING, exits.VERIFY_TAIL),
 )
 @click.argument("path", type=STORE_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

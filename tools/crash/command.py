@@ -161,7 +161,6 @@ def command(
     check: str,
     as_json: bool,
 ) -> int:
-    """Crash stores at every operation, and see whether they keep their promises."""
     if ctx.invoked_subcommand is not None:
         return exits.OK
     if mutants:

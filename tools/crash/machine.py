@@ -22,9 +22,9 @@ from tidelog.tools.text import examples
 
 
 @click.command(
-    help="Cut the power of file systems of this machine, ext4 and xfs, again and again. The exit code is 5 if none of "
-    "the layers could run; one that could not is named with the reason, and the others count.",
-    epilog=examples(
+    epilog="The file systems are ext4 and xfs. The exit code is 5 if none of the layers could run; one that could not "
+    "is named with the reason, and the others count.\n\n"
+    + examples(
         "tidelog crash machine",
         "tidelog crash machine --for 10m",
         codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),

@@ -25,7 +25,7 @@ from tidelog.tools.crash.plugged import Gone, Line, Writers, missing
 from tidelog.tools.crash.session import time_option
 from tidelog.tools.crash.witness import NOTED, PORT, RUN, UNKNOWN, WRITERS_MAX
 from tidelog.tools.failed import Failed
-from tidelog.tools.text import examples
+from tidelog.tools.heads import tool_command
 
 KEY: Final = b"plug"  # has the name of the run
 LOOK_S: Final = 0.5
@@ -162,13 +162,10 @@ def _line(address: tuple[str, int], kind: str, run: str) -> Line:
     return line
 
 
-@click.command(
-    help="Write to a store until somebody pulls the plug; with --after, say what is missing.",
-    epilog=examples(
-        f"tidelog crash plug plug-store --witness 192.0.2.7:{PORT}",
-        f"tidelog crash plug plug-store --after --witness 192.0.2.7:{PORT}",
-        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.NOT_A_STORE, exits.LOCKED, exits.SYSTEM),
-    ),
+@tool_command(
+    f"tidelog crash plug plug-store --witness 192.0.2.7:{PORT}",
+    f"tidelog crash plug plug-store --after --witness 192.0.2.7:{PORT}",
+    codes=(exits.OK, exits.FAILED, exits.USAGE, exits.NOT_A_STORE, exits.LOCKED, exits.SYSTEM),
 )
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False))
 @click.option(

@@ -22,15 +22,12 @@ from tidelog.tools import exits
 from tidelog.tools.crash import blocks, shutdowns
 from tidelog.tools.crash.cutting import REAL
 from tidelog.tools.crash.models import NOT_FOUND, ORDERED, model_option, on_ordered
-from tidelog.tools.text import examples
+from tidelog.tools.heads import tool_command
 
 
-@click.command(
-    help="Show a finding of the crash bench, and try it again.",
-    epilog=examples(
-        "tidelog crash replay crash-findings/lost-1",
-        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.NOT_A_STORE, exits.SYSTEM),
-    ),
+@tool_command(
+    "tidelog crash replay crash-findings/lost-1",
+    codes=(exits.OK, exits.FAILED, exits.USAGE, exits.NOT_A_STORE, exits.SYSTEM),
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(

@@ -28,7 +28,7 @@ from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
-from tidelog.tools.text import examples
+from tidelog.tools.heads import tool_command
 
 PORT: Final = 7333
 LINE_BYTES_MAX: Final = 80
@@ -173,13 +173,10 @@ class _Client(socketserver.StreamRequestHandler):
         return line.decode(errors="replace").split() if line.endswith(b"\n") else []
 
 
-@click.command(
-    help="Note, on another machine, what `tidelog crash plug` acknowledges.",
-    epilog=examples(
-        "tidelog crash witness",
-        "tidelog crash witness --bind 192.0.2.7 --port 7333",
-        codes=(exits.OK, exits.USAGE, exits.SYSTEM),
-    ),
+@tool_command(
+    "tidelog crash witness",
+    "tidelog crash witness --bind 192.0.2.7 --port 7333",
+    codes=(exits.OK, exits.USAGE, exits.SYSTEM),
 )
 @click.option(
     "--bind",

@@ -33,8 +33,8 @@ from tidelog.tools import console, exits
 from tidelog.tools.aof.verify import Verification
 from tidelog.tools.demo.child import NOBODY, WHOLE_LOG, Task, lines_of
 from tidelog.tools.demo.proof import ADDS, DONE, Ledger, leftovers
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.text import examples
 from tidelog.tools.times import duration, renamed
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
@@ -58,13 +58,10 @@ class Course:
     seconds: float = 0.0
 
 
-@click.command(
-    help="Kill workers at random and prove that nothing is lost.",
-    epilog=examples(
-        "tidelog demo",
-        "tidelog demo --file access.log --lines 100000 --for 30s",
-        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
-    ),
+@tool_command(
+    "tidelog demo",
+    "tidelog demo --file access.log --lines 100000 --for 30s",
+    codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
 )
 @click.option(
     "--file",

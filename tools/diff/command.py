@@ -14,10 +14,11 @@ from tidelog.tools import exits, names
 from tidelog.tools.aof.wanted import Match, name_filter
 from tidelog.tools.diff.logs import Parting, Side, lives_through, parting
 from tidelog.tools.diff.states import Difference, differences, text_of
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles, look_at
 from tidelog.tools.moment import contents_at
 from tidelog.tools.replay import Contents
-from tidelog.tools.text import argument, examples, json_value, time_text
+from tidelog.tools.text import argument, json_value, time_text
 
 VERSION: Final = 1
 SHOWN: Final = 10  # differences of one kind and key, without --full
@@ -41,14 +42,11 @@ def place(ctx: click.Context, param: click.Parameter, value: str) -> Place:
     return Place(Path(value), None)
 
 
-@click.command(
-    help="Compare two logs, or two states: what is common, and where they differ.",
-    epilog=examples(
-        "tidelog diff orders-data old-leader",
-        "tidelog diff orders-data backup --state --key 'orders:*'",
-        "tidelog diff orders-data@4711 orders-data@4735 --state --json",
-        codes=(*exits.READING, exits.DIFFERS),
-    ),
+@tool_command(
+    "tidelog diff orders-data old-leader",
+    "tidelog diff orders-data backup --state --key 'orders:*'",
+    "tidelog diff orders-data@4711 orders-data@4735 --state --json",
+    codes=(*exits.READING, exits.DIFFERS),
 )
 @click.argument("a", metavar="A", callback=place)
 @click.argument("b", metavar="B", callback=place)

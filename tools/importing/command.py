@@ -22,6 +22,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
+from tidelog.tools.heads import tool_command
 from tidelog.tools.importing.errors import NotWritten
 from tidelog.tools.importing.filters import Filter, filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
@@ -29,23 +30,20 @@ from tidelog.tools.importing.from_server import take_dumps, take_psync
 from tidelog.tools.importing.keys import Keys
 from tidelog.tools.importing.report import Report
 from tidelog.tools.replica.client import is_url, place_of
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 
 Take = Callable[[Keys], None]
 PSYNC: Final = "psync"
 DUMP: Final = "dump"
 
 
-@click.command(
-    help="Make a store of the data of a Redis: an RDB file, an append-only file, or a server.",
-    epilog=examples(
-        "tidelog import orders-data dump.rdb",
-        "tidelog import orders-data appendonlydir",
-        "tidelog import orders-data redis://localhost:6379 --until-caught-up",
-        "tidelog import orders-data redis://user:password@localhost:6379 --by dump",
-        "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
-        "tidelog import orders-data dump.rdb --dry-run --json",
-    ),
+@tool_command(
+    "tidelog import orders-data dump.rdb",
+    "tidelog import orders-data appendonlydir",
+    "tidelog import orders-data redis://localhost:6379 --until-caught-up",
+    "tidelog import orders-data redis://user:password@localhost:6379 --by dump",
+    "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
+    "tidelog import orders-data dump.rdb --dry-run --json",
 )
 @click.argument("target", type=click.Path(path_type=Path, readable=False))
 @click.argument("source")

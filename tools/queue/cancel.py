@@ -8,26 +8,13 @@ import click
 
 import tidelog
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import NoSuch, group_option, writing
+from tidelog.tools.places import Place
+from tidelog.tools.queue.store import NoSuch, on_queue, writing
 from tidelog.tools.queue.value import one_line
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="Delete a delayed job.",
-    epilog=examples(
-        "tidelog queue cancel orders-data mails 1700000000000-2097152",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
-)
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
+@on_queue("tidelog queue cancel orders-data mails 1700000000000-2097152", codes=exits.CHANGING)
 @click.argument("job_id", metavar="ID")
-@group_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Place, name: str, job_id: str, group: str | None, as_json: bool) -> None:
     with writing(path, name, group, "queue.cancel()") as (_, queue):
         try:

@@ -9,26 +9,20 @@ import click
 
 from tidelog.jobs.rows import Failure
 from tidelog.tools import console
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.heads import LINES
+from tidelog.tools.places import Place
+from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import cell, lines, moment_text, one_line
-from tidelog.tools.text import examples, milliseconds
+from tidelog.tools.text import milliseconds
 
 HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 
 
-@click.command(
-    cls=AtPlace,
-    help="Show the latest failures of jobs, newest first.",
-    epilog=examples(
-        "tidelog queue failures orders-data mails",
-        "tidelog queue failures orders-data mails --job 1700000001000-0 --traceback",
-    ),
+@on_queue(
+    "tidelog queue failures orders-data mails",
+    "tidelog queue failures orders-data mails --job 1700000001000-0 --traceback",
+    json=LINES,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
-@group_option
 @click.option("--job", help="Show only failures of the job with this ID.")
 @click.option(
     "--count",
@@ -40,7 +34,6 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 @click.option(
     "--traceback", "with_traceback", is_flag=True, help="Show the traceback of each failure."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
     path: Place,
     name: str,

@@ -14,10 +14,10 @@ from tidelog.jobs.search import SOUGHT
 from tidelog.jobs.status import JobStatus
 from tidelog.jobs.verbs.find import FindOptions
 from tidelog.tools import console
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.heads import LINES
+from tidelog.tools.places import Place
 from tidelog.tools.queue.status import facts_of
-from tidelog.tools.queue.store import AnyQueue, group_option, reading
+from tidelog.tools.queue.store import AnyQueue, on_queue, reading
 from tidelog.tools.queue.value import (
     Value,
     cell,
@@ -28,26 +28,19 @@ from tidelog.tools.queue.value import (
     undecodable,
     value_cell,
 )
-from tidelog.tools.text import examples
 from tidelog.tools.times import moment
 
 HEAD: Final = ("ID", "STATE", "PUT", "KEY", "VALUE")
 NO_VALUE: Final = "the entry has no field 'value'"
 
 
-@click.command(
-    cls=AtPlace,
-    help="Find jobs that are not done, and dead ones.",
-    epilog=examples(
-        "tidelog queue find orders-data mails --job-key ann",
-        "tidelog queue find orders-data mails --error Timeout --state paused",
-        "tidelog queue find orders-data mails --text ann@example.org",
-        "tidelog queue find orders-data mails --header trace=t-17 --since 2h --json",
-    ),
+@on_queue(
+    "tidelog queue find orders-data mails --job-key ann",
+    "tidelog queue find orders-data mails --error Timeout --state paused",
+    "tidelog queue find orders-data mails --text ann@example.org",
+    "tidelog queue find orders-data mails --header trace=t-17 --since 2h --json",
+    json=LINES,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
-@group_option
 @click.option("--job-key", "key", help="Show only jobs that were put with this key.")
 @click.option("--header", metavar="NAME=TEXT", help="Show only jobs with this header.")
 @click.option("--error", help="Show only jobs with this text in the error of a failure.")
@@ -70,7 +63,6 @@ NO_VALUE: Final = "the entry has no field 'value'"
     show_default=True,
     help="Show at most this many jobs.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
     path: Place,
     name: str,

@@ -7,26 +7,16 @@ import json
 import click
 
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import group_option, writing
-from tidelog.tools.text import examples
+from tidelog.tools.places import Place
+from tidelog.tools.queue.store import on_queue, writing
 
 
-@click.command(
-    cls=AtPlace,
-    help="Free a dedup ID, so that the next put with it adds a job.",
-    epilog=examples(
-        "tidelog queue forget orders-data mails order-7",
-        "tidelog queue forget redis://127.0.0.1:6379 mails order-7",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@on_queue(
+    "tidelog queue forget orders-data mails order-7",
+    "tidelog queue forget redis://127.0.0.1:6379 mails order-7",
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("dedup_id", metavar="ID")
-@group_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Place, name: str, dedup_id: str, group: str | None, as_json: bool) -> None:
     with writing(path, name, group, "queue.forget()") as (_, queue):
         known = queue.forget(dedup_id)

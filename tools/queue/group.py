@@ -8,10 +8,7 @@ do.
 
 from __future__ import annotations
 
-import click
-
 from tidelog.tools.lazy import LazyGroup
-from tidelog.tools.text import examples
 
 # fmt: off
 QUEUE = {
@@ -35,15 +32,9 @@ QUEUE = {
 # fmt: on
 
 
-@click.group(
-    cls=LazyGroup,
-    table=QUEUE,
-    epilog=examples(
-        "tidelog queue ls orders-data",
-        "tidelog queue stats orders-data mails --over 10",
-        "tidelog queue dead redrive orders-data mails --error Timeout",
-        codes=(),
-    ),
+command = LazyGroup(
+    QUEUE,
+    "tidelog queue ls orders-data",
+    "tidelog queue stats orders-data mails --over 10",
+    "tidelog queue dead redrive orders-data mails --error Timeout",
 )
-def command() -> None:
-    """Inspect the queues of a store, put jobs into them, and put dead jobs back."""

@@ -7,23 +7,18 @@ import json
 import click
 
 from tidelog.tools import console
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.heads import LINES
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.looks import as_object, cells
 from tidelog.tools.queue.store import looked, now_ns, opened
-from tidelog.tools.text import examples
 from tidelog.tools.top.words import QUEUE_HEAD
 
 
-@click.command(
-    cls=AtPlace,
-    help="List the queues of a store.",
-    epilog=examples(
-        "tidelog queue ls orders-data",
-        "tidelog queue ls orders-data --json | jq 'select(.dead > 0)'",
-    ),
+@at_place(
+    "tidelog queue ls orders-data",
+    "tidelog queue ls orders-data --json | jq 'select(.dead > 0)'",
+    json=LINES,
 )
-@click.argument("path", type=PLACE)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(path: Place, as_json: bool) -> None:
     with opened(path) as store:
         rows, at_ms = looked(store), now_ns() // 1_000_000

@@ -9,32 +9,22 @@ import click
 
 import tidelog
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.cancel import no_delayed_job
 from tidelog.tools.queue.put import moment
-from tidelog.tools.queue.store import group_option, writing
-from tidelog.tools.text import examples
+from tidelog.tools.queue.store import on_queue, writing
 from tidelog.tools.times import duration
 
 
-@click.command(
-    cls=AtPlace,
-    help="Make a delayed job due at another time.",
-    epilog=examples(
-        "tidelog queue move orders-data mails 1700000000000-2097152 --delay 1d12h",
-        "tidelog queue move orders-data mails 1700000000000-2097152 --at 2026-12-24T18:00",
-        "tidelog queue move orders-data mails 1700000000000-2097152 --delay 0",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@on_queue(
+    "tidelog queue move orders-data mails 1700000000000-2097152 --delay 1d12h",
+    "tidelog queue move orders-data mails 1700000000000-2097152 --at 2026-12-24T18:00",
+    "tidelog queue move orders-data mails 1700000000000-2097152 --delay 0",
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("job_id", metavar="ID")
-@group_option
 @duration("--delay", help="The job is due this long after now.")
 @click.option("--at", callback=moment, metavar="TIME", help="The job is due then (UTC).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place,
     name: str,

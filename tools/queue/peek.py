@@ -9,9 +9,9 @@ import click
 
 from tidelog.jobs.rows import WaitingJob
 from tidelog.tools import console
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.heads import LINES
+from tidelog.tools.places import Place
+from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import (
     Value,
     cell,
@@ -22,24 +22,18 @@ from tidelog.tools.queue.value import (
     undecodable,
     value_cell,
 )
-from tidelog.tools.text import examples, milliseconds
+from tidelog.tools.text import milliseconds
 
 HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
 LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 
 
-@click.command(
-    cls=AtPlace,
-    help="Show the next waiting jobs without delivering them.",
-    epilog=examples(
-        "tidelog queue peek orders-data mails",
-        "tidelog queue peek orders-data mails --count 100 --json | jq .value.to",
-        "tidelog queue peek orders-data mails --scheduled",
-    ),
+@on_queue(
+    "tidelog queue peek orders-data mails",
+    "tidelog queue peek orders-data mails --count 100 --json | jq .value.to",
+    "tidelog queue peek orders-data mails --scheduled",
+    json=LINES,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
-@group_option
 @codec_option("Codec for the values.")
 @click.option(
     "--count",
@@ -51,7 +45,6 @@ LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 @click.option(
     "--scheduled", is_flag=True, help="Show the delayed jobs that are not due yet instead."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
     path: Place,
     name: str,

@@ -7,31 +7,21 @@ import json
 import click
 
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.change import agreed, must_be_able_to_ask
-from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.store import on_queue, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="Delete every job that is not in flight.",
-    epilog=examples(
-        "tidelog queue purge orders-data mails --dry-run",
-        "tidelog queue purge orders-data mails --yes",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@on_queue(
+    "tidelog queue purge orders-data mails --dry-run",
+    "tidelog queue purge orders-data mails --yes",
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
-@group_option
 @click.option(
     "--dry-run", is_flag=True, help="Print how many jobs would be deleted; change nothing."
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:

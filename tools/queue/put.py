@@ -14,11 +14,10 @@ from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.options import PRIORITY_MAX
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
-from tidelog.tools.queue.store import AnyQueue, group_option, writing
+from tidelog.tools.places import Place
+from tidelog.tools.queue.store import AnyQueue, on_queue, writing
 from tidelog.tools.queue.value import codec_option, jobs_text
-from tidelog.tools.text import age_seconds, examples, parse_time
+from tidelog.tools.text import age_seconds, parse_time
 from tidelog.tools.times import duration
 
 STDIN: Final = "-"
@@ -50,21 +49,14 @@ def headers_of(
     return found or None
 
 
-@click.command(
-    cls=AtPlace,
-    help="Put jobs into a queue.",
-    epilog=examples(
-        'tidelog queue put orders-data mails \'{"to": "ann@example.org"}\'',
-        "tidelog queue put orders-data mails '\"hello\"' --header trace=4bf92f --delay 15m",
-        "tidelog queue put redis://127.0.0.1:6379 mails --codec str one two three",
-        "tidelog queue put orders-data mails -",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@on_queue(
+    'tidelog queue put orders-data mails \'{"to": "ann@example.org"}\'',
+    "tidelog queue put orders-data mails '\"hello\"' --header trace=4bf92f --delay 15m",
+    "tidelog queue put redis://127.0.0.1:6379 mails --codec str one two three",
+    "tidelog queue put orders-data mails -",
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("values", nargs=-1, required=True, metavar="VALUE...|-")
-@group_option
 @codec_option(
     "Codec of the queue. A VALUE is JSON for json and msgpack, else it is taken as it stands."
 )
@@ -98,7 +90,6 @@ def headers_of(
     help="A name for the subject of each job, for concurrency_per_key.",
 )
 @click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place,
     name: str,

@@ -8,22 +8,13 @@ import click
 
 from tidelog.tools import exits
 from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.store import writing
 from tidelog.tools.queue.value import one_line
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="Deliver the jobs of a paused queue again.",
-    epilog=examples(
-        "tidelog queue resume redis://127.0.0.1:6379 mails", codes=(*exits.READING, exits.LOCKED)
-    ),
-)
-@click.argument("path", type=PLACE)
+@at_place("tidelog queue resume redis://127.0.0.1:6379 mails", codes=exits.CHANGING)
 @click.argument("name", shell_complete=queues)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Place, name: str, as_json: bool) -> None:
     with writing(path, name, None, "queue.resume()") as (_, queue):
         changed = queue.resume()

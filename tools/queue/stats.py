@@ -8,29 +8,19 @@ from time import sleep
 import click
 
 from tidelog.figures.model import QueueFigures
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.looks import as_object, look, oldest_s, text
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import age_text, jobs_text
-from tidelog.tools.text import examples
 from tidelog.tools.times import duration
 
 
-@click.command(
-    cls=AtPlace,
-    help="Show the counts of a queue, and measure its rates.",
-    epilog=examples(
-        "tidelog queue stats orders-data mails",
-        "tidelog queue stats orders-data mails --over 10 --json | jq .done_per_second",
-        "tidelog queue stats redis://127.0.0.1:6379 mails",
-    ),
+@on_queue(
+    "tidelog queue stats orders-data mails",
+    "tidelog queue stats orders-data mails --over 10 --json | jq .done_per_second",
+    "tidelog queue stats redis://127.0.0.1:6379 mails",
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
-@group_option
 @duration("--over", "seconds", above=True, most=86_400, help="Measure the rates over this time.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place, name: str, group: str | None, seconds: float | None, as_json: bool
 ) -> None:

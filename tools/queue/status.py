@@ -9,30 +9,21 @@ import click
 
 import tidelog
 from tidelog.jobs.status import DEAD, JobStatus
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import codec_option, decoded, one_line
-from tidelog.tools.text import examples, milliseconds, time_text
+from tidelog.tools.text import milliseconds, time_text
 
 GONE: Final = "gone"  # the state of a job of which nothing is stored
 
 
-@click.command(
-    cls=AtPlace,
-    help="Say where a job is, or what became of it.",
-    epilog=examples(
-        "tidelog queue status orders-data mails 1700000000001-0",
-        "tidelog queue status redis://127.0.0.1:6379 mails 1700000000001-0 --json | jq -r .state",
-    ),
+@on_queue(
+    "tidelog queue status orders-data mails 1700000000001-0",
+    "tidelog queue status redis://127.0.0.1:6379 mails 1700000000001-0 --json | jq -r .state",
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("job_id", metavar="ID")
-@group_option
 @codec_option("Codec for the result.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place, name: str, job_id: str, group: str | None, codec: str, as_json: bool
 ) -> None:

@@ -23,9 +23,10 @@ from tidelog.jobs.names import queue_names
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import OBJECT
 from tidelog.tools.logfiles import LogFiles, place_of
-from tidelog.tools.names import groups
-from tidelog.tools.places import Place
+from tidelog.tools.names import groups, queues
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.value import one_line
 
 AnyStore = tidelog.Store | tidelog.SharedStore
@@ -59,6 +60,18 @@ group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.
     shell_complete=groups,
     help="The group of workers. Default: the group named workers, or the only group.",
 )
+
+
+def on_queue(
+    *lines: str, codes: Sequence[int] = exits.READING, json: str | None = OBJECT
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """As `at_place`, for a function that also takes the `name` of a queue and its `group`."""
+
+    def made(function: Callable[..., Any]) -> click.Command:
+        named = click.argument("name", shell_complete=queues)(group_option(function))
+        return at_place(*lines, codes=codes, json=json)(named)
+
+    return made
 
 
 @contextmanager

@@ -14,12 +14,11 @@ import click
 from tidelog.jobs.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.failures import HEAD as FAILURE_HEAD
 from tidelog.tools.queue.failures import shown
 from tidelog.tools.queue.looks import Look, as_object, cells, look, text
 from tidelog.tools.queue.store import found, group_option, opened
-from tidelog.tools.text import examples
 from tidelog.tools.times import duration, renamed
 from tidelog.tools.top.words import QUEUE_HEAD
 
@@ -32,16 +31,12 @@ Drawn = tuple[tuple[str, ...], list[tuple[str, ...]], str]
 _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
 
 
-@click.command(
-    cls=AtPlace,
-    help="Show the queues of a store as they change.",
-    epilog=examples(
-        "tidelog queue watch orders-data",
-        "tidelog queue watch orders-data mails --every 5",
-        "tidelog queue watch redis://127.0.0.1:6379 --looks 2 --json | jq .done_per_second",
-    ),
+@at_place(
+    "tidelog queue watch orders-data",
+    "tidelog queue watch orders-data mails --every 5",
+    "tidelog queue watch redis://127.0.0.1:6379 --looks 2 --json | jq .done_per_second",
+    json="Print one JSON object per queue and look.",
 )
-@click.argument("path", type=PLACE)
 @click.argument("name", required=False, shell_complete=queues)
 @group_option
 @duration(
@@ -58,7 +53,6 @@ _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
     type=click.IntRange(1),
     help="End after this number of looks.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue and look.")
 def command(
     path: Place,
     name: str | None,

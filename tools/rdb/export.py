@@ -16,9 +16,10 @@ from tidelog.engine.commands.rewrite import Kind, Lost
 from tidelog.engine.rdb.write import RdbTarget, rdb_file
 from tidelog.tools import console
 from tidelog.tools.aof.export import keys_text, new_file
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import columns, examples, json_value, path_value, size_text
+from tidelog.tools.text import columns, json_value, path_value, size_text
 
 ADVANCE_BYTES: Final = 1 << 20
 
@@ -28,13 +29,10 @@ _TOLD: Final = {
 }
 
 
-@click.command(
-    help="Write a store as a dump file that Redis loads.",
-    epilog=examples(
-        "tidelog rdb export orders-data dump.rdb",
-        "tidelog rdb export orders-data dump.rdb --target 7.0",
-        "tidelog rdb export orders-data dump.rdb --at-lsn 4711 --json",
-    ),
+@tool_command(
+    "tidelog rdb export orders-data dump.rdb",
+    "tidelog rdb export orders-data dump.rdb --target 7.0",
+    "tidelog rdb export orders-data dump.rdb --at-lsn 4711 --json",
 )
 @click.argument("path", type=STORE_PATH)
 @click.argument("file", type=click.Path(path_type=Path))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
+from tidelog.tools.cli import TOP
 from tidelog.tools.lazy import LazyGroup
-from tidelog.tools.text import examples
 
 # fmt: off
 RDB = {
@@ -14,14 +12,8 @@ RDB = {
 # fmt: on
 
 
-@click.group(
-    cls=LazyGroup,
-    table=RDB,
-    moved={"import": ("tidelog.tools.importing.command", "import")},
-    epilog=examples(
-        "tidelog rdb export orders-data dump.rdb --target 7.0",
-        codes=(),
-    ),
+command = LazyGroup(
+    RDB,
+    "tidelog rdb export orders-data dump.rdb --target 7.0",
+    moved={"import": TOP["import"]},
 )
-def command() -> None:
-    """Write a store as a dump file of Redis."""

@@ -23,6 +23,7 @@ from tidelog.aof import layout
 from tidelog.aof.lock import acquire
 from tidelog.disk import recipe
 from tidelog.tools import exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.repair import in_place, writing
 from tidelog.tools.repair.look import look, place_text
@@ -36,18 +37,14 @@ from tidelog.tools.repair.shown import (
     show_nothing_kept,
     what_is_lost,
 )
-from tidelog.tools.text import examples
 
 
-@click.command(
-    help="Say what a damaged store has left, and repair it.",
-    epilog=examples(
-        "tidelog repair orders-data",
-        "tidelog repair orders-data --to orders-repaired",
-        "tidelog repair orders-data --skip-damaged --to orders-repaired",
-        "tidelog repair orders-data --in-place",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@tool_command(
+    "tidelog repair orders-data",
+    "tidelog repair orders-data --to orders-repaired",
+    "tidelog repair orders-data --skip-damaged --to orders-repaired",
+    "tidelog repair orders-data --in-place",
+    codes=exits.CHANGING,
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(

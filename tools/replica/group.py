@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
 from tidelog.tools.lazy import LazyGroup
-from tidelog.tools.text import examples
 
 # fmt: off
 REPLICA = {
@@ -15,14 +12,8 @@ REPLICA = {
 # fmt: on
 
 
-@click.group(
-    cls=LazyGroup,
-    table=REPLICA,
-    epilog=examples(
-        "tidelog replica status redis://10.0.0.1:6379",
-        "tidelog replica status orders-data --json | jq .generation",
-        codes=(),
-    ),
+command = LazyGroup(
+    REPLICA,
+    "tidelog replica status redis://10.0.0.1:6379",
+    "tidelog replica status orders-data --json | jq .generation",
 )
-def command() -> None:
-    """Inspect leaders and their followers."""

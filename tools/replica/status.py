@@ -11,10 +11,11 @@ import click
 from tidelog.replication.status import of_files, of_role
 from tidelog.store import role
 from tidelog.tools import console
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
 from tidelog.tools.replica.client import Place, Refused, ask, is_url, place_of
-from tidelog.tools.text import examples, path_value, size_text
+from tidelog.tools.text import path_value, size_text
 
 Facts = dict[str, Any]
 
@@ -22,13 +23,10 @@ HEAD: Final = ("FOLLOWER", "STATE", "WRITTEN", "FSYNCED", "LAG", "BYTES", "SECON
 RIGHT: Final = "WRITTEN FSYNCED LAG BYTES SECONDS HEARD"
 
 
-@click.command(
-    help="Show role, followers and lag, and which follower to promote.",
-    epilog=examples(
-        "tidelog replica status redis://10.0.0.1:6379",
-        "tidelog replica status redis://:$PASSWORD@10.0.0.2 redis://:$PASSWORD@10.0.0.3",
-        "tidelog replica status orders-data --json | jq .generation",
-    ),
+@tool_command(
+    "tidelog replica status redis://10.0.0.1:6379",
+    "tidelog replica status redis://:$PASSWORD@10.0.0.2 redis://:$PASSWORD@10.0.0.3",
+    "tidelog replica status orders-data --json | jq .generation",
 )
 @click.argument("places", nargs=-1, required=True, metavar="PATH|redis://HOST:PORT...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

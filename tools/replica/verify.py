@@ -14,9 +14,10 @@ from tidelog.snapshot.digested import Digesting, NotDigested
 from tidelog.store import role
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replica.client import PORT_DEFAULT, Place, Refused, ask, is_url, place_of
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 
 TIMEOUT_S: Final = 6 * 3600.0
 
@@ -27,13 +28,10 @@ class Differs(Failed):
     exit_code = exits.VERIFY_AGREEMENT
 
 
-@click.command(
-    help="Compare a follower's data with its leader's.",
-    epilog=examples(
-        "tidelog replica verify redis://:$PASSWORD@10.0.0.2:6379",
-        "tidelog replica verify orders-copy --leader redis://:$PASSWORD@10.0.0.1:6379",
-        codes=(*exits.READING, exits.VERIFY_AGREEMENT),
-    ),
+@tool_command(
+    "tidelog replica verify redis://:$PASSWORD@10.0.0.2:6379",
+    "tidelog replica verify orders-copy --leader redis://:$PASSWORD@10.0.0.1:6379",
+    codes=(*exits.READING, exits.VERIFY_AGREEMENT),
 )
 @click.argument("place", metavar="PATH|redis://HOST:PORT")
 @click.option(

@@ -23,6 +23,7 @@ from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.batch.snapshots import opened, resolve, telling
 from tidelog.store.errors import DataError
 from tidelog.tools import console, names
+from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.logfiles import LogFiles
@@ -30,7 +31,7 @@ from tidelog.tools.output import publish, writable
 from tidelog.tools.report.plain_log import deliveries, log_of
 from tidelog.tools.report.rows import Queue
 from tidelog.tools.spark_session import spark_session
-from tidelog.tools.text import examples, size_text, time_text
+from tidelog.tools.text import size_text, time_text
 
 SPARK: Final = ("pyspark", "pyarrow")
 # Up to this number of entries and pending entries of the snapshot, and streams and groups of all snapshots, are read
@@ -45,13 +46,10 @@ if TYPE_CHECKING:
     from tidelog.tools.report.content import Analyses
 
 
-@click.command(
-    help="Draw latency, lag, poison messages and queues into an HTML file.",
-    epilog=examples(
-        "tidelog report orders-data -o report.html",
-        "tidelog report orders-data/snapshots/00000000000000004711 -o report.html --queue mails",
-        "tidelog report orders-data -o report.html --log --poison 3 --force",
-    ),
+@tool_command(
+    "tidelog report orders-data -o report.html",
+    "tidelog report orders-data/snapshots/00000000000000004711 -o report.html --queue mails",
+    "tidelog report orders-data -o report.html --log --poison 3 --force",
 )
 @click.argument("path", metavar="PATH|URL")
 @click.option(

@@ -14,7 +14,6 @@ from tidelog.tools.text import examples, size_text
 
 
 @click.command(
-    help="Copy a snapshot to or from an object store, or another directory.",
     epilog=NOTE_URL
     + examples(
         "tidelog snapshot copy orders-data/snapshots/00000000000000004711 backup/00000000000000004711",

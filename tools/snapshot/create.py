@@ -24,7 +24,6 @@ from tidelog.tools.text import examples, size_text
 
 @click.command(
     cls=AtPlace,
-    help="Create a snapshot of a store; its writer may be running.",
     epilog="PATH may be the URL of a server, which keeps the snapshot on its own disk.\n\n"
     + examples(
         "tidelog snapshot create orders-data",

@@ -5,10 +5,7 @@ Creating one reads the store as all tools do, so its writer may be running, and 
 
 from __future__ import annotations
 
-import click
-
 from tidelog.tools.lazy import LazyGroup
-from tidelog.tools.text import examples
 
 # fmt: off
 SNAPSHOT = {
@@ -23,15 +20,9 @@ SNAPSHOT = {
 # fmt: on
 
 
-@click.group(
-    cls=LazyGroup,
-    table=SNAPSHOT,
-    epilog=examples(
-        "tidelog snapshot create orders-data",
-        "tidelog snapshot ls orders-data",
-        "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
-        codes=(),
-    ),
+command = LazyGroup(
+    SNAPSHOT,
+    "tidelog snapshot create orders-data",
+    "tidelog snapshot ls orders-data",
+    "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
 )
-def command() -> None:
-    """Make, check, restore and delete snapshots of a store."""

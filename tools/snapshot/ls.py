@@ -11,19 +11,16 @@ from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Unreadable, snapshots
 from tidelog.tools import console, exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import facts, snapshots_of
-from tidelog.tools.text import examples, path_value, size_text, time_text
+from tidelog.tools.text import path_value, size_text, time_text
 
 HEAD = ("SNAPSHOT", "LAST WRITE", "CREATED", "KEYS", "STREAMS", "ENTRIES", "PENDING", "BYTES")
 
 
-@click.command(
-    help="List the snapshots of a store.",
-    epilog=examples(
-        "tidelog snapshot ls orders-data",
-        "tidelog snapshot ls orders-data --json | jq -r .path",
-    ),
+@tool_command(
+    "tidelog snapshot ls orders-data", "tidelog snapshot ls orders-data --json | jq -r .path"
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(

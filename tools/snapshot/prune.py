@@ -10,18 +10,16 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import prune
 from tidelog.tools import exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import snapshots_of
-from tidelog.tools.text import examples, path_value, size_text
+from tidelog.tools.text import path_value, size_text
 
 
-@click.command(
-    help="Delete all but the newest snapshots of a store.",
-    epilog=examples(
-        "tidelog snapshot prune orders-data --keep 7 --dry-run",
-        "tidelog snapshot prune orders-data --keep 7",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@tool_command(
+    "tidelog snapshot prune orders-data --keep 7 --dry-run",
+    "tidelog snapshot prune orders-data --keep 7",
+    codes=exits.CHANGING,
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(

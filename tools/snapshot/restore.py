@@ -31,7 +31,6 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
 
 
 @click.command(
-    help="Restore a snapshot into a new store, up to an LSN or a time.",
     epilog=NOTE_URL
     + examples(
         "tidelog snapshot restore s3://backups/orders/00000000000000004711 restored",

@@ -15,7 +15,6 @@ from tidelog.tools.text import argument, examples, size_text, time_text
 
 
 @click.command(
-    help="Show what a snapshot contains.",
     epilog=NOTE_URL
     + examples(
         "tidelog snapshot show s3://backups/orders/00000000000000004711",

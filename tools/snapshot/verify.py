@@ -17,7 +17,6 @@ from tidelog.tools.text import examples, path_value
 
 
 @click.command(
-    help="Check every byte, row and count of a snapshot.",
     epilog=NOTE_URL
     + examples(
         "tidelog snapshot verify s3://backups/orders/00000000000000004711",

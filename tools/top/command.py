@@ -10,9 +10,10 @@ from typing import Final
 import click
 
 from tidelog.tools import console
+from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 from tidelog.tools.times import duration
 from tidelog.tools.top.look import SORTS, Look, Source, ranked
 from tidelog.tools.top.words import (
@@ -32,14 +33,11 @@ ROWS: Final = 20
 RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
 
 
-@click.command(
-    help="Show streams, groups and queues as they change, of a store or a server.",
-    epilog=examples(
-        "tidelog top orders-data",
-        "tidelog top redis://127.0.0.1:6379 --db 3 --sort pending",
-        "tidelog top orders-data --once --filter orders --count 5",
-        "tidelog top orders-data --json | jq '.streams[] | select(.lag > 100)'",
-    ),
+@tool_command(
+    "tidelog top orders-data",
+    "tidelog top redis://127.0.0.1:6379 --db 3 --sort pending",
+    "tidelog top orders-data --once --filter orders --count 5",
+    "tidelog top orders-data --json | jq '.streams[] | select(.lag > 100)'",
 )
 @click.argument("place", metavar="PATH|URL")
 @duration(

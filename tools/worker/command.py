@@ -20,11 +20,10 @@ from tidelog.store.errors import NotAStore
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.store import NoSuch, listed, names_of
 from tidelog.tools.queue.store import opened as reader
 from tidelog.tools.queue.value import one_line
-from tidelog.tools.text import examples
 from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
@@ -52,20 +51,16 @@ class Wrong(Failed):
     exit_code = exits.USAGE
 
 
-@click.command(
-    cls=AtPlace,
-    help="Call a function with each job of a queue, until SIGTERM or Ctrl-C.",
-    epilog=examples(
-        "tidelog worker mail-data mails work:send",
-        "tidelog worker mail-data mails work:send --processes 2 --workers 8 --drain 1m",
-        "tidelog worker mail-data mails work:send --reload --loglevel debug",
-        "tidelog worker redis://mail.example:6379 mails work:send",
-        "tidelog worker mail-data mails work:send --until-idle 0",
-        "tidelog worker mail-data mails work:send --create",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@at_place(
+    "tidelog worker mail-data mails work:send",
+    "tidelog worker mail-data mails work:send --processes 2 --workers 8 --drain 1m",
+    "tidelog worker mail-data mails work:send --reload --loglevel debug",
+    "tidelog worker redis://mail.example:6379 mails work:send",
+    "tidelog worker mail-data mails work:send --until-idle 0",
+    "tidelog worker mail-data mails work:send --create",
+    codes=exits.CHANGING,
+    json=None,
 )
-@click.argument("path", type=PLACE)
 @click.argument("name", metavar="QUEUE", shell_complete=queues)
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
 from tidelog.tools.lazy import LazyGroup
-from tidelog.tools.text import examples
 
 # fmt: off
 DEAD = {
@@ -17,15 +14,9 @@ DEAD = {
 # fmt: on
 
 
-@click.group(
-    cls=LazyGroup,
-    table=DEAD,
-    epilog=examples(
-        "tidelog queue dead ls orders-data mails --older-than 1d",
-        "tidelog queue dead show orders-data mails 1700000009000-0",
-        "tidelog queue dead redrive orders-data mails --error Timeout --dry-run",
-        codes=(),
-    ),
+command = LazyGroup(
+    DEAD,
+    "tidelog queue dead ls orders-data mails --older-than 1d",
+    "tidelog queue dead show orders-data mails 1700000009000-0",
+    "tidelog queue dead redrive orders-data mails --error Timeout --dry-run",
 )
-def command() -> None:
-    """Inspect dead jobs, and put them back."""

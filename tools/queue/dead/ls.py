@@ -11,11 +11,10 @@ import click
 
 from tidelog.jobs.rows import DeadJob
 from tidelog.tools import console
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import (
     CODECS,
     Value,
@@ -25,7 +24,7 @@ from tidelog.tools.queue.value import (
     one_line,
     value_cell,
 )
-from tidelog.tools.text import examples, milliseconds
+from tidelog.tools.text import milliseconds
 
 HEAD = ("ID", "DIED", "DELIVERIES", "REASON", "LAST ERROR", "VALUE")
 codec_option = click.option(
@@ -35,24 +34,15 @@ codec_option = click.option(
 )
 
 
-@click.command(
-    cls=AtPlace,
-    help="List the dead jobs of a queue, oldest first.",
-    epilog=examples(
-        "tidelog queue dead ls orders-data mails",
-        "tidelog queue dead ls orders-data mails --error Timeout --older-than 1d",
-        "tidelog queue dead ls orders-data mails --json | jq -r .reason",
-    ),
+@on_queue(
+    "tidelog queue dead ls orders-data mails",
+    "tidelog queue dead ls orders-data mails --error Timeout --older-than 1d",
+    "tidelog queue dead ls orders-data mails --json | jq -r .reason",
+    json="Print one JSON object per line, with everything.",
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
-@group_option
 @codec_option
 @filter_options
 @click.option("--count", type=click.IntRange(1), help="List at most this many jobs.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object per line, with everything."
-)
 def command(
     path: Place,
     name: str,

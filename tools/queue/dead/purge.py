@@ -7,32 +7,22 @@ import json
 import click
 
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.change import agreed, in_batches, must_be_able_to_ask, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
-from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.store import on_queue, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="Delete dead jobs permanently.",
-    epilog=examples(
-        "tidelog queue dead purge orders-data mails --older-than 7d --dry-run",
-        "tidelog queue dead purge orders-data mails --older-than 7d --yes",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@on_queue(
+    "tidelog queue dead purge orders-data mails --older-than 7d --dry-run",
+    "tidelog queue dead purge orders-data mails --older-than 7d --yes",
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@group_option
 @filter_options
 @click.option("--dry-run", is_flag=True, help="List the jobs that would be purged; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place,
     name: str,

@@ -7,34 +7,24 @@ import json
 import click
 
 from tidelog.tools import exits
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.change import in_batches, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
-from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.store import on_queue, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="Put dead jobs back into their queue.",
-    epilog=examples(
-        "tidelog queue dead redrive orders-data mails --dry-run",
-        "tidelog queue dead redrive orders-data mails 1700000009000-0",
-        "tidelog queue dead redrive orders-data mails --error Timeout --older-than 15m",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@on_queue(
+    "tidelog queue dead redrive orders-data mails --dry-run",
+    "tidelog queue dead redrive orders-data mails 1700000009000-0",
+    "tidelog queue dead redrive orders-data mails --error Timeout --older-than 15m",
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@group_option
 @filter_options
 @click.option(
     "--dry-run", is_flag=True, help="List the jobs that would be redriven; change nothing."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place,
     name: str,

@@ -7,30 +7,20 @@ import json
 import click
 
 from tidelog.jobs.rows import DeadJob
-from tidelog.tools.names import queues
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
-from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import moment_text, one_line
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="Show everything about a dead job.",
-    epilog=examples(
-        "tidelog queue dead show orders-data mails 1700000009000-0",
-        "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
-    ),
+@on_queue(
+    "tidelog queue dead show orders-data mails 1700000009000-0",
+    "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
 )
-@click.argument("path", type=PLACE)
-@click.argument("name", shell_complete=queues)
 @click.argument("job_id", metavar="ID")
-@group_option
 @codec_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
 ) -> None:

@@ -10,24 +10,18 @@ import click
 import tidelog
 from tidelog.tools import exits
 from tidelog.tools.names import queues, schedules
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.schedule.ls import as_object, next_text
 from tidelog.tools.queue.store import writable
 from tidelog.tools.queue.value import one_line
-from tidelog.tools.text import examples
 from tidelog.tools.times import duration
 
 
-@click.command(
-    cls=AtPlace,
-    help="Add a schedule, or replace the one of that name.",
-    epilog=examples(
-        "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
-        'tidelog queue schedule add orders-data poll feeds --every 15m --value \'{"url": "https://example.org"}\'',
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@at_place(
+    "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
+    'tidelog queue schedule add orders-data poll feeds --every 15m --value \'{"url": "https://example.org"}\'',
+    codes=exits.CHANGING,
 )
-@click.argument("path", type=PLACE)
 @click.argument("name", shell_complete=schedules)
 @click.argument("queue", shell_complete=queues)
 @click.option("--cron", help="A cron expression of five fields, or of six with seconds first.")
@@ -42,7 +36,6 @@ from tidelog.tools.times import duration
 )
 @click.option("--value", default="null", show_default=True, help="The value of each job, as JSON.")
 @click.option("--text", is_flag=True, help="The value is text, for a queue with the codec str.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Place,
     name: str,

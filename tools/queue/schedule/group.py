@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
 from tidelog.tools.lazy import LazyGroup
-from tidelog.tools.text import examples
 
 # fmt: off
 SCHEDULE = {
@@ -18,15 +15,9 @@ SCHEDULE = {
 # fmt: on
 
 
-@click.group(
-    cls=LazyGroup,
-    table=SCHEDULE,
-    epilog=examples(
-        "tidelog queue schedule ls orders-data",
-        "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
-        "tidelog queue schedule pause orders-data nightly",
-        codes=(),
-    ),
+command = LazyGroup(
+    SCHEDULE,
+    "tidelog queue schedule ls orders-data",
+    "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
+    "tidelog queue schedule pause orders-data nightly",
 )
-def command() -> None:
-    """List and change schedules, which put jobs again and again."""

@@ -9,24 +9,20 @@ import click
 
 from tidelog.jobs.scheduling import Schedule
 from tidelog.tools import console
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.heads import LINES
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.store import opened
 from tidelog.tools.queue.value import cell, decoded, moment_text, one_line, value_cell
-from tidelog.tools.text import examples, milliseconds
+from tidelog.tools.text import milliseconds
 
 HEAD = ("SCHEDULE", "QUEUE", "WHEN", "NEXT", "TICKS", "VALUE")
 
 
-@click.command(
-    cls=AtPlace,
-    help="List the schedules of a store, by name.",
-    epilog=examples(
-        "tidelog queue schedule ls orders-data",
-        "tidelog queue schedule ls orders-data --json | jq 'select(.paused)'",
-    ),
+@at_place(
+    "tidelog queue schedule ls orders-data",
+    "tidelog queue schedule ls orders-data --json | jq 'select(.paused)'",
+    json=LINES,
 )
-@click.argument("path", type=PLACE)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(path: Place, as_json: bool) -> None:
     with opened(path) as store:
         found = store.schedules.list()

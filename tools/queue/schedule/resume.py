@@ -6,22 +6,12 @@ import click
 
 from tidelog.tools import exits
 from tidelog.tools.names import schedules
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.schedule.change import change
-from tidelog.tools.text import examples
 
 
-@click.command(
-    cls=AtPlace,
-    help="End the pause of a schedule.",
-    epilog=examples(
-        "tidelog queue schedule resume orders-data nightly",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
-)
-@click.argument("path", type=PLACE)
+@at_place("tidelog queue schedule resume orders-data nightly", codes=exits.CHANGING)
 @click.argument("name", shell_complete=schedules)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Place, name: str, as_json: bool) -> None:
     change(
         *(path, name, "db.schedules.resume()", "resumed", as_json),

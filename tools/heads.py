@@ -1,0 +1,21 @@
+"""Heads of commands: the end of their help, and what --json does. The table of a command's group begins its help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from tidelog.tools import exits
+from tidelog.tools.text import examples
+
+OBJECT: Final = "Print one JSON object."
+LINES: Final = "Print one JSON object per line."
+
+
+def tool_command(
+    *lines: str, codes: Sequence[int] = exits.READING, **given: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function a command, whose help ends with its exit codes and these examples; `given` is for click."""
+    return click.command(epilog=examples(*lines, codes=codes), **given)
