@@ -1,14 +1,17 @@
-"""Output of the tools: tables and progress bars. This module makes no decisions.
+"""Output of the tools: JSON, tables and progress bars. This module makes no decisions.
 
 Results go to standard output, plain enough for a pipe. Progress goes to standard error, and only to a terminal.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from tidelog.tools.text import columns
 
@@ -19,6 +22,17 @@ Advance = Callable[[int], None]
 
 
 PROSE: Final = 12  # a column with several words has at least this many characters
+
+
+def told(as_json: bool, facts: dict[str, Any], text: str) -> None:
+    """Print facts as one JSON object, or else the text that says them."""
+    click.echo(json.dumps(facts) if as_json else text)
+
+
+def objects(found: Iterable[dict[str, Any]]) -> None:
+    """Print each as a JSON object on a line of its own."""
+    for facts in found:
+        click.echo(json.dumps(facts))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:

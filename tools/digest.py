@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from tidelog.engine.effects.digest import digest
+from tidelog.tools import console
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
@@ -24,7 +24,5 @@ from tidelog.tools.moment import at_options, contents_at
 def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) -> None:
     with contents_at(LogFiles(path, snapshots=True), at_lsn, at_time) as found:
         number = digest(found.state)
-        if as_json:
-            click.echo(json.dumps({"lsn": found.last_lsn, "time_ms": found.now, "digest": number}))
-        else:
-            click.echo(number)
+        facts = {"lsn": found.last_lsn, "time_ms": found.now, "digest": number}
+        console.told(as_json, facts, number)

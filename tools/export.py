@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,7 +158,7 @@ def command(
         text = f"{done.path}: {rows}, through LSN {seal.snapshot.position.lsn}"
     if existed:
         text += " (exported before; nothing was written)"
-    click.echo(json.dumps(facts) if as_json else text)
+    console.told(as_json, facts, text)
 
 
 def _runner(master: str) -> Runner:

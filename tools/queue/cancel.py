@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 import tidelog
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.store import NoSuch, on_queue, writing
 from tidelog.tools.queue.value import one_line
@@ -23,7 +21,7 @@ def command(path: Place, name: str, job_id: str, group: str | None, as_json: boo
             raise click.UsageError(str(error)) from None
     if not known:
         raise no_delayed_job(name, job_id)
-    click.echo(json.dumps({"cancelled": job_id}) if as_json else f"{job_id} cancelled")
+    console.told(as_json, {"cancelled": job_id}, f"{job_id} cancelled")
 
 
 def no_delayed_job(name: str, job_id: str) -> NoSuch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -46,8 +45,7 @@ def command(
     with reading(path, name, group) as (_, queue):
         failures = queue.failures(job, count)
     if as_json:
-        for failure in failures:
-            click.echo(json.dumps({"job": failure.job_id, **as_object(failure)}))
+        console.objects({"job": failure.job_id, **as_object(failure)} for failure in failures)
     elif with_traceback:
         for failure in failures:
             show(failure, f"{failure.job_id}  ")

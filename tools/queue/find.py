@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final, Unpack
 
 import click
@@ -80,10 +79,7 @@ def command(
         except tidelog.DataError as wrong:
             raise click.UsageError(str(wrong)) from None
     if as_json:
-        for job in jobs:
-            value = _value(job, codec)
-            told = facts_of(job, codec) | {"key": job.key, "headers": job.headers}
-            click.echo(json.dumps(told | value.fields()))
+        console.objects(_as_object(job, codec) for job in jobs)
     else:
         console.table(HEAD, [_shown(job, _value(job, codec)) for job in jobs])
 
@@ -103,6 +99,11 @@ def _found(queue: AnyQueue, count: int, wanted: FindOptions) -> list[JobStatus]:
 def _value(job: JobStatus, codec: str) -> Value:
     raw = value_of(job.row)
     return undecodable(b"", NO_VALUE) if raw is None else decoded(raw, codec)
+
+
+def _as_object(job: JobStatus, codec: str) -> dict[str, Any]:
+    more = {"key": job.key, "headers": job.headers, **_value(job, codec).fields()}
+    return facts_of(job, codec) | more
 
 
 def _shown(job: JobStatus, value: Value) -> tuple[Any, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.store import on_queue, writing
 
@@ -20,7 +18,4 @@ from tidelog.tools.queue.store import on_queue, writing
 def command(path: Place, name: str, dedup_id: str, group: str | None, as_json: bool) -> None:
     with writing(path, name, group, "queue.forget()") as (_, queue):
         known = queue.forget(dedup_id)
-    if as_json:
-        click.echo(json.dumps({"forgotten": int(known)}))
-    else:
-        click.echo("1 ID is free" if known else "the ID was free")
+    console.told(as_json, {"forgotten": int(known)}, "1 ID is free" if known else "the ID was free")

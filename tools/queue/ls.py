@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import click
-
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
 from tidelog.tools.places import Place, at_place
@@ -23,8 +19,7 @@ def command(path: Place, as_json: bool) -> None:
     with opened(path) as store:
         rows, at_ms = looked(store), now_ns() // 1_000_000
     if as_json:
-        for row in rows:
-            click.echo(json.dumps(as_object(row, at_ms)))
+        console.objects(as_object(row, at_ms) for row in rows)
     else:
         told = [cells(row, at_ms) for row in rows]
         console.table(QUEUE_HEAD, told, right=" ".join(QUEUE_HEAD[2:]))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import click
 
 import tidelog
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.cancel import no_delayed_job
 from tidelog.tools.queue.put import moment
@@ -43,4 +42,4 @@ def command(
             raise click.UsageError(str(error)) from None
     if not known:
         raise no_delayed_job(name, job_id)
-    click.echo(json.dumps({"moved": job_id}) if as_json else f"{job_id} moved")
+    console.told(as_json, {"moved": job_id}, f"{job_id} moved")

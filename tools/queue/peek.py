@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -58,8 +57,7 @@ def command(
         found = queue.peek(count, scheduled=scheduled)
         jobs = [(job, value_of(job, codec)) for job in found]
     if as_json:
-        for job, value in jobs:
-            click.echo(json.dumps(as_object(job, value)))
+        console.objects(as_object(job, value) for job, value in jobs)
     else:
         console.table(LATER_HEAD if scheduled else HEAD, [shown(job, value) for job, value in jobs])
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.change import agreed, must_be_able_to_ask
 from tidelog.tools.queue.store import on_queue, reading, writing
@@ -44,9 +42,7 @@ def command(
             if count and not agreed(question, yes):
                 return
             count = queue.purge()
-    if as_json:
-        click.echo(json.dumps({"purged": count, "dry_run": dry_run, "in_flight": in_flight}))
-        return
+    facts = {"purged": count, "dry_run": dry_run, "in_flight": in_flight}
     done = "would be purged; nothing was changed" if dry_run else "purged"
     left = f" ({in_flight:,} in flight left)" if in_flight else ""
-    click.echo(f"{jobs_text(count)} {done}{left}")
+    console.told(as_json, facts, f"{jobs_text(count)} {done}{left}")

@@ -13,7 +13,7 @@ import click
 from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.options import PRIORITY_MAX
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.store import AnyQueue, on_queue, writing
 from tidelog.tools.queue.value import codec_option, jobs_text
@@ -125,13 +125,13 @@ def command(
     if STDIN in values:
         with writing(path, name, group, "queue.put()", create=create) as (_, queue):
             count = put_lines(queue, sys.stdin.buffer, codec, options)
-        click.echo(json.dumps({"put": count}) if as_json else f"{jobs_text(count)} put")
+        console.told(as_json, {"put": count}, f"{jobs_text(count)} put")
         return
     # Encode all of them first, so that a mistake in the last one puts nothing.
     encoded = [encode(value.encode("utf-8", "surrogateescape"), codec) for value in values]
     with writing(path, name, group, "queue.put()", create=create) as (_, queue):
         ids = [queue.put(each, **options) for each in encoded]
-    click.echo(json.dumps({"put": len(ids), "ids": ids}) if as_json else "\n".join(ids))
+    console.told(as_json, {"put": len(ids), "ids": ids}, "\n".join(ids))
 
 
 def put_lines(queue: AnyQueue, lines: Iterable[bytes], codec: str, options: dict[str, Any]) -> int:

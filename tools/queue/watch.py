@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -86,8 +85,7 @@ def command(
 
 
 def print_json(found: Look, failures: list[Failure]) -> None:
-    for row in found.rows:
-        click.echo(json.dumps({"v": VERSION, **as_object(row, found.at_ms)}))
+    console.objects({"v": VERSION, **as_object(row, found.at_ms)} for row in found.rows)
     sys.stdout.flush()
 
 

@@ -22,7 +22,7 @@ import click
 from tidelog.aof import layout
 from tidelog.aof.lock import acquire
 from tidelog.disk import recipe
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.repair import in_place, writing
@@ -131,7 +131,7 @@ def _repair(
         seen.damages.extend([] if reason in seen.damages else [reason])
     if not seen.damages:
         text = f"{files.root} is not damaged; there is nothing to repair"
-        click.echo(json.dumps({"damage": []}) if as_json else text)
+        console.told(as_json, {"damage": []}, text)
         return exits.OK
     if found is None or not found.lsn:
         show_nothing_kept(seen, as_json=as_json)
@@ -151,7 +151,7 @@ def _repair(
         done = f"Wrote the repaired copy to {target}; {files.root} was not changed."
     else:
         done = "Nothing was written. To write the copy, repeat the command with --to NEW-DIRECTORY"
-    click.echo(json.dumps(told) if as_json else done)
+    console.told(as_json, told, done)
     return exits.DAMAGED if target is None and not in_its_place else exits.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any, Final
@@ -80,7 +79,7 @@ def salvage_facts(salvaged: Salvaged) -> dict[str, Any]:
 
 def show_nothing_kept(seen: Seen, *, as_json: bool) -> None:
     text = "\n".join([*(f"damage: {damage}" for damage in seen.damages), "Nothing can be kept."])
-    click.echo(json.dumps({"damage": seen.damages, "kept": None}) if as_json else text)
+    console.told(as_json, {"damage": seen.damages, "kept": None}, text)
 
 
 def show(root: Path, seen: Seen, found: Plan, lost: Lost) -> None:

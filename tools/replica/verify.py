@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Final
@@ -12,7 +11,7 @@ import click
 from tidelog.replication.verify import Place as Frame
 from tidelog.snapshot.digested import Digesting, NotDigested
 from tidelog.store import role
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
@@ -48,10 +47,8 @@ def command(place: str, leader: str | None, as_json: bool) -> None:
         name, lsn = str(place_of(place)), served(place_of(place))
     else:
         name, lsn = place, files(Path(place), None if leader is None else place_of(leader))
-    if as_json:
-        click.echo(json.dumps({"place": path_value(name), "same": True, "lsn": lsn}))
-    else:
-        click.echo(f"{name} and its leader hold the same data at LSN {lsn:,}")
+    facts = {"place": path_value(name), "same": True, "lsn": lsn}
+    console.told(as_json, facts, f"{name} and its leader hold the same data at LSN {lsn:,}")
 
 
 def served(place: Place) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -55,8 +54,7 @@ def command(
     with reading(path, name, group) as (_, queue):
         jobs = islice(dead_jobs(queue.dead, (), wanted), count)
         if as_json:
-            for job in jobs:
-                click.echo(json.dumps(as_object(job, codec)))
+            console.objects(as_object(job, codec) for job in jobs)
         else:
             table(jobs, codec)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.change import agreed, in_batches, must_be_able_to_ask, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
@@ -44,7 +42,5 @@ def command(
         if chosen and not agreed(question, yes):
             return
         count = in_batches("purging", chosen, queue.dead.purge)
-    if as_json:
-        click.echo(json.dumps({"purged": count, "dry_run": False, "ids": chosen}))
-    else:
-        click.echo(f"{jobs_text(count, 'dead ')} purged")
+    facts = {"purged": count, "dry_run": False, "ids": chosen}
+    console.told(as_json, facts, f"{jobs_text(count, 'dead ')} purged")

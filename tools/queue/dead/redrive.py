@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.change import in_batches, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
@@ -41,7 +39,6 @@ def command(
     with writing(path, name, group, "queue.dead.redrive()") as (_, queue):
         chosen = [job.id for job in dead_jobs(queue.dead, ids, wanted)]
         count = in_batches("redriving", chosen, queue.dead.redrive)
-    if as_json:
-        click.echo(json.dumps({"redriven": count, "dry_run": False, "ids": chosen}))
-    else:
-        click.echo(f"{jobs_text(count, 'dead ')} redriven: waiting in {one_line(name)} again")
+    facts = {"redriven": count, "dry_run": False, "ids": chosen}
+    said = f"redriven: waiting in {one_line(name)} again"
+    console.told(as_json, facts, f"{jobs_text(count, 'dead ')} {said}")

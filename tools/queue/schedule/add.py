@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import tidelog
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.names import queues, schedules
 from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.schedule.ls import as_object, next_text
@@ -61,9 +61,5 @@ def command(
             made = store.schedule(name, cron, queue=queue, value=given, codec=codec, **times)
         except tidelog.DataError as error:
             raise click.UsageError(str(error)) from None
-    if as_json:
-        click.echo(json.dumps(as_object(made)))
-    else:
-        click.echo(
-            f"{one_line(made.name)} next puts a job into {one_line(made.queue)} at {next_text(made)}"
-        )
+    said = f"next puts a job into {one_line(made.queue)} at {next_text(made)}"
+    console.told(as_json, as_object(made), f"{one_line(made.name)} {said}")

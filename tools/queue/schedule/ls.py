@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-
-import click
 
 from tidelog.jobs.scheduling import Schedule
 from tidelog.tools import console
@@ -27,8 +24,7 @@ def command(path: Place, as_json: bool) -> None:
     with opened(path) as store:
         found = store.schedules.list()
     if as_json:
-        for schedule in found:
-            click.echo(json.dumps(as_object(schedule)))
+        console.objects(as_object(schedule) for schedule in found)
     else:
         console.table(HEAD, list(map(shown, found)), right="TICKS")
 
