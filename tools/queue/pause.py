@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.names import queues
 from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.store import writing
 from tidelog.tools.queue.value import one_line
 
 
-@at_place("tidelog queue pause redis://127.0.0.1:6379 mails", codes=exits.CHANGING)
-@click.argument("name", shell_complete=queues)
-def command(path: Place, name: str, as_json: bool) -> None:
-    with writing(path, name, None, "queue.pause()") as (_, queue):
-        changed = queue.pause()
-    said = "is paused" if changed else "was paused already"
-    click.echo(json.dumps({"paused": int(changed)}) if as_json else f"{one_line(name)} {said}")
+def switch(verb: str, done: str, changed: str, unchanged: str) -> click.Command:
+    """The command that calls a method of a queue, and what it says; `done` is for JSON."""
+
+    @at_place(f"tidelog queue {verb} redis://127.0.0.1:6379 mails", codes=exits.CHANGING)
+    @click.argument("name", shell_complete=queues)
+    def command(path: Place, name: str, as_json: bool) -> None:
+        with writing(path, name, None, f"queue.{verb}()") as (_, queue):
+            did: bool = getattr(queue, verb)()
+        said = changed if did else unchanged
+        console.told(as_json, {done: int(did)}, f"{one_line(name)} {said}")
+
+    return command
+
+
+command = switch("pause", "paused", "is paused", "was paused already")

@@ -1,33 +1,28 @@
-"""Change one schedule by its name: the common part of pause, resume and rm."""
+"""Change one schedule by its name: pause, resume and rm."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-
 import click
 
-from tidelog.tools.places import Place
-from tidelog.tools.queue.store import AnyStore, NoSuch, listed, writable
+from tidelog.tools import console, exits
+from tidelog.tools.names import schedules
+from tidelog.tools.places import Place, at_place
+from tidelog.tools.queue.store import NoSuch, listed, writable
 from tidelog.tools.queue.value import one_line
 
 
-def change(
-    path: Place,
-    name: str,
-    call: str,
-    done: str,
-    as_json: bool,
-    run: Callable[[AnyStore], bool],
-) -> None:
-    """Run a change and print what was `done`. `call` names the method that does the same. Raises NoSuch, Locked."""
-    with writable(path, call) as store:
-        if not run(store):
-            names = [schedule.name for schedule in store.schedules.list()]
-            raise NoSuch(
-                f"there is no schedule {one_line(name)} in {path}: {listed('it holds', names)}"
-            )
-    if as_json:
-        click.echo(json.dumps({done: name}))
-    else:
-        click.echo(f"{one_line(name)} {done}")
+def change(verb: str, done: str, method: str) -> click.Command:
+    """The command that calls a method of `Store.schedules` and says what is `done`."""
+
+    @at_place(f"tidelog queue schedule {verb} orders-data nightly", codes=exits.CHANGING)
+    @click.argument("name", shell_complete=schedules)
+    def command(path: Place, name: str, as_json: bool) -> None:
+        with writable(path, f"db.schedules.{method}()") as store:
+            if not getattr(store.schedules, method)(name):
+                names = [schedule.name for schedule in store.schedules.list()]
+                raise NoSuch(
+                    f"there is no schedule {one_line(name)} in {path}: {listed('it holds', names)}"
+                )
+        console.told(as_json, {done: name}, f"{one_line(name)} {done}")
+
+    return command
