@@ -10,9 +10,9 @@ import errno
 import importlib
 import os
 import socket
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
+from tidelog.api.closing import Closing
 from tidelog.disk import unix_socket
 from tidelog.server.config.config import Config, ConfigError, PackageMissing
 from tidelog.server.tls import context
@@ -30,7 +30,7 @@ class Address(NamedTuple):
     link: socket.socket
 
 
-class Addresses:
+class Addresses(Closing):
     """All addresses that a configuration names.
 
     bound    in configuration order
@@ -104,17 +104,6 @@ class Addresses:
             address.link.close()
             if address.kind == "unix":
                 unix_socket.remove(address.name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _bind(host: str | None, port: int) -> list[socket.socket]:

@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.api.closing import Closing
 from tidelog.api.sync import Store
 from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("tidelog.server")
 
 
-class Serving:
+class Serving(Closing):
     """A server that runs in its own thread in a program that owns the store. `tidelog.serve` makes it.
 
     Attributes:
@@ -87,12 +88,6 @@ class Serving:
             except RuntimeError:
                 pass  # the loop has just ended
             self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def serve(db: Store | AsyncStore, **options: Any) -> Serving:

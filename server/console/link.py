@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tidelog.api.closing import Closing
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import status
 from tidelog.resp.commands import encoded
@@ -45,7 +45,7 @@ class _Inner(Connection):
         session.settle()
 
 
-class Link(entry.Link):
+class Link(entry.Link, Closing):
     """Opens the connection. Raises NoAnswer."""
 
     def __init__(self, server: ConnectionHost, user: User, peer: str) -> None:
@@ -92,14 +92,3 @@ class Link(entry.Link):
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -14,9 +14,9 @@ import re
 import sys
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tidelog.api.closing import Closing
 from tidelog.disk.text_log import open_log_file
 from tidelog.server.config.config import Config, ConfigError
 
@@ -30,7 +30,7 @@ LEVELS: Final = {
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class Logs:
+class Logs(Closing):
     """Sends tidelog's log messages of `loglevel` and above to standard error or `logfile`, until closed.
 
     A file that was moved away (logrotate) is created again. Raises ConfigError if it cannot be opened.
@@ -66,17 +66,6 @@ class Logs:
         level, self._own.propagate, self._loop.propagate = self._before
         self._own.setLevel(level)
         self._handler.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _LogFile(WatchedFileHandler):

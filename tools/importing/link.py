@@ -5,9 +5,9 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
+from tidelog.api.closing import Closing
 from tidelog.resp.commands import encoded
 from tidelog.tools.importing.errors import Refused
 from tidelog.tools.replica.client import Place, Unreachable, secured
@@ -22,7 +22,7 @@ _SHOWN: Final = 60
 _ITEMS_MAX: Final = 1 << 20
 
 
-class Link:
+class Link(Closing):
     """A connection that is signed in. Raises Unreachable, Refused."""
 
     def __init__(self, place: Place, timeout: float = TIMEOUT_S) -> None:
@@ -155,17 +155,6 @@ class Link:
     def close(self) -> None:
         """Close the connection."""
         self.socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class ServerError:
