@@ -11,7 +11,7 @@ from tidelog.tools import console
 from tidelog.tools.heads import LINES
 from tidelog.tools.places import Place
 from tidelog.tools.queue.store import on_queue, reading
-from tidelog.tools.queue.value import cell, lines, moment_text, one_line
+from tidelog.tools.queue.value import cell, count_option, lines, moment_text, one_line
 from tidelog.tools.text import milliseconds
 
 HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
@@ -23,13 +23,7 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
     json=LINES,
 )
 @click.option("--job", help="Show only failures of the job with this ID.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Show at most this many failures.",
-)
+@count_option("failures")
 @click.option(
     "--traceback", "with_traceback", is_flag=True, help="Show the traceback of each failure."
 )

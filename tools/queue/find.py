@@ -21,6 +21,7 @@ from tidelog.tools.queue.value import (
     Value,
     cell,
     codec_option,
+    count_option,
     decoded,
     moment_text,
     one_line,
@@ -55,13 +56,7 @@ NO_VALUE: Final = "the entry has no field 'value'"
     help="Show only jobs put at this time (UTC) or later, or 15m ago.",
 )
 @codec_option("Codec for the values.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Show at most this many jobs.",
-)
+@count_option("jobs")
 def command(
     path: Place,
     name: str,

@@ -15,6 +15,7 @@ from tidelog.tools.queue.value import (
     Value,
     cell,
     codec_option,
+    count_option,
     decoded,
     moment_text,
     one_line,
@@ -34,13 +35,7 @@ LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
     json=LINES,
 )
 @codec_option("Codec for the values.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Show at most this many jobs.",
-)
+@count_option("jobs")
 @click.option(
     "--scheduled", is_flag=True, help="Show the delayed jobs that are not due yet instead."
 )

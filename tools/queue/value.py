@@ -44,6 +44,17 @@ def codec_option(help: str) -> Callable[[F], F]:
     )
 
 
+def count_option(what: str) -> Callable[[F], F]:
+    """The option --count of a command that shows some of the jobs or failures."""
+    return click.option(
+        *("--count", "count"),
+        type=click.IntRange(1),
+        default=10,
+        show_default=True,
+        help=f"Show at most this many {what}.",
+    )
+
+
 def decoded(raw: bytes, codec: str) -> Value:
     """The value in `raw`, decoded with one of CODECS."""
     if codec == "bytes":
