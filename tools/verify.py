@@ -15,29 +15,24 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
 from tidelog.store.directory import is_snapshot
 from tidelog.tools import console, exits
+from tidelog.tools.aof.verify import CHECKS as OF_THE_LOG
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot.facts import progress
 from tidelog.tools.text import path_value
 
-# fmt: off
-CHECKS: Final = {
-    # name         exit code              what it means when it fails
-    "tail":       exits.VERIFY_TAIL,     # a torn tail, as after a crash; no promised record is missing
-    "durable":    exits.VERIFY_DURABLE,  # DURABLE is unreadable, so less can be proved; no data is missing
-    "time":       exits.VERIFY_TIME,     # a frame is older than the one before it
-    "records":    exits.VERIFY_RECORDS,  # a record is not an effect that this version knows
-    "blocks":     exits.VERIFY_BLOCKS,   # sealed entries in a record do not match their checksum
-    "frames":     exits.VERIFY_FRAMES,   # a frame that was promised is damaged
-    "segments":   exits.VERIFY_SEGMENTS, # records are missing before, between or after segments
-    "headers":    exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
-    "identity":   exits.VERIFY_IDENTITY, # the file STORE is damaged
-    "snapshot":   exits.VERIFY_SNAPSHOT, # a kept snapshot is damaged
-    "checkpoint": exits.VERIFY_CHECKPOINT, # rows of the checkpoint are damaged or missing
-    "agreement":  exits.VERIFY_AGREEMENT, # log and checkpoint do not continue each other
-    "files":      exits.VERIFY_FILES,    # a file has the wrong kind, so the store does not open
-}
-# fmt: on
+# By the exit code, the gravest last: the checks of the log, without its replay, and those of checkpoint and snapshots.
+CHECKS: Final = dict(
+    sorted(
+        {
+            **{check: code for check, code in OF_THE_LOG.items() if check != "replay"},
+            "snapshot": exits.VERIFY_SNAPSHOT,  # a kept snapshot is damaged
+            "checkpoint": exits.VERIFY_CHECKPOINT,  # rows of the checkpoint are damaged or missing
+            "agreement": exits.VERIFY_AGREEMENT,  # log and checkpoint do not continue each other
+        }.items(),
+        key=lambda check: check[1],
+    )
+)
 
 
 @tool_command(

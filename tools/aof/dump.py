@@ -240,26 +240,17 @@ def comment(record: Record) -> str:
 
 
 def as_object(record: Record) -> str:
-    return (
-        json.dumps(
-            {
-                "lsn": record.lsn,
-                "time_ms": record.now,
-                "segment": record.segment,
-                "offset": record.offset,
-                "unit": record.unit,
-                "record": record.name,
-                "db": database(record.effect),
-                "commands": [[json_value(arg) for arg in c] for c in commands(record.effect)],
-            }
-        )
-        + "\n"
-    )
+    found = facts(record) | {
+        "db": database(record.effect),
+        "commands": [[json_value(arg) for arg in c] for c in commands(record.effect)],
+    }
+    return json.dumps(found) + "\n"
 
 
 def as_full_object(record: Record) -> str:
     """The JSON form with a version, the fields of the record by name, and its commands."""
-    found = facts(record) | {
+    found = {"v": VERSION} | facts(record)
+    found |= {
         "fields": {name: json_field(value) for name, value in fields_of(record.effect).items()},
         "commands": [[json_value(arg) for arg in c] for c in commands(record.effect)],
     }
@@ -268,13 +259,13 @@ def as_full_object(record: Record) -> str:
 
 def as_msgpack(record: Record) -> bytes:
     """One map for each record, with bytes as they are."""
-    packed: bytes = msgpack.packb(facts(record) | {"fields": fields_of(record.effect)})
+    found = {"v": VERSION} | facts(record) | {"fields": fields_of(record.effect)}
+    packed: bytes = msgpack.packb(found)
     return packed
 
 
 def facts(record: Record) -> dict[str, Any]:
     return {
-        "v": VERSION,
         "lsn": record.lsn,
         "time_ms": record.now,
         "segment": record.segment,
