@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -20,6 +20,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tidelog.aof.layout import SHARED
 from tidelog.client.tls import FILES, Tls, of_query
 from tidelog.disk import unix_socket
+from tidelog.resp import hints
+from tidelog.resp.urls import shown
 from tidelog.store.errors import DataError
 
 SENTINEL: Final = "+sentinel"
@@ -51,14 +53,23 @@ class Address:
     port: int = 0
     tls: Tls | None = None
     user: str = ""
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     db: int = 0
     service: str = ""
 
     def __str__(self) -> str:
         if self.root is not None:
             return str(self.root)
-        return f"{self.host}:{self.port}" if self.port else self.host
+        host = f"[{self.host}]" if ":" in self.host and self.port else self.host
+        return f"{host}:{self.port}" if self.port else host
+
+    def reason(self, error: Exception) -> str:
+        """Why there is no connection, with what to do."""
+        return hints.reason(error, hints.URL, tls=self.tls is not None)
+
+    def closed(self) -> str:
+        """What the server did that hung up before it answered, with what to do."""
+        return hints.closed(hints.URL if self.port else None, tls=self.tls is not None)
 
     def dial(self, name: str, seconds: float) -> socket.socket:
         """Connect. `name` is that of the socket in a store's directory. Raises OSError."""
@@ -144,7 +155,9 @@ def _parse_all(name: str) -> list[Address]:
     signs, at, hosts = place.rpartition("@")
     service, _, db = path.partition("/")
     if not service:
-        raise DataError(f"{name!r} does not name the leader; write {scheme}://HOST:PORT,.../NAME")
+        raise DataError(
+            f"{shown(name)!r} does not name the leader; write {scheme}://HOST:PORT,.../NAME"
+        )
     plain = scheme.removesuffix(SENTINEL)
     found = []
     for host in hosts.split(","):
@@ -158,40 +171,43 @@ def _parse_all(name: str) -> list[Address]:
 def parse(where: str | os.PathLike[str]) -> Address:
     """The address that a path or a URL names. Raises DataError."""
     name = os.fsdecode(where)
+    told = shown(name)
     if not name or "\0" in name:
-        raise DataError(f"{name!r} is neither the path of a store nor a URL")
+        raise DataError(f"{told!r} is neither the path of a store nor a URL")
     scheme, separator, _ = name.partition("://")
     if not separator:
         return Address(Path(name).absolute())
     if scheme not in SCHEMES:
         raise DataError(
-            f"{name!r}: the scheme of a URL must be one of {', '.join(SCHEMES)}; a path has none"
+            f"{told!r}: the scheme of a URL must be one of {', '.join(SCHEMES)}; a path has none"
         )
     try:
         parts = urlsplit(name)
         port = parts.port or PORT
-    except ValueError as error:
-        raise DataError(f"{name!r}: {error}") from None
+    except ValueError:  # its text may have a part of the password
+        raise DataError(
+            f"{told!r} has no valid host and port; write a / in a password as %2F, and other signs likewise"
+        ) from None
     user = unquote(parts.username or "")
     password = None if parts.password is None else unquote(parts.password)
     query = {option: given[-1] for option, given in parse_qs(parts.query).items()}
     known = {"unix": {"db"}, "rediss": _TLS}.get(scheme, set())
     if not known >= query.keys():
         wrong = ", ".join(sorted(query.keys() - known))
-        raise DataError(f"{name!r}: a URL of {scheme} has no option {wrong}")
+        raise DataError(f"{told!r}: a URL of {scheme} has no option {wrong}")
     if scheme == "unix":
         found = query.get("db", "0")
         if not parts.path:
-            raise DataError(f"{name!r} names no socket; write unix:///path/of/the.sock")
-        return Address(None, unquote(parts.path), 0, None, user, password, _db(name, found))
+            raise DataError(f"{told!r} names no socket; write unix:///path/of/the.sock")
+        return Address(None, unquote(parts.path), 0, None, user, password, _db(told, found))
     if not parts.hostname:
-        raise DataError(f"{name!r} names no host")
-    db = _db(name, parts.path.strip("/") or "0")
-    tls = of_query(name, query) if scheme == "rediss" else None
+        raise DataError(f"{told!r} names no host")
+    db = _db(told, parts.path.strip("/") or "0")
+    tls = of_query(told, query) if scheme == "rediss" else None
     return Address(None, parts.hostname, port, tls, user, password, db)
 
 
 def _db(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 15:
-        raise DataError(f"{name!r}: the database must be a number from 0 to 15, not {text!r}")
+        raise DataError(f"{name!r}: the database must be a number from 0 to 15")
     return int(text)

@@ -345,18 +345,17 @@ class Link:
         try:
             while True:
                 self._check_open()
-                why = None
+                why, told = None, "none of them leads"
                 for address in self.addresses:
                     left = max(FIRST_PAUSE_S, until - time.monotonic())
                     try:
                         wire = self._greeted(address, min(CONNECT_S, left))
                     except ssl.SSLCertVerificationError as error:
-                        raise Unreachable(  # it would fail again and again
-                            f"{address} has no valid certificate: {error.verify_message}. If a CA of your own has "
-                            "signed it, name its file with tls_ca"
-                        ) from error
+                        # it would fail again and again
+                        raise Unreachable(f"{address}: {address.reason(error)}") from error
                     except (OSError, Broken) as error:
                         why = error
+                        told = address.reason(error) if isinstance(error, OSError) else str(error)
                         continue
                     if wire is not None:
                         self.address, self._was_there = address, True
@@ -366,7 +365,7 @@ class Link:
                 waits = "" if root is None else self._waits_for(root)
                 if left <= 0:
                     raise Unreachable(
-                        f"no server of {self._named()} answers: {_reason(why)}{self._led_by}{waits}"
+                        f"no server of {self._named()} answers: {told}{self._led_by}{waits}"
                     )
                 if root is None or waits:
                     time.sleep(min(pause, left))
@@ -548,12 +547,6 @@ def _is_left_alone(root: Path, since: float) -> bool:
 
 def _nothing() -> None:
     """Nobody asked to be told."""
-
-
-def _reason(error: Exception | None) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error) if error is not None else "none of them leads"
 
 
 def checked_call(wire: Wire, words: Sequence[bytes], seconds: float) -> Reply:

@@ -18,6 +18,7 @@ from tidelog.aof.frame import BODY_BYTES_MAX
 from tidelog.client.starting import readable
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply, status
+from tidelog.resp import hints
 from tidelog.resp.commands import encoded
 from tidelog.resp.replies import UNFINISHED, Malformed, Replies
 from tidelog.store.errors import DataError, UnitTooLarge, from_command
@@ -73,6 +74,8 @@ class Wire:
         self._polls = isinstance(link, ssl.SSLSocket)
         self._limit = 0.0  # of the kernel, in seconds; 0 = none
         self._replies = Replies(status, CommandError)
+        # What it means that the server hangs up. Until it has answered, perhaps that the port wants TLS.
+        self._closed = hints.closed(None if self.local else hints.URL, tls=self._polls)
         self.db = 0
         self.can: frozenset[bytes] = frozenset()
         self._unread = 0  # replies that nobody waits for
@@ -198,7 +201,8 @@ class Wire:
             except (OSError, ValueError) as error:
                 raise Broken(f"{self._name}: {error}", sent=True) from error
             if not data:
-                raise Broken(f"{self._name} closed the connection", sent=True)
+                raise Broken(f"{self._name} {self._closed}", sent=True)
+            self._closed = hints.CLOSED
             replies.feed(data)
 
     def _limit_to(self, until: float | None) -> None:

@@ -20,6 +20,7 @@ from kombu.utils.encoding import ensure_bytes
 from tidelog.client.opening import connect
 from tidelog.client.store import SharedStore
 from tidelog.integrations import kombu as _kombu
+from tidelog.resp.urls import shown
 
 SCHEME: Final = "tidelog://"
 # importing it registers the scheme for brokers
@@ -36,7 +37,7 @@ class TidelogBackend(KeyValueStoreBackend):  # type: ignore[misc]
         super().__init__(*args, **options)
         if not url or not url.startswith(f"{SCHEME}/"):
             raise ImproperlyConfigured(
-                f"the backend must be a path such as {SCHEME}/app-data, not {url!r}"
+                f"the backend must be a path such as {SCHEME}/app-data, not {shown(url or '')!r}"
             )
         self.url = url
         self._store: SharedStore | None = None

@@ -32,6 +32,7 @@ from tidelog.disk.interface import Disk, File
 from tidelog.disk.real import RealDisk
 from tidelog.engine.api import APPLY, Effect, Settings, State, applier
 from tidelog.engine.errors import CorruptBlock
+from tidelog.resp.urls import shown
 from tidelog.snapshot import swap
 from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
@@ -90,7 +91,7 @@ def open_core(
         raise DataError(f"{name!r} cannot be the path of a directory")
     if is_url(path):
         raise DataError(
-            f"{name!r} is a URL, and open takes the path of a directory; use tidelog.connect for a server"
+            f"{shown(name)!r} is a URL, and open takes the path of a directory; use tidelog.connect for a server"
         )
     root = Path(name).absolute()
     disk = disk or RealDisk()

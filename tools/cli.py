@@ -7,6 +7,7 @@ says what, where and what to do, never a traceback, and an exit code per kind (t
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Any, cast
 import click
 
 from tidelog.disk.readable import ERRORS
+from tidelog.resp.urls import without_passwords
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.version import __version__
 from tidelog.tools import exits
@@ -175,7 +177,9 @@ def run(args: Sequence[str]) -> int:
     except click.exceptions.Exit as done:  # --help, --version
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        told = io.StringIO()
+        error.show(told)
+        click.echo(without_passwords(told.getvalue()), nl=False, err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -189,7 +193,7 @@ def run(args: Sequence[str]) -> int:
         code = exit_code(error)
         if code is None:
             raise
-        click.echo(f"tidelog: {line_of(error)}", err=True)
+        click.echo(f"tidelog: {without_passwords(line_of(error))}", err=True)
         return code
 
 

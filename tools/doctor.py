@@ -25,6 +25,7 @@ from tidelog.figures.names import jobs_of
 from tidelog.figures.queues import in_state
 from tidelog.figures.streams import stream_at
 from tidelog.replication.status import surpluses
+from tidelog.resp.urls import shown
 from tidelog.snapshot.portable import Unreadable, snapshots
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
@@ -57,7 +58,14 @@ def command(place: Place, oldest: float, as_json: bool) -> int:
     found = findings(of_server(place) if isinstance(place, str) else of_files(place), oldest)
     if as_json:
         told = [{"finding": each.name, "text": each.text, "todo": each.todo} for each in found]
-        click.echo(json.dumps({"place": path_value(place), "findings": told}))
+        click.echo(
+            json.dumps(
+                {
+                    "place": path_value(shown(str(place))),
+                    "findings": told,
+                }
+            )
+        )
     else:
         for each in found:
             click.echo(f"{each.name:<22} {each.text}\n{'':<22} {each.todo}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -40,6 +40,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
+from tidelog.resp.urls import SERVER
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.snapshot.rows.meta import read_meta
 from tidelog.snapshot.rows.opened import Opened, open_copy
@@ -47,8 +48,21 @@ from tidelog.snapshot.still import still
 from tidelog.store.directory import is_snapshot
 from tidelog.tools.latest import newest
 
+
+class StorePath(click.Path):
+    """The directory of a store, and no server."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A Path."""
+        if isinstance(value, str) and SERVER.match(value):
+            self.fail(
+                "a URL names a server; give the directory of a store on this machine", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 # `readable=False`: click must not check readability, because the store does so with exit codes of its own.
-STORE_PATH: Final = click.Path(path_type=Path, readable=False)
+STORE_PATH: Final = StorePath(path_type=Path, readable=False)
 
 
 def place_of(disk: Disk, path: Path) -> Path:

@@ -104,6 +104,8 @@ def test_servers(run: Run, tmp_path: Path) -> None:
         )
         shown = run("replica", "status", url, "--json").out
         expect("replica-status-leader.json", settled(shown, ports), tmp_path)
+        by_path = run("replica", "status", tmp_path / "a").out  # the server is asked on its socket
+        assert by_path.startswith(f"place        {tmp_path / 'a'}\n") and " online " in by_path
         _, two, second = served("c", **follow)
         ports[two.port] = "TWO"
         until(lambda: told(run, second)["last_lsn"] == 2)
@@ -146,12 +148,19 @@ def test_what_cannot_be_asked(run: Run, made: Made, tmp_path: Path) -> None:
         port = listening.getsockname()[1]
     done = run("replica", "status", f"redis://127.0.0.1:{port}")
     assert (done.code, done.out) == (exits.SYSTEM, "")
-    assert done.err == f"tidelog: 127.0.0.1:{port}: Connection refused\n"
+    assert done.err == f"tidelog: 127.0.0.1:{port}: connection refused\n"
     done = run("replica", "status", tmp_path / "nothing")
     assert (done.code, done.out) == (exits.NOT_A_STORE, "") and done.err.count("\n") == 1
-    for url in ("http://127.0.0.1", "redis://", "redis://h:99999", "redis://h/1", "redis://h?x=1"):
+    for url, why in {
+        "http://127.0.0.1": "the scheme of a URL must be one of",
+        "redis://": "names no host",
+        "redis://h:99999": "no valid host and port",
+        "redis://h/x": "the database must be a number",
+        "redis://h?x=1": "has no option x",
+        "redis+sentinel://h/orders": "give the address of one server",
+    }.items():
         done = run("replica", "status", url)
-        assert (done.code, done.out) == (exits.USAGE, "") and "a server is given as" in done.err
+        assert (done.code, done.out) == (exits.USAGE, "") and why in done.err, done
     with (
         tidelog.open(tmp_path / "data") as db,
         tidelog.serve(db, port=0, requirepass="pw") as server,
@@ -174,7 +183,7 @@ def test_what_cannot_be_asked(run: Run, made: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (b"", "closed the connection"),
+        (b"", "closed the connection before it answered; if that port is for TLS, use rediss:// in the URL"),
         (b"HTTP/1.1 400 Bad Request\r\n", "gave no answer of a tidelog server"),
         (b"-ERR unknown command 'TIDELOG'\r\n", "refused: ERR unknown command 'TIDELOG'"),
         (b"$99999999999\r\n", "gave no answer of a tidelog server"),

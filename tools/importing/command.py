@@ -29,6 +29,7 @@ from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_server import take_dumps, take_psync
 from tidelog.tools.importing.keys import Keys
 from tidelog.tools.importing.report import Report
+from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import path_value
 
@@ -45,7 +46,7 @@ DUMP: Final = "dump"
     "tidelog import orders-data dump.rdb --db 0 --key 'orders*'",
     "tidelog import orders-data dump.rdb --dry-run --json",
 )
-@click.argument("target", type=click.Path(path_type=Path, readable=False))
+@click.argument("target", type=STORE_PATH)
 @click.argument("source")
 @click.option(
     "--db", "dbs", type=click.IntRange(0), multiple=True, help="Only this database; repeatable."
@@ -111,6 +112,8 @@ def command(
     if dry_run and (follow or until_caught_up):
         raise click.UsageError("a dry run cannot follow a server")
     place = place_of(source)
+    if place.db:
+        raise click.UsageError("choose databases with --db, and not in the URL")
 
     def take(keys: Keys) -> None:
         if by == DUMP:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tidelog.api.queue.running.signals import Signals
+from tidelog.client.address import Address
 from tidelog.engine.integers import read_int64
 from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.file import NO_EXPIRY, dumped
@@ -25,7 +26,6 @@ from tidelog.tools.importing.link import Link, ServerError
 from tidelog.tools.importing.pieces import PIECE_BYTES
 from tidelog.tools.importing.replayed import Replaying
 from tidelog.tools.importing.resp import commands
-from tidelog.tools.replica.client import Place
 
 SCAN_COUNT: Final = b"256"
 DUMPED_AT_ONCE: Final = 16  # payloads in memory together
@@ -34,7 +34,7 @@ SETTLE_S: Final = 0.05  # between two questions whether there is more
 ACK_S: Final = 1.0
 
 
-def take_dumps(place: Place, keys: Keys, wanted: Filter) -> None:
+def take_dumps(place: Address, keys: Keys, wanted: Filter) -> None:
     """Take every key by DUMP. Raises Failed."""
     with Link(place) as link:
         for db, count in _databases(link):
@@ -105,7 +105,7 @@ def _is_text(reply: Any) -> bool:
     return isinstance(reply, bytes)
 
 
-def _put(place: Place, db: int, name: bytes, payload: bytes, expire_at: int, keys: Keys) -> None:
+def _put(place: Address, db: int, name: bytes, payload: bytes, expire_at: int, keys: Keys) -> None:
     try:
         kind, source = dumped(payload)
         keys.value(db, name, kind, expire_at, source)
@@ -117,7 +117,7 @@ def _put(place: Place, db: int, name: bytes, payload: bytes, expire_at: int, key
 
 
 def take_psync(
-    place: Place, keys: Keys, wanted: Filter, *, follow: bool, until_caught_up: bool
+    place: Address, keys: Keys, wanted: Filter, *, follow: bool, until_caught_up: bool
 ) -> None:
     """Take the server's dump file, and with `follow` the commands after it until Ctrl-C.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import select
-import socket
 import ssl
 from typing import Any, Final, NoReturn
 
+from tidelog.aof.layout import SHARED
 from tidelog.api.closing import Closing
+from tidelog.client.address import Address
 from tidelog.resp.commands import encoded
+from tidelog.resp.hints import CLOSED
 from tidelog.tools.importing.errors import Refused
-from tidelog.tools.replica.client import Place, Unreachable, secured
+from tidelog.tools.replica.client import Unreachable
 
 CONNECT_S: Final = 10.0
 TIMEOUT_S: Final = 60.0  # without a byte from the server
@@ -25,19 +27,15 @@ _ITEMS_MAX: Final = 1 << 20
 class Link(Closing):
     """A connection that is signed in. Raises Unreachable, Refused."""
 
-    def __init__(self, place: Place, timeout: float = TIMEOUT_S) -> None:
+    def __init__(self, place: Address, timeout: float = TIMEOUT_S) -> None:
         self.place = place
         try:
-            plain = socket.create_connection((place.host, place.port), CONNECT_S)
+            self.socket = place.dial(SHARED, CONNECT_S)
         except OSError as error:
-            raise Unreachable(f"{place}: {error.strerror or error}") from None
-        try:
-            self.socket = secured(plain, place)
-        except OSError as error:
-            plain.close()
-            raise Unreachable(f"{place}: {error.strerror or error}") from None
+            raise Unreachable(f"{place}: {place.reason(error)}") from None
         self.socket.settimeout(timeout)
         self._buffer = bytearray()  # received, and not read yet
+        self._heard = False
         try:
             if place.password:
                 user = (place.user.encode(),) if place.user else ()
@@ -144,7 +142,9 @@ class Link(Closing):
         except OSError as error:
             raise self._lost(error) from None
         if not piece:
-            raise Unreachable(f"{self.place} closed the connection")
+            did = CLOSED if self._heard else self.place.closed()
+            raise Unreachable(f"{self.place} {did}")
+        self._heard = True
         return piece
 
     def _lost(self, error: OSError) -> Unreachable:

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import click
 
+from tidelog.client.address import Address, is_served
 from tidelog.replication.status import of_files, of_role
 from tidelog.store import role
 from tidelog.tools import console
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
-from tidelog.tools.replica.client import Place, Refused, ask, is_url, place_of
+from tidelog.tools.replica.client import Refused, ask, is_url, place_of
 from tidelog.tools.text import path_value, size_text
 
 Facts = dict[str, Any]
@@ -24,16 +25,16 @@ RIGHT: Final = "WRITTEN FSYNCED LAG BYTES SECONDS HEARD"
 
 
 @tool_command(
-    "tidelog replica status redis://10.0.0.1:6379",
+    "tidelog replica status orders-data",
     "tidelog replica status redis://:$PASSWORD@10.0.0.2 redis://:$PASSWORD@10.0.0.3",
     "tidelog replica status orders-data --json | jq .generation",
 )
-@click.argument("places", nargs=-1, required=True, metavar="PATH|redis://HOST:PORT...")
+@click.argument("places", nargs=-1, required=True, metavar="PATH|URL...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(places: tuple[str, ...], as_json: bool) -> None:
     """If the leader is gone, name all of its followers. The last line says which of them has most."""
     asked = [place_of(text) if is_url(text) else Path(text) for text in places]
-    found = [server(place) if isinstance(place, Place) else store(place) for place in asked]
+    found = [server(place) if isinstance(place, Address) else store(place) for place in asked]
     for number, facts in enumerate(found):
         if as_json:
             click.echo(json.dumps(facts | {"place": path_value(facts["place"])}))
@@ -46,7 +47,7 @@ def command(places: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"\n{advice(followers)}")
 
 
-def server(place: Place) -> Facts:
+def server(place: Address) -> Facts:
     """Return the facts of a server. Raises Unreachable, Refused."""
     try:
         told = json.loads(ask(place, b"TIDELOG", b"STATUS"))
@@ -58,8 +59,10 @@ def server(place: Place) -> Facts:
 
 
 def store(path: Path) -> Facts:
-    """Return the facts in the files of a store. Raises as `LogFiles`."""
+    """Return the facts of a store: those of its server, or else what its files hold. Raises as `server`, `LogFiles`."""
     files = LogFiles(path)
+    if is_served(files.root):
+        return server(Address(files.root)) | {"place": str(path)}
     files.survey()
     found = role.read(files.disk, files.root)
     with contents(files) as state:
@@ -106,7 +109,9 @@ def show(facts: Facts) -> None:
         )
         click.echo(f"set aside    {surplus['directory']}{figures}")
     if "followers" not in facts:
-        click.echo("followers    only a server knows them: give its address, as redis://HOST:PORT")
+        click.echo(
+            "followers    only a server knows them, and none serves this store on its socket"
+        )
     elif not facts["followers"]:
         click.echo("followers    none is connected")
     else:

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from tidelog.client.address import PORT, Address
 from tidelog.replication.verify import Place as Frame
 from tidelog.snapshot.digested import Digesting, NotDigested
 from tidelog.store import role
@@ -15,7 +16,7 @@ from tidelog.tools import console, exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.replica.client import PORT_DEFAULT, Place, Refused, ask, is_url, place_of
+from tidelog.tools.replica.client import Refused, ask, is_url, place_of
 from tidelog.tools.text import path_value
 
 TIMEOUT_S: Final = 6 * 3600.0
@@ -32,10 +33,10 @@ class Differs(Failed):
     "tidelog replica verify orders-copy --leader redis://:$PASSWORD@10.0.0.1:6379",
     codes=(*exits.READING, exits.VERIFY_AGREEMENT),
 )
-@click.argument("place", metavar="PATH|redis://HOST:PORT")
+@click.argument("place", metavar="PATH|URL")
 @click.option(
     "--leader",
-    metavar="redis://HOST:PORT",
+    metavar="URL",
     help="For a PATH: the server of the leader. Default: the address that the store follows.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object if they are the same.")
@@ -51,7 +52,7 @@ def command(place: str, leader: str | None, as_json: bool) -> None:
     console.told(as_json, facts, f"{name} and its leader hold the same data at LSN {lsn:,}")
 
 
-def served(place: Place) -> int:
+def served(place: Address) -> int:
     """The LSN at which a follower's server found the same data. Raises Differs, Unreachable, Refused."""
     try:
         reply = ask(place, b"TIDELOG", b"VERIFY", timeout=TIMEOUT_S).decode(errors="replace")
@@ -65,7 +66,7 @@ def served(place: Place) -> int:
     return int(found[1])
 
 
-def files(path: Path, leader: Place | None) -> int:
+def files(path: Path, leader: Address | None) -> int:
     """Compare the files of a store, which a process may be writing. Returns the LSN.
 
     Raises Differs, Unreachable, Refused.
@@ -76,7 +77,7 @@ def files(path: Path, leader: Place | None) -> int:
         followed = role.read(store.disk, store.root)
         if not followed.follows:
             raise Refused(f"{path} follows no leader; name one with --leader")
-        leader = Place(followed.host, followed.port or PORT_DEFAULT, "", "", False)
+        leader = Address(host=followed.host, port=followed.port or PORT)
     try:
         found = Digesting(store.disk, store.root).result()
     except NotDigested as error:

@@ -15,6 +15,7 @@ from tidelog.disk.readable import ERRORS
 from tidelog.engine.keys.state import DATABASES
 from tidelog.figures.queues import in_state
 from tidelog.jobs.options import make_options
+from tidelog.resp.urls import without_passwords
 from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import Sealed, read_manifest
@@ -156,14 +157,14 @@ def command(
     counts = shown.counts
     facts = {
         "store": shown.uuid.hex(),
-        "snapshot": f"{pinned}, everything through LSN {shown.lsn}",
+        "snapshot": f"{without_passwords(pinned)}, everything through LSN {shown.lsn}",
         "last write": time_text(shown.now_ms),
         "contents": f"{counts.entries:,} entries in {counts.streams:,} streams, {counts.groups:,} groups, "
         f"{counts.pending:,} pending, {size_text(shown.data_bytes)}",
         "log": "its events are included" if with_log or events is not None else "not read",
         "report made": time_text(time.time_ns() // 1_000_000),
     }
-    html = page(f"Report on {path}", facts, sections)
+    html = page(f"Report on {without_passwords(path)}", facts, sections)
     publish(output, html.encode(errors=ERRORS))
     click.echo(f"{output}: {len(sections)} sections of the snapshot at LSN {shown.lsn}")
 

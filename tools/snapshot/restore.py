@@ -12,10 +12,9 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
 from tidelog.tools.latest import named
+from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
 from tidelog.tools.text import examples, parse_time, path_value, time_text
-
-DIRECTORY = click.Path(path_type=Path, readable=False)
 
 
 def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -41,10 +40,10 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
     ),
 )
 @click.argument("snapshot")
-@click.argument("target", type=DIRECTORY)
+@click.argument("target", type=STORE_PATH)
 @click.option(
     "--aof",
-    type=DIRECTORY,
+    type=STORE_PATH,
     help="Log to apply after the snapshot: a store or its folder aof/. Default: the store that contains the snapshot.",
 )
 @click.option(

@@ -122,7 +122,8 @@ def source_of(place: str, db: int | None = None, *, helpers: bool = False) -> So
         # here: redis-py is loaded for a server only
         from tidelog.tools.top.server import Server
 
-        return Server(place_of(place), db or 0, helpers)
+        address = place_of(place)
+        return Server(address, address.db if db is None else db, helpers)
     # here: the engine is loaded for a directory only
     from tidelog.engine.keys.state import DATABASES
     from tidelog.tools.top.directory import Directory

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.aof.errors import AofError
+from tidelog.client.address import Address
 from tidelog.figures.asked import group_told, is_helper_told, pairs, queues_told
 from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures, stream_figures
 from tidelog.figures.names import has_due_times, owner_of
 from tidelog.tools.importing.link import Link, ServerError
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.replica.client import Place as Address
 from tidelog.tools.text import argument
 from tidelog.tools.top.directory import life_text
 from tidelog.tools.top.look import EntryRow, Look, Rates
