@@ -68,7 +68,7 @@ class Address:
         return hints.reason(error, hints.URL, tls=self.tls is not None)
 
     def closed(self) -> str:
-        """What the server did that hung up before it answered, with what to do."""
+        """The words for a server that hung up before it answered, with what to do."""
         return hints.closed(hints.URL if self.port else None, tls=self.tls is not None)
 
     def dial(self, name: str, seconds: float) -> socket.socket:

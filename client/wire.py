@@ -74,7 +74,7 @@ class Wire:
         self._polls = isinstance(link, ssl.SSLSocket)
         self._limit = 0.0  # of the kernel, in seconds; 0 = none
         self._replies = Replies(status, CommandError)
-        # What it means that the server hangs up. Until it has answered, perhaps that the port wants TLS.
+        # Said when the server hangs up: until it has answered, that its port may want TLS.
         self._closed = hints.closed(None if self.local else hints.URL, tls=self._polls)
         self.db = 0
         self.can: frozenset[bytes] = frozenset()

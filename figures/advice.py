@@ -40,6 +40,8 @@ class Facts:
     damage           what of the files cannot be right
     surpluses        sets of records in quarantine/
     queues           with the age of the oldest job and the workers, as far as these are known
+    link_failure     why the link is down; each_other: since the leader follows this store
+    stale_leader     the leader that tidelog.toml names, if the store has another role; role: that one, in words
     """
 
     fsync: str | None = None
@@ -67,6 +69,10 @@ class Facts:
     surpluses: int | None = None
     queues: tuple[QueueFigures, ...] = ()
     now_ms: int = 0
+    link_failure: str = ""
+    each_other: bool = False
+    stale_leader: str = ""
+    role: str = ""
 
 
 class Finding(NamedTuple):
@@ -203,8 +209,17 @@ def _of_replication(facts: Facts) -> Iterator[Finding]:
             text,
             "See `tidelog replica status`: its disk or the network is too slow.",
         )
-    if facts.link_up is False:
-        text = "The link to the leader is down."
+    if facts.stale_leader:
+        text = f"tidelog.toml says to follow {facts.stale_leader}, and the store {facts.role}."
+        todo = "Run `tidelog config PATH unset replicaof`: a restored copy has no role yet, and would follow."
+        yield Finding("stale-replicaof", text, todo)
+    if facts.each_other:
+        text = "This store and its leader follow each other, so nobody leads and no write is taken."
+        todo = "Compare both by `tidelog replica status`, and send REPLICAOF NO ONE to the one that has more."
+        yield Finding("follow-each-other", text, todo)
+    elif facts.link_up is False:
+        why = f": {facts.link_failure}" if facts.link_failure else ""
+        text = f"The link to the leader is down{why}."
         yield Finding(
             "link-down",
             text,

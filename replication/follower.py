@@ -444,7 +444,8 @@ def take_up(core: Core, host: str, port: int, reason: str) -> None:
         roles.follow(host, port, reason)
     elif core.following is None:
         _logger.warning(
-            "%s stays a leader, although it is told at its start to follow %s:%d (%s). REPLICAOF makes it follow",
+            "%s stays a leader, although it is told at its start to follow %s:%d (%s). REPLICAOF makes it "
+            "follow; if it is to lead, take the option `replicaof` out",
             *(core.root, host, port, role.reason),
         )
     elif role.hands_over:

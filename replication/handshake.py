@@ -124,6 +124,10 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
     return follow
 
 
+# The end of the refusal of a leader that follows the store that asks it.
+EACH_OTHER: Final = "this server follows the one that asks"
+
+
 class Continue(NamedTuple):
     """The frames behind the follower's last one come next."""
 

@@ -25,6 +25,7 @@ from tidelog.replication.dial import Address, Replies, give_up_after, greeting
 from tidelog.replication.errors import Different, LinkError, NoRoom, Parted, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
+from tidelog.resp import hints
 from tidelog.resp.commands import encoded
 from tidelog.store.commit.core import Core
 from tidelog.store.threads import in_thread, seen
@@ -244,8 +245,6 @@ class Link:
                     ssl=address.tls,
                     server_hostname=address.host if address.tls else None,
                 )
-        except TimeoutError:
-            raise LinkError(f"{address} did not answer within {timeout:g} s") from None
         except (OSError, ValueError) as error:
             raise LinkError(_not_reached(address, error)) from error
         replies, greeted = Replies(), False
@@ -390,8 +389,6 @@ class Link:
                     ssl=address.tls,
                     server_hostname=address.host if address.tls else None,
                 )
-        except TimeoutError:
-            wire.fail(LinkError(f"{address} did not answer within {timeout:g} s"))
         except (OSError, ValueError) as error:
             wire.fail(LinkError(_not_reached(address, error)))
         await wire.ended
@@ -524,7 +521,12 @@ class _Wire(asyncio.Protocol):
         return bytes(self._replies.buffered)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.fail(error or LinkError("the leader closed the connection"))
+        address = self._link.address
+        silent = not self._greeted and not self._replies.buffered and address is not None
+        did = hints.closed(
+            hints.LINK if silent else None, tls=address is not None and address.tls is not None
+        )
+        self.fail(error or LinkError(f"the leader {did}"))
 
     @property
     def promoting(self) -> bool:
@@ -686,7 +688,7 @@ class _Wire(asyncio.Protocol):
 def _not_reached(address: Address, error: OSError | ValueError) -> str:
     """Why no connection to this address could be made. A ValueError is a host name that no DNS can have."""
     if isinstance(error, OSError):
-        return f"{address}: {error.strerror or error}"
+        return f"{address}: {hints.reason(error, hints.LINK, tls=address.tls is not None)}"
     return f"{address}: {address.host!r} cannot be the name of a host ({error})"
 
 

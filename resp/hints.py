@@ -28,6 +28,11 @@ URL: Final = Hints(
     "name its file: ?ssl_ca_certs=FILE in the URL, or tls_ca",
 )
 CLOSED: Final = "closed the connection"
+LINK: Final = Hints(
+    "set `tls-replication` to yes (of `tidelog.follow`: `tls`)",
+    "set `tls-replication` to no (of `tidelog.follow`: leave `tls` out)",
+    "name its file in `tls-ca-cert-file` (of `tidelog.follow`: give a context as `tls`)",
+)
 # Of TLS to a side that answers in the clear, by versions of OpenSSL.
 _NO_TLS: Final = frozenset(
     ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
@@ -35,7 +40,7 @@ _NO_TLS: Final = frozenset(
 
 
 def closed(hints: Hints | None, *, tls: bool) -> str:
-    """What a server did that has hung up before it answered. `hints`: None if it is no port of TCP."""
+    """The words for a server that has hung up before it answered. `hints`: None if it is no port of TCP."""
     if hints is None or tls:
         return CLOSED
     return f"{CLOSED} before it answered; if that port is for TLS, {hints.tls}"

@@ -22,6 +22,10 @@ from tidelog.server.tls import context
 _NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
+# The option that gives the port of a kind.
+_PORTS: Final = {"tcp": "port", "tls": "tls-port"}
+
+
 class Address(NamedTuple):
     """One bound socket. `kind`: tcp, tls, unix or http; `name`: for display."""
 
@@ -70,7 +74,7 @@ class Addresses(Closing):
             except OSError as error:
                 if word.startswith("-") and error.errno not in _NOT_MISSING:
                     continue
-                raise _cannot_listen(host, port, error) from error
+                raise _cannot_listen(host, port, error, _PORTS[kind]) from error
             for link in links:
                 name = link.getsockname()
                 port = port or name[1]  # if the system chose it: the same for all
@@ -88,7 +92,7 @@ class Addresses(Closing):
         try:
             [link, *others] = _bind(host, port)
         except OSError as error:
-            raise _cannot_listen(host, port, error) from error
+            raise _cannot_listen(host, port, error, "metrics-port") from error
         for other in others:  # the name has several addresses: HTTP uses one
             other.close()
         self.bound.append(Address("http", f"{host}:{port}", link))
@@ -133,7 +137,9 @@ def _bind(host: str | None, port: int) -> list[socket.socket]:
     return links
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> OSError:
+def _cannot_listen(host: str, port: int, error: OSError, option: str) -> OSError:
     known = error.errno is not None and not isinstance(error, socket.gaierror)
     why = os.strerror(error.errno or 0).lower() if known else error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        why += f"; `ss -ltnp` names the process that has it. End that one, or choose another `{option}`"
     return OSError(error.errno, f"cannot listen on {host} port {port}: {why}")

@@ -54,6 +54,7 @@ class Replicating:
         self._core = server.core
         self._roles = server.core.roles  # None if the store is open read-only
         self.lacking = False
+        self._told_leader = ""  # by the option `replicaof`, when the server started
         self._said = ALONE  # the role that the log of the server told of
         self.feeding.counted = self._weigh
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
@@ -82,7 +83,7 @@ class Replicating:
         if self._roles is None:
             return
         self._roles.changed.append(self._changed)
-        wanted = self._server.config["replicaof"]
+        wanted = self._told_leader = self._server.config["replicaof"]
         if wanted:
             host, _, port = wanted.rpartition(" ")
             take_up(self._core, host, int(port), "followed by the option replicaof")
@@ -121,6 +122,14 @@ class Replicating:
         role = self.role
         self._say(role)
         turned = core.following is not None and not self.following
+        if self._told_leader and self.following and role.kind == "leader":
+            # The file is the operator's, so nobody but a command changes it.
+            _logger.warning(
+                "%s leads now, and was told at its start to follow %s: take the option `replicaof` out. A copy that "
+                "is restored in its place has no role, and would follow",
+                *(core.root, self._told_leader),
+            )
+            self._told_leader = ""
         self.following = core.following is not None
         server.config.lead(f"{role.host} {role.port}" if self.following else "")
         if self.link is not None:
@@ -183,10 +192,11 @@ class Replicating:
 
     def announced(self) -> tuple[str, int]:
         """See `replication.link.Settings`."""
-        config = self._server.config
-        return config["replica-announce-ip"], config[
-            "replica-announce-port"
-        ] or self._server.listeners.port()
+        config, port = self._server.config, self._server.listeners.port
+        # As in Redis. A server with one kind of port is found there in any case.
+        kinds = ("tls", "tcp") if config["tls-replication"] else ("tcp", "tls")
+        known = config["replica-announce-port"] or port(kinds[0]) or port(kinds[1])
+        return config["replica-announce-ip"], known
 
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""

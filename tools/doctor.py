@@ -24,9 +24,13 @@ from tidelog.figures.model import QueueFigures
 from tidelog.figures.names import jobs_of
 from tidelog.figures.queues import in_state
 from tidelog.figures.streams import stream_at
+from tidelog.replication.handshake import EACH_OTHER
 from tidelog.replication.status import surpluses
 from tidelog.resp.urls import shown
+from tidelog.server.config.config import ConfigError
+from tidelog.server.config.stored import Stored, checked
 from tidelog.snapshot.portable import Unreadable, snapshots
+from tidelog.store import role
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
@@ -91,6 +95,8 @@ def of_files(path: Path) -> Facts:
         capacity=disk.capacity(root),
         surpluses=len(surpluses(disk, root)),
         damage=told.damage or (broken[0] if broken else None),
+        stale_leader=_stale_leader(files),
+        role=_role_text(role.read(disk, root)),
     )
     try:
         _, found = files.survey()
@@ -109,6 +115,24 @@ def of_files(path: Path) -> Facts:
     if told.behind_bytes is not None:
         behind = told.behind_bytes
     return replace(told, older=tuple(older), behind_bytes=behind, queues=queues)
+
+
+def _stale_leader(files: LogFiles) -> str:
+    """The leader that tidelog.toml names, if the store has got another role since; else empty."""
+    now = role.read(files.disk, files.root)
+    file = Stored(files.root)
+    try:
+        said = checked(file.path, file.text() or b"")[0].get("replicaof", "")
+    except ConfigError:
+        return ""  # the server says what is wrong with the file
+    host, _, port = said.rpartition(" ")
+    if not host or not now.reason or now.hands_over or (now.host, str(now.port)) == (host, port):
+        return ""
+    return f"{host}:{port}"
+
+
+def _role_text(now: role.Role) -> str:
+    return f"follows {now.host}:{now.port}" if now.follows else "leads"
 
 
 def _head(disk: Disk, path: Path) -> bytes:
@@ -180,6 +204,8 @@ def of_server(place: str | Path) -> Facts:
         followers=len(lags),
         follower_lag_s=max(lags, default=None),
         link_up=info.get("master_link_status") == "up" if follows else None,
+        link_failure=info.get("master_link_failure", ""),
+        each_other=info.get("master_link_failure", "").endswith(EACH_OTHER),
         link_lag_s=float(info.get("slave_lag_seconds") or 0) if follows else None,
         metrics_port=int(config.get("metrics-port", 0)),
         disk_bytes=int(info["disk_bytes"]) if info.get("disk_bytes") else None,

@@ -21,8 +21,9 @@ _NOT_A_REPLICA: Final = b"ERR FAILOVER target HOST and PORT is not a replica."
 _NOT_ONLINE: Final = b"ERR FAILOVER target replica is not online."
 # Redis's replicas always serve clients.
 _NO_PORT: Final = (
-    b"ERR FAILOVER needs a replica that serves clients, so that this server can follow it: serve the embedded store "
-    b"with tidelog.serve"
+    b"ERR FAILOVER needs a replica that serves clients on a port, so that this server can follow it, and %b "
+    b"announces port 0: set its `port`, `tls-port` or `replica-announce-port`, or serve the embedded store with "
+    b"tidelog.serve"
 )
 
 
@@ -67,7 +68,7 @@ def failover(session: Session, args: list[bytes]) -> Reply:
     target = None if address is None else _target(session, *address)
     serving = list(feeding.feeds) if target is None else [target]
     if serving and not any(link.port for link in serving):
-        raise CommandError(_NO_PORT)
+        raise CommandError(_NO_PORT % b", ".join(str(link).encode() for link in serving))
     handing.begin(target, force, timeout_ms)
     return OK
 

@@ -21,6 +21,7 @@ from tidelog.replication.dial import give_up_after
 from tidelog.replication.errors import ReplicationError
 from tidelog.replication.feeds import AHEAD_BYTES_MAX, Downstream
 from tidelog.replication.handshake import (
+    EACH_OTHER,
     Follow,
     Refuse,
     Resync,
@@ -40,7 +41,9 @@ _NOT_OURS = (
     b"ERR tidelog ships the frames of its own log and not Redis's replication stream: let a tidelog server follow this "
     b"one with REPLICAOF, or copy the data with `tidelog aof export`"
 )
-NO_MASTER_LINK = b"NOMASTERLINK Can't SYNC while not connected with my master"  # as Redis says it
+# As Redis says it, and whose link that is.
+_NO_MASTER_LINK: Final = b"NOMASTERLINK Can't SYNC while not connected with my master %b"
+_CIRCLE: Final = b"NOMASTERLINK Can't SYNC: " + EACH_OTHER.encode()
 _READ_ONLY = "this store is open read-only, and its writer ships its log"
 
 
@@ -63,8 +66,7 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
         async with feeding.shaking.turn():
             if session.closed or connection.closing:
                 return NO_REPLY  # it has waited for others, and is gone
-            if _leads_nowhere(session, asked, _host(asked, connection)):
-                raise CommandError(NO_MASTER_LINK)
+            _check_that_it_leads(session, asked, _host(asked, connection))
             now = server.loop.time()
             line, feed = await in_thread(
                 partial(feeding.feeds.answer, asked, now, through)  # it reads the log
@@ -119,8 +121,9 @@ def _offer(session: Session, connection: Connection, asked: Follow, reply: Resyn
     return NO_REPLY
 
 
-def _leads_nowhere(session: Session, asked: Follow, host: str) -> bool:
-    """Whether this store follows, and gets nothing itself: it is not connected, or it follows the store that asks.
+def _check_that_it_leads(session: Session, asked: Follow, host: str) -> None:
+    """Raise CommandError if this store follows, and gets nothing itself: it follows the store that asks, or is not
+    connected.
 
     Else stores that follow each other would look connected, and each would wait for the other. A store that asks
     itself, or how its handover ended, gets the answer of the history.
@@ -128,8 +131,11 @@ def _leads_nowhere(session: Session, asked: Follow, host: str) -> bool:
     link, replicating = session.core.link, session.server.replicating
     role = replicating.role
     if not replicating.following or link is None or asked.heir or asked.id.hex() == role.id:
-        return False
-    return not link.up or (role.host, role.port) == (host, asked.port)
+        return
+    if (role.host, role.port) == (host, asked.port):
+        raise CommandError(_CIRCLE)
+    if not link.up:
+        raise CommandError(_NO_MASTER_LINK % f"{role.host}:{role.port}".encode())
 
 
 def _host(asked: Follow, connection: Connection) -> str:

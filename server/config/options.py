@@ -200,7 +200,9 @@ _ALL: Final = (
            "Rank for Sentinel: it promotes the follower with the lowest number, and none with 0."),
     Option("replica-announce-ip", HostName(), "", RUN,
            "Address that the leader shows for this follower; empty = the one it connects from."),
-    Option("replica-announce-port", _PORT, 0, RUN, "Port that the leader shows for this follower; 0 = `port`."),
+    Option("replica-announce-port", _PORT, 0, RUN,
+           "Port that the leader shows for this follower; 0 = `port`, or `tls-port` with tls-replication or without "
+           "`port`."),
     # Reporting
     Option("notify-keyspace-events", EventClasses(), "", RUN,
            "Keyspace events to publish, as letters such as K E A g t x n; empty = none."),

@@ -113,6 +113,7 @@ def test_its_errors(pair: Pair) -> None:
         until(lambda: pair.client().info("replication")["connected_slaves"] == 1)
         (line,) = errors(client, "FAILOVER")
         assert line.startswith(b"ERR FAILOVER needs a replica that serves clients")
+        assert b"127.0.0.1:0 announces port 0" in line
         _, port = pair.follower()
         up(pair, port)
         here = f"TO 127.0.0.1 {port}"

@@ -78,3 +78,17 @@ def test_a_follower_without_its_role_that_took_writes_is_stopped(
     until(lambda: "REPLACE" in db.info()["replication"]["link_failure"])
     assert db.xlen("orders") == 2
     assert b"mine" in db.xrange("orders")[-1][1]
+
+
+def test_a_promotion_says_that_the_configuration_is_older(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, port = pair.follower()
+    client = pair.client(port)
+    for times in (1, 0):  # the second time it follows by a command, and the option has been told of
+        until(lambda: client.role()[0] == b"slave")
+        caplog.clear()
+        client.execute_command("REPLICAOF", "NO", "ONE")
+        until(lambda: client.role()[0] == b"master")
+        assert caplog.text.count("take the option `replicaof` out") == times
+        client.execute_command("REPLICAOF", "127.0.0.1", pair.proxy.port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 import pytest
@@ -49,10 +50,72 @@ def test_an_embedded_follower(pair: Pair, port: int, ours: Files) -> None:
         until(lambda: db.info()["replication"].get("caught_up"))
 
 
-def test_an_unknown_certificate_is_refused(pair: Pair, port: int) -> None:
-    url = f"tidelog://127.0.0.1:{port}"
-    with tidelog.follow(pair.root / "follower", url, tls=True) as db:
-        until(lambda: "certificate" in db.info()["replication"]["link_failure"])
+@pytest.mark.parametrize(
+    ("plain", "tls", "advice"),
+    [
+        (False, True, "no valid certificate: self-signed certificate.*`tls-ca-cert-file`"),
+        (False, False, "closed the connection before it answered; .* set `tls-replication` to yes"),
+        (True, True, "no answer in time; .* set `tls-replication` to no"),
+    ],
+)
+def test_a_link_that_cannot_be_says_what_to_set(
+    pair: Pair, port: int, plain: bool, tls: bool, advice: str
+) -> None:
+    url = f"tidelog://127.0.0.1:{pair.port if plain else port}"
+    with tidelog.follow(pair.root / "follower", url, tls=tls, timeout=2) as db:
+        until(lambda: re.search(advice, db.info()["replication"]["link_failure"]))
+
+
+def test_a_pair_hands_over_with_tls(pair: Pair, ours: Files) -> None:
+    options = {
+        "tls_cert_file": ours.certificate,
+        "tls_key_file": ours.key,
+        "tls_auth_clients": "no",
+        "tls_replication": True,
+        "tls_ca_cert_file": ours.certificate,
+    }
+    old, new = pair.open("old"), pair.open("new")
+    first = pair.serve(old, tls_port=free_port(), **options)
+    second = pair.serve(
+        new, tls_port=free_port(), replicaof=f"127.0.0.1 {first.tls_port}", **options
+    )
+    old.xadd("orders", {"n": 1})
+    caught_up(old, new)
+    clients = [
+        pair.client(each.tls_port, ssl=True, ssl_cert_reqs="none") for each in (first, second)
+    ]
+    told = clients[0].info("replication")["slave0"]
+    assert (told["ip"], told["port"]) == ("127.0.0.1", second.tls_port)
+    clients[0].execute_command("FAILOVER", "TIMEOUT", 60_000)
+    until(lambda: clients[1].role()[0] == b"master", "it was not promoted")
+    until(lambda: clients[0].info("replication")["master_link_status"] == "up")
+    assert clients[0].info("replication")["master_port"] == second.tls_port
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_the_announced_port_is_of_the_kind_of_the_link(pair: Pair, ours: Files, tls: bool) -> None:
+    """With both kinds of ports, as in Redis: that for TLS with `tls-replication`, else the other."""
+    leader = pair.serve(
+        pair.open("secured"),
+        tls_port=free_port(),
+        tls_cert_file=ours.certificate,
+        tls_key_file=ours.key,
+        tls_auth_clients="no",
+    )
+    follower = pair.serve(
+        pair.open("follower"),
+        tls_port=free_port(),
+        tls_cert_file=ours.certificate,
+        tls_key_file=ours.key,
+        tls_auth_clients="no",
+        tls_replication=tls,
+        tls_ca_cert_file=ours.certificate,
+        replicaof=f"127.0.0.1 {leader.tls_port if tls else leader.port}",
+    )
+    client = pair.client(leader.port)
+    until(lambda: client.info("replication")["connected_slaves"] == 1)
+    shown = client.info("replication")["slave0"]["port"]
+    assert shown == (follower.tls_port if tls else follower.port)
 
 
 def test_a_copy_of_the_leaders_data(pair: Pair, ours: Files) -> None:

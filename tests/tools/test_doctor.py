@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 from tests.server.ports import free_port
 from tests.tools.conftest import Run
+from tests.until import until
 
 import tidelog
 from tidelog.aof import segment
 from tidelog.disk.real import RealDisk
 from tidelog.figures.advice import Facts, findings
 from tidelog.figures.model import QueueFigures
+from tidelog.store import role
 from tidelog.tools import exits
 
 NOW = 1_800_000_000_000
@@ -47,6 +50,8 @@ PLANTED: dict[str, dict[str, Any]] = {
     "no-backup": {"snapshot_age_s": float("inf")},
     "follower-lag": {"follower_lag_s": 60.0},
     "link-down": {"link_up": False},
+    "follow-each-other": {"link_up": False, "each_other": True},
+    "stale-replicaof": {"stale_leader": "10.0.0.1:6380", "role": "leads"},
     "no-metrics": {"metrics_port": 0},
     "no-password": {"password": False},
     "no-tls": {"tls": False},
@@ -153,6 +158,52 @@ def test_the_quota_of_a_served_store(
         told = names(run("doctor", f"redis://127.0.0.1:{serving.port}", "--json"))
         assert ("quota" in told) == (finding == "quota")  # a URL tells nothing of the disk
         assert not told & {"no-quota", "quota-too-large"}
+
+
+@pytest.mark.usefixtures("roomy")
+def test_a_leader_in_the_file_that_the_store_does_not_follow(run: Run, good: Path) -> None:
+    """Until the store has a role, the file gives it one."""
+    (good / "tidelog.toml").write_text('replicaof = "10.0.0.1 6380"\n')
+    assert run("doctor", good).code == exits.OK
+    follower = role.Role(
+        "follower", "ab" * 16, "10.0.0.1", 6380, 0, "followed by the option replicaof"
+    )
+    others = {
+        "leads": role.Role(
+            "leader", "ab" * 16, generation=1, reason="promoted by REPLICAOF NO ONE"
+        ),
+        "follows 10.0.0.2:6380": follower._replace(host="10.0.0.2"),
+    }
+    role.publish(RealDisk(), good, follower)
+    assert run("doctor", good).code == exits.OK
+    for said, other in others.items():
+        role.publish(RealDisk(), good, other)
+        done = run("doctor", good)
+        assert f"tidelog.toml says to follow 10.0.0.1:6380, and the store {said}." in done.out
+    assert run("config", good, "unset", "replicaof").code == exits.OK
+    assert run("doctor", good).code == exits.OK
+
+
+def test_two_that_follow_each_other(run: Run, tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    with ExitStack() as stack:
+        for at, name in enumerate("ab"):
+            db = stack.enter_context(tidelog.open(tmp_path / name))
+            db.set("k", "v")  # a follower without data answers LOADING
+            options = {"port": ports[at], "replicaof": f"127.0.0.1 {ports[1 - at]}"}
+            stack.enter_context(tidelog.serve(db, **options))
+        for port in ports:
+            url = f"redis://127.0.0.1:{port}"
+            until(lambda url=url: "follow-each-other" in names(run("doctor", url, "--json")))
+
+
+@pytest.mark.usefixtures("roomy")
+def test_why_a_link_is_down(run: Run, tmp_path: Path) -> None:
+    leader = f"127.0.0.1 {free_port()}"
+    with tidelog.open(tmp_path / "a") as db:
+        db.set("k", "v")
+        with tidelog.serve(db, port=0, replicaof=leader):
+            until(lambda: "is down: 127.0.0.1:" in run("doctor", tmp_path / "a").out)
 
 
 def test_a_late_job(run: Run, good: Path) -> None:

@@ -183,7 +183,10 @@ def test_what_cannot_be_asked(run: Run, made: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (b"", "closed the connection before it answered; if that port is for TLS, use rediss:// in the URL"),
+        (
+            b"",
+            "closed the connection before it answered; if that port is for TLS, use rediss:// in the URL",
+        ),
         (b"HTTP/1.1 400 Bad Request\r\n", "gave no answer of a tidelog server"),
         (b"-ERR unknown command 'TIDELOG'\r\n", "refused: ERR unknown command 'TIDELOG'"),
         (b"$99999999999\r\n", "gave no answer of a tidelog server"),

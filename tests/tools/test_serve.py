@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests.server.access.test_tls import made as certificate
 from tests.tools.conftest import Run
 
 import tidelog
@@ -398,15 +399,19 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run("serve", root, "--port", port)
-        assert (done.code, done.out) == (exits.SYSTEM, "")
-        last = done.err.splitlines()[-1]
-        assert last.startswith(f"tidelog: cannot listen on 127.0.0.1 port {port}: ")
-        assert last.endswith("address already in use")
-
-        done = run("serve", root, "--port", free_port(), "--metrics-port", port)
-        assert done.code == exits.SYSTEM
-        assert done.err.splitlines()[-1].startswith("tidelog: ") and "in use" in done.err
+        files = certificate(tmp_path, "server")
+        tls = ("--tls-cert-file", files.certificate, "--tls-key-file", files.key)
+        for option, more in {
+            "port": (),
+            "metrics-port": ("--port", free_port()),
+            "tls-port": ("--port", free_port(), *tls, "--tls-auth-clients", "no"),
+        }.items():
+            done = run("serve", root, f"--{option}", port, *more)
+            assert (done.code, done.out) == (exits.SYSTEM, "")
+            assert done.err.splitlines()[-1] == (
+                f"tidelog: cannot listen on 127.0.0.1 port {port}: address already in use; `ss -ltnp` names the "
+                f"process that has it. End that one, or choose another `{option}`"
+            )
 
     socket_path = tmp_path / "missing" / "orders.sock"
     done = run("serve", root, "--port", "0", "--unixsocket", socket_path)
