@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 SERVER: Final = re.compile(r"(?:rediss?|tidelog|unix)(?:\+sentinel)?:/")
-# Text that stands before a password in a line of text. Where a URL was taken for a path, it has lost one of two slashes. A
-# password of a server may have signs that belong into no URL; other URLs may name a file with an @.
+# Text that stands before a password. Where a URL was taken for a path, it has lost one of two slashes. A password of a
+# server may have signs that belong into no URL; other URLs may name a file with an @.
 _SIGNS: Final = re.compile(rf"\b({SERVER.pattern}/?|[a-z][\w+.-]*:/{{1,2}}(?=[^\s/]*@))\S*@")
 
 

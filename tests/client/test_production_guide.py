@@ -5,6 +5,7 @@ systemctl needs systemd as process 1, which containers do not have. So `Services
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -41,19 +42,22 @@ FOLDERS: Final = ("/etc/systemd/system", "/etc/tidelog", "/var/lib/tidelog", "/b
 WORK: Final = "def send(job):\n    print('sent', job.value, flush=True)\n"
 
 
-def lines(section: str) -> list[str]:
-    """The lines of the blocks below a heading."""
+def blocks(section: str) -> list[list[str]]:
+    """The lines of each block below a heading."""
     (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
-    return [
-        line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()
-    ]
+    return [block.splitlines() for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
+
+
+def lines(section: str) -> list[str]:
+    """The lines of all of them."""
+    return [line for block in blocks(section) for line in block]
 
 
 class Machine:
     """A place for each path of the page, and for each of its ports. Types lines."""
 
     def __init__(self, folder: Path, run: Run) -> None:
-        self._run = run
+        self.run = run
         self.places = {name: str(folder / name[1:].replace("/", "-")) for name in FOLDERS}
         for place in self.places.values():
             Path(place).mkdir(mode=0o700, parents=True)
@@ -74,7 +78,7 @@ class Machine:
         words = shlex.split(self.there(line))
         match words:
             case ["tidelog", *rest]:
-                done = self._run(*rest)
+                done = self.run(*rest)
                 assert done.code == 0, (line, done)
                 return done.out
             case ["systemctl", "daemon-reload"]:
@@ -82,7 +86,7 @@ class Machine:
             case ["systemctl", "enable", "--now", *names] | ["systemctl", "start", *names]:
                 for name in names:
                     self.services.start(name)
-            case ["systemctl", "stop", *names]:
+            case ["systemctl", "stop", *names] | ["systemctl", "disable", "--now", *names]:
                 for name in names:
                     self.services.stop(name)
             case ["systemctl", "restart", *names]:
@@ -90,7 +94,9 @@ class Machine:
                     self.services.stop(name)
                     self.services.start(name)
             case _:
-                subprocess.run(words, cwd=ROOT, check=True)
+                return subprocess.run(
+                    words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+                ).stdout
         return ""
 
 
@@ -102,21 +108,35 @@ class Services:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
+        """A timer starts its service at once, as one that has missed its time."""
         folder = Path(self._machine.there("/etc/systemd/system"))
+        if name.endswith(".timer"):
+            assert (folder / name).exists()
+            name = name.removesuffix(".timer")
         unit = dict(re.findall(r"^(\w+)=(.*)$", (folder / f"{name}.service").read_text(), re.M))
+        line = unit["ExecStart"].replace("$$", "$").replace("%%", "%")
         process = subprocess.Popen(
-            shlex.split(self._machine.there(unit["ExecStart"])),
+            shlex.split(self._machine.there(line)),
             cwd=self._machine.there(unit.get("WorkingDirectory", "/opt/mail")),
             env=environment(),
             umask=int(unit["UMask"], 8),
         )
-        self.running[name] = process
+        if unit["Type"] == "oneshot":
+            assert process.wait(120) == 0
+        else:
+            self.running[name] = process
 
     def stop(self, name: str) -> None:
         """With SIGTERM to the first process, as KillMode=mixed does. It must end in order."""
         process = self.running.pop(name)
         process.terminate()
         assert process.wait(60) == 0
+
+    def lose_power(self) -> None:
+        while self.running:
+            _, process = self.running.popitem()
+            process.kill()
+            process.wait()
 
     def kill(self) -> None:
         for name in sorted(self.running, reverse=True):  # the workers before the server they ask
@@ -138,13 +158,15 @@ def begin(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path]
         yield one
 
 
-def test_the_guide_from_top_to_bottom(begin: Callable[[Path], Machine], tmp_path: Path) -> None:
+def test_the_guide_from_top_to_bottom(
+    begin: Callable[[Path], Machine], run: Run, tmp_path: Path
+) -> None:
     machine, other = begin(tmp_path / "one"), begin(tmp_path / "other")
     root = Path(machine.there("/var/lib/tidelog/mail"))
     *setting, look = lines("The services")
     for line in setting:
         machine.type(line)
-    assert set(machine.services.running) == {unit.stem for unit in UNITS}
+    assert set(machine.services.running) == {"tidelog", "tidelog-worker"}
     with tidelog.queue(root, "mails", shared=True) as mails:
         mails.put("ann")
         until(lambda: len(mails) == 0, "the worker does nothing")
@@ -155,10 +177,13 @@ def test_the_guide_from_top_to_bottom(begin: Callable[[Path], Machine], tmp_path
         for line in lines("Backup"):
             said = machine.type(line)
         assert re.search(r"^waiting +2\b", said, re.M), said
+        (copy,) = Path(machine.there("/backup")).glob("mail-*")
+        assert run("snapshot", "verify", copy).code == 0
         machine.services.start("tidelog-worker")
         until(lambda: len(mails) == 0, "the worker does nothing")
     upgrade(machine, root)
     follow(machine, other)
+    fail_over(machine, other)
 
 
 def upgrade(machine: Machine, root: Path) -> None:
@@ -185,36 +210,82 @@ def follow(machine: Machine, other: Machine) -> None:
     (folder / "password").chmod(0o600)
     shutil.copytree(folder, other.there("/etc/tidelog"), dirs_exist_ok=True)
     other.places = {"10.0.0.1 6380": machine.there("10.0.0.1 6380"), **other.places}
-    first, restart, *second = lines("A follower")
-    for line in (first, restart):
+    machine.places = {"10.0.0.2 6380": other.there("10.0.0.2 6380"), **machine.places}
+    first, second, (look,) = blocks("A follower")
+    for line in first:
         machine.type(line)
-    _, copy, *_ = lines("The services")
-    for line in (copy, *second):
+    for line in second:
         other.type(line)
-    with tidelog.connect(machine.there(root), timeout=120) as leader:
+
+    def is_up() -> bool:
+        told = other.run("replica", "status", other.there(root)).out
+        return re.search("^link +up, 0 records", told, re.M) is not None
+
+    until(is_up, "it does not follow")  # before, it answers others LOADING
+    with (
+        tidelog.connect(machine.there(root), timeout=120) as leader,
+        tidelog.connect(other.there(root), timeout=120, start=False) as follower,
+    ):
         leader.set("name", "ann")
-    until(lambda: followed(Path(other.there(root))), "it does not follow")
+        until(lambda: follower.get("name") == b"ann", "it does not follow")
+        assert follower.info()["master_link_status"] == "up"
+    assert f"\nfurthest     127.0.0.1:{other.places['6380']}\n" in machine.type(look)
+    assert "\nlink         up" in other.type(look)
 
 
-def followed(root: Path) -> bool:
-    """Whether the follower has what was written. Until it has a copy of its leader's data, it refuses everything."""
-    try:
-        with tidelog.connect(root, timeout=120, start=False) as follower:
-            is_up = follower.info()["master_link_status"] == "up"
-            return is_up and follower.get("name") == b"ann"
-    except tidelog.ResponseError as error:
-        assert str(error).startswith("LOADING"), error
-        return False
+def fail_over(machine: Machine, other: Machine) -> None:
+    """The leader's machine loses its power, comes back, follows, and leads again."""
+    root = "/var/lib/tidelog/mail"
+    take, back, change = blocks("The leader is gone")
+    machine.services.lose_power()
+    for line in take:
+        said = other.type(line)
+        if line.startswith("redis-cli"):
+            assert said == "OK\n" and "stale-replicaof" in findings(other)
+    assert "stale-replicaof" not in findings(other)
+    works(other)
+    for name in ("tidelog", "tidelog-worker"):
+        machine.services.start(name)
+    works(machine)  # it leads, too
+    for line in back:
+        machine.type(line)
+    with tidelog.connect(machine.there(root), start=False) as db:
+        until(lambda: db.info()["master_link_status"] == "up", "it does not follow")
+    for line in change:
+        other.type(line)
+    until(lambda: "\nrole         leader " in machine.type(take[0]), "it does not lead")
+    machine.type(take[-1])
+    works(machine)
+    with tidelog.connect(other.there(root), start=False) as db:
+        until(lambda: db.info()["master_link_status"] == "up", "it does not follow")
+    assert not findings(machine) & {"stale-replicaof", "follow-each-other", "link-down"}
+
+
+def findings(machine: Machine) -> set[str]:
+    done = machine.run("doctor", machine.there("/var/lib/tidelog/mail"), "--json")
+    return {each["finding"] for each in json.loads(done.out)["findings"]}
+
+
+def works(machine: Machine) -> None:
+    """Its workers do a job that an application puts there."""
+    with tidelog.queue(machine.there("/var/lib/tidelog/mail"), "mails", shared=True) as mails:
+        mails.put("zoe")
+        until(lambda: len(mails) == 0, "the worker does nothing")
 
 
 def test_the_units_are_ones_that_systemd_takes(tmp_path: Path) -> None:
-    for unit in UNITS:
+    timers = sorted(UNITS[0].parent.glob("*.timer"))
+    for unit in (*UNITS, *timers):
         text = unit.read_text().replace("/opt/tidelog/bin/tidelog", str(SCRIPT))
         (tmp_path / unit.name).write_text(text.replace("/opt/mail", str(tmp_path)))
-    names = [str(tmp_path / unit.name) for unit in UNITS]
-    for words in (["verify", "--man=no"], ["security", "--offline=yes", "--threshold=20"]):
+    services = [str(tmp_path / unit.name) for unit in UNITS]
+    names = [*services, *(str(tmp_path / unit.name) for unit in timers)]
+    for words in (
+        ["verify", "--man=no", *names],
+        ["security", "--offline=yes", "--threshold=20", *services],
+    ):
         done = subprocess.run(
-            ["systemd-analyze", *words, *names], capture_output=True, text=True, timeout=60
+            ["systemd-analyze", *words], capture_output=True, text=True, timeout=60
         )
         assert (done.returncode, done.stderr) == (0, ""), done
 
@@ -250,8 +321,9 @@ def test_server_and_worker_make_no_call_that_the_units_forbid(tmp_path: Path) ->
         finally:
             os.kill(owner_of(root), signal.SIGTERM)
     assert server.returncode == 0
-    for unit, name in zip(UNITS, ("work", "serve"), strict=True):
-        (group,) = re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.M)
+    for unit, name in (("tidelog-worker", "work"), ("tidelog", "serve")):
+        text = (UNITS[0].parent / f"{unit}.service").read_text()
+        (group,) = re.findall(r"^SystemCallFilter=(.*)$", text, re.M)
         calls = set(re.findall(r"^\d+ +(\w+)\(", Path(f"{notes}-{name}").read_text(), re.M))
         assert "openat" in calls and calls - allowed(group) == set(), name
 
