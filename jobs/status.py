@@ -119,7 +119,7 @@ class JobStatus:
 
 
 def texts(status: JobStatus) -> Iterator[tuple[str, str]]:
-    """What a person may know of a job: each text, and before it the part of the job that it is.
+    """Each text of a job that a person may look for, and before it the part of the job that it is.
 
     value     as it is stored; and if it is JSON that escapes letters, with the letters
     key

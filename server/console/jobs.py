@@ -51,8 +51,9 @@ def job(link: Link, db: int, key: bytes, group: bytes, wanted: bytes) -> dict[st
         )
     if status is not None and status.state == RUNNING:
         lane, present = names.jobs_of(key)[status.priority], asked[1]
-        pending = link.ask(b"XPENDING", lane, group, present, present, b"1")
-        told |= {"idle_ms": pending[0][2]} if pending else {}
+        (pending,) = link.ask_all([[b"XPENDING", lane, group, present, present, b"1"]])
+        if isinstance(pending, list) and pending:
+            told["idle_ms"] = pending[0][2]
     return {**place, **told, "latest_failures": [failure_told(each) for each in failed]}
 
 

@@ -61,6 +61,8 @@ def test_an_owner_keeps_as_many_dead_jobs_as_the_file_says(root: Path) -> None:
             job = mails.get("anna", block=10)
             assert job is not None and job.fail("no such address")
         assert [job.value for job in mails.dead] == [2, 3]
+        kill(root)
+        assert [job.value for job in mails.dead] == [2, 3]  # the next owner
 
 
 def test_all_or_nothing(root: Path) -> None:

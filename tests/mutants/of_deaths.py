@@ -1,4 +1,4 @@
-"""Mutants of `on_dead`: each death is told at least once, to one of the processes that share the position."""
+"""Mutants of deaths: each is told at least once, to one of the processes that share the position, and then kept."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from tests.mutants.mutant import Mutant
 TELLING: Final = "api/queue/running/telling.py"
 DEATHS: Final = "api/queue/deaths.py"
 TESTS: Final = "tests/jobs/test_on_dead.py"
+KEPT_TESTS: Final = "tests/jobs/test_keep_dead.py"
+FACES_TESTS: Final = "tests/client/faces/test_keep_dead.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -37,5 +39,29 @@ MUTANTS: Final = (
             f"{TESTS}::test_deaths_before_the_first_run_with_on_dead_are_not_told_and_later_ones_are",
         ),
         "A death that came while nothing ran is told by the next run.",
+    ),
+    Mutant(
+        "deaths/an-older-store-drops-them",
+        "store/checkpoints.py",
+        "identity.made_by(self._disk, self._root) > 0\n",
+        "identity.made_by(self._disk, self._root) >= 0\n",
+        (f"{KEPT_TESTS}::test_the_store_of_an_earlier_version_keeps_what_it_had",),
+        "The store of an earlier version keeps all dead jobs.",
+    ),
+    Mutant(
+        "deaths/kept-by-number-alone",
+        "jobs/work/retention.py",
+        "    if kept.seconds and dead.first_id() < end:\n",
+        "    if False:\n",
+        (f"{FACES_TESTS}::test_old_ones_go_when_the_next_job_dies[Embedded]",),
+        "A dead job goes when it is too old.",
+    ),
+    Mutant(
+        "deaths/of-a-fetch-stay",
+        "jobs/work/fetch.py",
+        "            sweep_dead(self.shared.core, self.shared.db, self.options)\n",
+        "",
+        (f"{FACES_TESTS}::test_so_do_deaths_that_a_fetch_decides[Embedded]",),
+        "Deaths that a fetch decides drop those beyond the limit.",
     ),
 )
