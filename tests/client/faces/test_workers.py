@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.faces.faces import ROOT
-from tests.client.faces.test_blocking import KINDS, LONG_S, blocked
+from tests.client.faces.test_blocking import LONG_S, METHODS, blocked
 from tests.client.faces.test_dedup import take
 
 import tidelog
@@ -48,7 +48,7 @@ def test_each_group_has_its_own(face: Any) -> None:
     assert face.workers("audit") == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", METHODS)
 def test_one_that_waits(kind: Any) -> None:
     with ExitStack() as stack:
         face = kind(stack, {})
