@@ -22,7 +22,7 @@ from tests.until import until
 import tidelog
 
 SCRIPTS: Final[dict[str, str]] = {
-    "put": """
+    "put-2": """
         QUEUE PUT mails a
         QUEUE PUT mails b HEADERS 2 trace t1 to ann
         QUEUE PUT mails c DEDUP x
@@ -617,7 +617,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE TAKE mails anna COUNT 9 RATE 2/m CONCURRENCY 4 CONCURRENCYPERKEY 4
     """,
     # Writes of the engine that a client of a shared store numbers, beside those of the queue, which have ONCE.
-    "once": """
+    "once-2": """
         TIDELOG ONCE lane 1 XADD mails * value a
         TIDELOG ONCE lane 1 XADD mails * value a
         QUEUE TAKE mails anna
