@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tidelog.api.queue.aio import AsyncQueue
     from tidelog.api.queue.aschedules import AsyncSchedules
     from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
@@ -199,6 +200,8 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
         concurrency: int | None = None,
         rate: str | None = None,
         concurrency_per_key: int | None = None,
+        lease: Duration | None = None,
+        retry: RetryPolicy | str | None = None,
     ) -> AsyncQueue[Any]:
         """A durable queue in this store; its methods are awaited. As `Store.queue`."""
         # here: a program without queues does not load them
@@ -216,6 +219,8 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
             concurrency=concurrency,
             rate=rate,
             concurrency_per_key=concurrency_per_key,
+            lease=lease,
+            retry=retry,
         )
         return AsyncQueue(self, options)
 

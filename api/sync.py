@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidelog.api.queue.face import Queue
     from tidelog.api.queue.schedules import Schedules
     from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
@@ -234,6 +235,8 @@ class Store(Face, Compound[Pipeline, TextT]):
         concurrency: int | None = None,
         rate: str | None = None,
         concurrency_per_key: int | None = None,
+        lease: Duration | None = None,
+        retry: RetryPolicy | str | None = None,
     ) -> Queue[Any]:
         """A durable queue in this store. Its options are not stored; nothing is written before the first job.
 
@@ -243,8 +246,8 @@ class Store(Face, Compound[Pipeline, TextT]):
             codec: `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model or
                 TypeAdapter.
             max_deliveries: A job that was delivered this often without success becomes a dead job.
-            retry_after: Seconds or a timedelta: how long a lease outlives its worker, and the first pause before a
-                retry.
+            retry_after: Seconds or a timedelta: the first pause before a retry, and how long a lease outlives its
+                worker, unless `lease` says that.
             keep: How many acknowledged jobs to keep, or (timedelta) for how long after they were put.
             max_depth: Bound on unfinished jobs; `put` waits while the queue is full. None = no bound.
             max_failures: How many records of failures to keep.
@@ -252,6 +255,10 @@ class Store(Face, Compound[Pipeline, TextT]):
             rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None = no limit.
             concurrency_per_key: How many jobs with the same key may be in progress at once; None = no limit. With 1,
                 the jobs of a key are done one after the other.
+            lease: Seconds or a timedelta: how long a job that its worker holds may go without a renewal. Renewals come
+                by themselves, so that is how long a lease outlives its worker. None = `retry_after`.
+            retry: A RetryPolicy, or its text such as "max=8 base=2 cap=600": how jobs are tried again that have no
+                policy of their own. None = `max_deliveries` deliveries, with pauses that double from `retry_after` on.
 
         Raises:
             DataError: An option is invalid.
@@ -271,6 +278,8 @@ class Store(Face, Compound[Pipeline, TextT]):
             concurrency=concurrency,
             rate=rate,
             concurrency_per_key=concurrency_per_key,
+            lease=lease,
+            retry=retry,
         )
         return Queue(self, options)
 

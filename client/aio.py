@@ -47,6 +47,7 @@ from tidelog.store.lifetime import DRAIN_SECONDS
 
 if TYPE_CHECKING:
     from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.typed import QueueOptions, Typed
 
 T = TypeVar("T")
@@ -159,6 +160,8 @@ class AsyncSharedStore(StoreCalls[TextT], AsyncCompound[AsyncSharedPipeline, Tex
         concurrency: int | None = None,
         rate: str | None = None,
         concurrency_per_key: int | None = None,
+        lease: Duration | None = None,
+        retry: RetryPolicy | str | None = None,
     ) -> AsyncSharedQueue[Any]:
         """A durable queue in this store. As `SharedStore.queue`."""
         return AsyncSharedQueue(
@@ -173,6 +176,8 @@ class AsyncSharedStore(StoreCalls[TextT], AsyncCompound[AsyncSharedPipeline, Tex
                 concurrency=concurrency,
                 rate=rate,
                 concurrency_per_key=concurrency_per_key,
+                lease=lease,
+                retry=retry,
             ),
             self,
         )

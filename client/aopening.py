@@ -16,6 +16,7 @@ from tidelog.store.opening import AnyPath, is_url
 if TYPE_CHECKING:
     from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
     from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.typed import OpenOptions, T, Typed
     from tidelog.store.options import ConnectOptions
 
@@ -180,6 +181,8 @@ def aopen_queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
+    lease: Duration | None = None,
+    retry: RetryPolicy | str | None = None,
     fsync: str | None = None,
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncQueue] | Opening[AsyncSharedQueue]:
@@ -202,6 +205,8 @@ def aopen_queue(
         "concurrency": concurrency,
         "rate": rate,
         "concurrency_per_key": concurrency_per_key,
+        "lease": lease,
+        "retry": retry,
         "fsync": fsync,
         "clock": clock,
     }

@@ -236,7 +236,7 @@ class SharedConsumer(Closing, Generic[T]):
         def said(wire: Wire) -> list[bytes]:
             return [*words, b"CONFIRM", lane.name] if CONFIRM in wire.can else words
 
-        found = link.call(said, Safe.READ, queue._db, block=block, lane=lane)
+        found = link.call(said, Safe.READ, queue._db, block=block, lane=lane, needs=queue._needs)
         self._begins = False
         queue._begun.add(worker)
         if found is None:

@@ -11,11 +11,13 @@ from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.client.keeper import Queued
 from tidelog.engine.api import EntryRow
 from tidelog.jobs.delivered import Delivered, log
+from tidelog.jobs.raised import ending_of
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import ACK, Done, DoneWith
 from tidelog.jobs.verbs.done_and import AckAnd
 from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
 from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.verbs.verb import all_needs
 from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import Duration
@@ -129,7 +131,7 @@ class SharedJob(Ends, Delivered, Generic[T]):
         Raises:
             DataError: An argument is no such job.
             QueueFull: A bounded queue has no room; the job stays open.
-            Unsupported: The server has no `dedup` of a put but "window"; the job stays open.
+            Unsupported: The server is too old for an option of a put; the job stays open.
         """
         mine = self._queue
         needs = None
@@ -142,7 +144,7 @@ class SharedJob(Ends, Delivered, Generic[T]):
                 raise DataError(
                     "done_and puts only into queues of the job's own store and database"
                 )
-            needs = needs or put.request.needs
+            needs = all_needs(needs, put.request.needs, put.queue._needs)
         return self._end(AckAnd([put.queue.words(put.request)[2:] for put in puts]), needs)
 
     # --- the with block
@@ -203,5 +205,5 @@ class SharedJob(Ends, Delivered, Generic[T]):
         if ends_worker:
             self.release()
             return
-        self.nack(error)
+        self._end(ending_of(error, self._row, self._queue._options))
         self._failed(error)

@@ -54,6 +54,7 @@ class Queued(Protocol):
     _link: Link
     _keeper: Keeper
     _options: Options
+    _needs: bytes | None  # what a server needs to know the options
     beat_s: float  # longest pause between two beats
     renew_s: float  # time between two renewals
     lease_s: float  # after so long without one, the jobs may be lost

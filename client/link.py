@@ -131,7 +131,7 @@ class Link:
 
         block    seconds for which the server may block the call
         lane     a lane that the caller took
-        needs    the capability without which a server does not know the command
+        needs    the capabilities without which a server does not know the command, as words
         """
         found = self._calls((words,), safe, db, block, lane, needs)[0]
         if isinstance(found, CommandError):
@@ -320,11 +320,12 @@ class Link:
             if lane.ended:
                 # `hang_up` found no connection to end
                 raise ended_elsewhere()
-        if needs is not None and needs not in wire.can:
-            raise Unsupported(
-                f"the server {self.address} is of an earlier version of tidelog, or its user may not ask for its "
-                f"capabilities: TIDELOG CAPABILITIES does not list {needs.decode()!r}"
-            )
+        for each in () if needs is None else needs.split():
+            if each not in wire.can:
+                raise Unsupported(
+                    f"the server {self.address} is of an earlier version of tidelog, or its user may not ask for its "
+                    f"capabilities: TIDELOG CAPABILITIES does not list {each.decode()!r}"
+                )
         if wire.db != db:
             checked_call(wire, [b"SELECT", b"%d" % db], self.timeout)
             wire.db = db

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
     from tidelog.client.store import SharedStore
     from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.typed import OpenOptions, T, Typed
     from tidelog.store.options import ConnectOptions
 
@@ -209,6 +210,8 @@ def open_queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
+    lease: Duration | None = None,
+    retry: RetryPolicy | str | None = None,
     fsync: str | None = None,
     clock: Clock = SYSTEM,
 ) -> Queue | SharedQueue:
@@ -221,7 +224,7 @@ def open_queue(
 
     Args:
         path: The directory; or the URL of a server, as in `tidelog.connect`, whose queues are always shared.
-        name: Name of the queue. For it and the options up to `rate` see `Store.queue`.
+        name: Name of the queue. For it and the options up to `retry` see `Store.queue`.
         shared: Several processes use the queue at the same time; see `tidelog.connect`. All of them pass True.
         fsync: As in `tidelog.open`, where None is `always`; for a shared queue, as in `tidelog.connect`.
         clock: As in `tidelog.open`. Not for a shared queue.
@@ -244,6 +247,8 @@ def open_queue(
         "concurrency": concurrency,
         "rate": rate,
         "concurrency_per_key": concurrency_per_key,
+        "lease": lease,
+        "retry": retry,
     }
     if not (shared or is_url(path)):
         return open_embedded(path, name, group, **options, fsync=fsync or "always", clock=clock)

@@ -18,7 +18,7 @@ from tidelog.client.job import SharedJob, SharedPut
 from tidelog.client.keeper import BEAT_S, RENEW_S
 from tidelog.engine import ids
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options
-from tidelog.jobs.option_words import option_words
+from tidelog.jobs.option_words import needs_of, option_words
 from tidelog.jobs.options import Options
 from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
@@ -26,7 +26,7 @@ from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.put_many import PutMany
 from tidelog.jobs.verbs.result import AskResult
-from tidelog.jobs.verbs.verb import Safe, Verb
+from tidelog.jobs.verbs.verb import Safe, Verb, all_needs
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import EncodeError, QueueFull
 from tidelog.store.lifetime import DRAIN_SECONDS
@@ -52,10 +52,10 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
         self._db = store._db
         self._keeper, self._link = store._keeper, store._link
         self._key = options.key
-        self.renew_s = min(RENEW_S, options.retry_after / 6)
+        self.renew_s = min(RENEW_S, options.lease / 6)
         self.beat_s = min(BEAT_S, self.renew_s)
-        self.lease_s = options.retry_after / 1.5
-        self._words = option_words(options)
+        self.lease_s = options.lease / 1.5
+        self._words, self._needs = option_words(options), needs_of(options)
         self._named_by = os.getpid()
         self._begun: set[bytes] = set()  # workers for which HISTORY was sent
 
@@ -81,7 +81,8 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
 
     def _ask(self, verb: Verb, *more: bytes, block: float = 0.0) -> Any:
         words, link = self.words(verb, *more), self._link
-        return verb.result(link.call(words, verb.safe, self._db, block=block, needs=verb.needs))
+        needs = verb.needs if self._needs is None else all_needs(self._needs, verb.needs)
+        return verb.result(link.call(words, verb.safe, self._db, block=block, needs=needs))
 
     def _time(self) -> float:
         clock = self._link.call((b"TIME",), Safe.READ)
@@ -101,7 +102,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
             EncodeError: The codec cannot encode the value, or it is too large (PayloadTooLarge).
             DataError: Another argument is invalid.
             QueueFull: The queue stayed full until the timeout; nothing was put.
-            Unsupported: The server is too old for a `dedup` other than "window"; nothing was put.
+            Unsupported: The server is too old for `retry`, or a `dedup` other than "window"; nothing was put.
         """
         request = PutJob.of(self._options, value, options)
         id: bytes = self._until_room(request, patience("timeout", timeout))
@@ -182,7 +183,7 @@ class SharedQueue(RunsThreads[SharedJob[T]], Verbs[T], Closing):
 
         Args:
             worker: The worker's name. After a restart of this process a worker of the same name gets its unfinished
-                jobs at once. Without a name, any worker gets them `retry_after` later.
+                jobs at once. Without a name, any worker gets them when their lease ends.
 
         Returns:
             An iterator of `SharedJob`.

@@ -102,6 +102,6 @@ class JobCalls(Generic[T]):
         Raises:
             DataError: An argument is no such job.
             QueueFull: A bounded queue has no room; the job stays open.
-            Unsupported: The server has no `dedup` of a put but "window"; the job stays open.
+            Unsupported: The server is too old for an option of a put; the job stays open.
         """
         return await threaded(partial(self._job.done_and, *puts))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
     from tidelog.client.schedules import SharedSchedules
     from tidelog.jobs.codecs import Codec
+    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
@@ -288,20 +289,15 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
         concurrency: int | None = None,
         rate: str | None = None,
         concurrency_per_key: int | None = None,
+        lease: Duration | None = None,
+        retry: RetryPolicy | str | None = None,
     ) -> SharedQueue[Any]:
         """A durable queue in this store. As `Store.queue`.
 
         Args:
             name: As in `Store.queue`, and so are the others.
-            group: Each group of a queue gets every job once.
             codec: How values become bytes, in this process.
-            max_deliveries: A job that was delivered this often without success becomes a dead job.
-            retry_after: Seconds or a timedelta: how long a lease outlives its worker.
-            keep: How many acknowledged jobs to keep, or for how long.
-            max_depth: Bound on unfinished jobs; None = no bound.
-            max_failures: How many records of failures to keep.
-            concurrency: How many jobs the workers of the group may hold at once; None = no limit.
-            rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None = no limit.
+            lease: As in `Store.queue`. With it or `retry`, each call at an older server raises Unsupported.
 
         Raises:
             DataError: An option is invalid.
@@ -321,6 +317,8 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
             concurrency=concurrency,
             rate=rate,
             concurrency_per_key=concurrency_per_key,
+            lease=lease,
+            retry=retry,
         )
         return SharedQueue(self, options, codec)
 

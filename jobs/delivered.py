@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.jobs import rows
 from tidelog.jobs.job_facts import JobFacts
+from tidelog.jobs.retries import GiveUp, RetryJob
 
 log: Final = logging.getLogger("tidelog.queue")
 
@@ -45,7 +46,12 @@ class Delivered(JobFacts):
 
     def _failed(self, error: BaseException) -> None:
         """Log an exception that left the block."""
-        if self._swallows(error):
+        if isinstance(error, RetryJob | GiveUp):  # its block said so; a death has its own line
+            log.info(
+                "queue %s: job %s, delivery %d, raised %s",
+                *(self._queue_name, self.id, self.deliveries, rows.evidence(error)[0]),
+            )
+        elif self._swallows(error):
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
                 *(self._queue_name, self.id, self.deliveries, rows.evidence(error)[0]),

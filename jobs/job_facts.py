@@ -9,6 +9,7 @@ from tidelog.jobs import rows
 
 if TYPE_CHECKING:
     from tidelog.engine.api import EntryRow
+    from tidelog.jobs.retries import RetryPolicy
 
 
 class JobFacts:
@@ -54,6 +55,11 @@ class JobFacts:
     def key(self) -> str | None:
         """The key that it was put with; None if it has none."""
         return rows.shown_key(self._row) if len(self._row) > 2 else None
+
+    @property
+    def retry(self) -> RetryPolicy | None:
+        """The retry policy that it was put with; None if it has none, so that of the queue counts."""
+        return rows.retry_of(self._row) if len(self._row) > 2 else None
 
     @property
     def enqueued_at(self) -> datetime:

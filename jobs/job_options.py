@@ -16,7 +16,8 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.jobs.dedup import MODES, WINDOW, mode_of
 from tidelog.jobs.options import PRIORITY_MAX, check_names, named, ranked
 from tidelog.jobs.own import MANY, ONE, Own
-from tidelog.jobs.rows import HEADER, KEY, PRIORITY, VALUE
+from tidelog.jobs.retries import RetryPolicy, policy_of
+from tidelog.jobs.rows import HEADER, KEY, PRIORITY, RETRY, VALUE
 from tidelog.jobs.work.later import Due, due_in, when
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
@@ -35,6 +36,7 @@ class PutManyOptions(TypedDict, total=False):
                 becomes a dead job with the reason `expired`
     priority    from 0 to 9. Jobs with a larger number are delivered first
     key         a name for what the job is about, such as `customer-7`, for the option `concurrency_per_key`
+    retry       a RetryPolicy, or its text: how the job is tried again. It replaces the policy of the queue
     """
 
     delay: Duration | None
@@ -42,6 +44,7 @@ class PutManyOptions(TypedDict, total=False):
     ttl: Duration | None
     priority: int
     key: str | None
+    retry: RetryPolicy | str | None
 
 
 class PutOptions(PutManyOptions, total=False):
@@ -67,7 +70,7 @@ class JobOptions:
     headers             fields of the job's row: name, text, name, text ...
     delay_ms, at_ms     when it is due: after a delay in ms, or at a time in unix ms; both None = at once
     ttl_ms              how long it is delivered, counted from when it is due; None = for ever
-    priority, key       as in `PutManyOptions`
+    priority, key, retry    as in `PutManyOptions`
     """
 
     dedup_id: bytes | None = None
@@ -78,12 +81,15 @@ class JobOptions:
     ttl_ms: int | None = None
     priority: int = 0
     key: bytes | None = None
+    retry: RetryPolicy | None = None
 
     @property
     def tail(self) -> EntryRow:
-        """The fields of the job's row for its priority and its key, where it has them."""
-        rank = (PRIORITY, b"%d" % self.priority) if self.priority else ()
-        return rank if self.key is None else (*rank, KEY, self.key)
+        """The fields of the job's row for its priority, its key and its retry policy, where it has them."""
+        tail = (PRIORITY, b"%d" % self.priority) if self.priority else ()
+        if self.key is not None:
+            tail = (*tail, KEY, self.key)
+        return tail if self.retry is None else (*tail, RETRY, str(self.retry).encode())
 
     def row(self, value: bytes) -> EntryRow:
         """The row of the job's entry."""
@@ -113,6 +119,7 @@ class JobOptions:
             lifetime(own.milliseconds(b"TTL")),
             _priority_in(own),
             _key_in(own),
+            _retry_in(own),
         )
 
     def words(self) -> list[bytes]:
@@ -136,13 +143,17 @@ class JobOptions:
             words += (b"PRIORITY", b"%d" % self.priority)
         if self.key is not None:
             words += (b"KEY", self.key)
+        if self.retry is not None:
+            words += (b"RETRY", str(self.retry).encode())
         return words
 
 
 NO_OPTIONS: Final = JobOptions()
-WHEN: Final = {b"DELAY": ONE, b"AT": ONE, b"TTL": ONE, b"PRIORITY": ONE, b"KEY": ONE}
+WHEN: Final = dict.fromkeys((b"DELAY", b"AT", b"TTL", b"PRIORITY", b"KEY", b"RETRY"), ONE)
 JOB: Final = {**WHEN, b"DEDUP": ONE, b"MODE": ONE, b"HEADERS": MANY}
-WHEN_USAGE: Final = "[DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>]"
+WHEN_USAGE: Final = (
+    "[DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>] [RETRY <policy>]"
+)
 ONE_USAGE: Final = (
     "[DEDUP <id> [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS <count> <name> <text> ...]"
 )
@@ -175,6 +186,7 @@ def _checked(method: str, given: Mapping[str, Any], known: frozenset[str]) -> Jo
         lifetime(given.get("ttl")),
         ranked(given.get("priority", 0)),
         None if key is None else named("key", key),
+        policy_of(given.get("retry")),
     )
 
 
@@ -232,3 +244,11 @@ def _key_in(own: Own) -> bytes | None:
     if key == "":
         raise CommandError(b"ERR KEY must be UTF-8, and not empty")
     return None if found is None else found[0]
+
+
+def _retry_in(own: Own) -> RetryPolicy | None:
+    found = own.get(b"RETRY")
+    try:
+        return None if found is None else policy_of(found[0].decode())
+    except (UnicodeDecodeError, DataError) as error:
+        raise CommandError(b"ERR RETRY: " + str(error).encode(errors="surrogateescape")) from None

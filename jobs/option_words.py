@@ -10,6 +10,7 @@ from tidelog.engine.integers import int64
 from tidelog.jobs.codecs import Codec
 from tidelog.jobs.options import Options, make_options
 from tidelog.jobs.own import ms_word
+from tidelog.jobs.verbs.verb import RETRY
 from tidelog.store.errors import DataError
 
 # Those that are numbers: the attribute of Options, and the argument of `make_options`.
@@ -21,7 +22,9 @@ _NUMBERS: Final = {
     b"CONCURRENCYPERKEY": ("concurrency_per_key", "concurrency_per_key"),
     b"KEEP": ("keep_count", "keep"),
 }
-OPTIONS: Final = frozenset((*_NUMBERS, b"GROUP", b"RETRYAFTER", b"KEEPMS", b"CODEC", b"RATE"))
+_TEXTS: Final = {b"RATE": "rate", b"RETRYPOLICY": "retry"}
+_TIMES: Final = {b"RETRYAFTER": "retry_after", b"LEASE": "lease"}
+OPTIONS: Final = frozenset((*_NUMBERS, *_TEXTS, *_TIMES, b"GROUP", b"KEEPMS", b"CODEC"))
 _DEFAULTS: Final = make_options("any")
 
 
@@ -32,17 +35,26 @@ def option_words(options: Options) -> list[bytes]:
         words += (b"GROUP", options.group_key)
     if options.retry_after != _DEFAULTS.retry_after:
         words += (b"RETRYAFTER", ms_word(options.retry_after))
+    if options.lease != options.retry_after:
+        words += (b"LEASE", ms_word(options.lease))
     for word, (name, _) in _NUMBERS.items():
         value = getattr(options, name)
         if value != getattr(_DEFAULTS, name):
             words += (word, b"%d" % value)
-    if options.rate is not None:
-        words += (b"RATE", str(options.rate).encode())
+    for word, name in _TEXTS.items():
+        text = getattr(options, name)
+        if text is not None:
+            words += (word, str(text).encode())
     if options.keep_seconds:
         words += (b"KEEPMS", b"%d" % round(options.keep_seconds * 1000))
     if options.codec.name != "bytes":  # what commands take and give unless they are told
         words += (b"CODEC", options.codec.name.encode())
     return words
+
+
+def needs_of(options: Options) -> bytes | None:
+    """The capability without which a server does not know the words of the options; None: version 0.1 knows them."""
+    return None if options.retry is None and options.lease == options.retry_after else RETRY
 
 
 def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
@@ -55,10 +67,10 @@ def options_of(name: bytes, words: tuple[bytes, ...]) -> Options:
             group = value
         elif option == b"CODEC":
             codec = value.decode("utf-8", "backslashreplace")
-        elif option == b"RATE":
-            given["rate"] = value.decode("utf-8", "backslashreplace")
-        elif option == b"RETRYAFTER":
-            given["retry_after"] = int64(value) / 1000
+        elif option in _TEXTS:
+            given[_TEXTS[option]] = value.decode("utf-8", "backslashreplace")
+        elif option in _TIMES:
+            given[_TIMES[option]] = int64(value) / 1000
         elif option == b"KEEPMS":
             try:
                 given["keep"] = timedelta(milliseconds=int64(value))

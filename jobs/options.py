@@ -10,11 +10,10 @@ from typing import Any
 from tidelog.engine import ids
 from tidelog.jobs.codecs import Codec, codec_of
 from tidelog.jobs.rates import Rate, rate_of
+from tidelog.jobs.retries import PLAIN, RetryPolicy, counted, policy_of
 from tidelog.store.durations import seconds
 from tidelog.store.errors import DataError
 
-DELIVERIES_MAX = (1 << 62) - 1
-PAUSE_MAX = 3600.0  # seconds; the pause between retries is at most this long
 DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
 DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
 SUFFIXES = (":holds", ":failures", ":dead", ":later")
@@ -28,6 +27,8 @@ SCHEDULES = b"tidelog:schedules"  # the stream that holds the schedules of a dat
 class Options:
     """A queue's name and settings, checked. Times are in seconds.
 
+    retry_after                 the first pause before a retry, if no policy says otherwise
+    lease                       how long a delivery may go without a renewal; the argument's default is `retry_after`
     keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
     keeps                       whether any are kept; precomputed, because the end of each job asks for it
     limited                     whether one of the limits is set; precomputed, because each fetch asks for it
@@ -41,6 +42,7 @@ class Options:
     codec: Codec
     max_deliveries: int
     retry_after: float
+    lease: float
     keep_count: int
     keep_seconds: float
     max_depth: int | None
@@ -48,6 +50,7 @@ class Options:
     concurrency: int | None
     rate: Rate | None
     concurrency_per_key: int | None = None
+    retry: RetryPolicy | None = None
     priority: int = 0
     root: bytes = b""
     keeps: bool = field(init=False)
@@ -90,13 +93,14 @@ class Options:
     def rate_key(self) -> bytes:
         return self.root + b":rate:" + self.group_key
 
-    def pause(self, deliveries: int, chance: float) -> float:
-        """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter: 0.75 to 1.25
-        times.
-        """
-        longest = max(PAUSE_MAX, self.retry_after)
-        doubled = self.retry_after * 2.0 ** min(deliveries - 1, 64)
-        return min(doubled, longest) * (0.75 + chance / 2)
+    def most(self, own: RetryPolicy | None) -> int:
+        """After how many deliveries a job is dead. `own`: its own policy."""
+        policy = own or self.retry or PLAIN
+        return self.max_deliveries if policy.max is None else policy.max
+
+    def pause(self, own: RetryPolicy | None, deliveries: int, chance: float) -> float:
+        """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter."""
+        return (own or self.retry or PLAIN).pause(deliveries, chance, self.retry_after)
 
 
 def arguments_of(options: Options) -> dict[str, Any]:
@@ -106,7 +110,7 @@ def arguments_of(options: Options) -> dict[str, Any]:
         keep = timedelta(seconds=options.keep_seconds)
     rate = None if options.rate is None else str(options.rate)
     same = ("name", "group", "codec", "max_deliveries", "retry_after", "max_depth", "max_failures")
-    limits = ("concurrency", "concurrency_per_key")
+    limits = ("concurrency", "concurrency_per_key", "lease", "retry")
     found = {name: getattr(options, name) for name in (*same, *limits)}
     return found | {"keep": keep, "rate": rate}
 
@@ -124,6 +128,8 @@ def make_options(
     concurrency: Any = None,
     rate: Any = None,
     concurrency_per_key: Any = None,
+    lease: Any = None,
+    retry: Any = None,
 ) -> Options:
     """Check the options that the caller gave. Raises DataError, which names the option."""
     key, group_key = named("name", name), named("group", group)
@@ -141,21 +147,26 @@ def make_options(
         keep_count = keep
     else:
         raise DataError(f"keep must be 0, a number of jobs or a timedelta, not {keep!r}")
+    pause = seconds("retry_after", retry_after)
     return Options(
         name,
         group,
         key,
         group_key,
         codec_of(codec),
-        _count("max_deliveries", max_deliveries),
-        seconds("retry_after", retry_after),
+        counted("max_deliveries", max_deliveries),
+        pause,
+        pause if lease is None else seconds("lease", lease),
         keep_count,
         keep_seconds,
-        None if max_depth is None else _count("max_depth", max_depth),
-        _count("max_failures", max_failures),
-        None if concurrency is None else _count("concurrency", concurrency),
+        None if max_depth is None else counted("max_depth", max_depth),
+        counted("max_failures", max_failures),
+        None if concurrency is None else counted("concurrency", concurrency),
         rate_of(rate),
-        None if concurrency_per_key is None else _count("concurrency_per_key", concurrency_per_key),
+        None
+        if concurrency_per_key is None
+        else counted("concurrency_per_key", concurrency_per_key),
+        policy_of(retry),
     )
 
 
@@ -178,12 +189,6 @@ def named(what: str, name: Any) -> bytes:
         return name.encode()
     except UnicodeEncodeError as error:
         raise DataError(f"{what} must be valid Unicode: {error}") from None
-
-
-def _count(what: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DELIVERIES_MAX:
-        raise DataError(f"{what} must be an integer of at least 1, not {value!r}")
-    return value
 
 
 def check_names(method: str, given: Iterable[str], known: Container[str]) -> None:

@@ -2,15 +2,15 @@
 
 For the queue `mails`:
 
-    mails            value, header.<name> ..., key, expires (unix ms), dedup (jobs/dedup.py), origin (first ID of a
-                     redriven or delayed job)
+    mails            value, header.<name> ..., key, retry (jobs/retries.py), expires (unix ms), dedup (jobs/dedup.py),
+                     origin (first ID of a redriven or delayed job)
     mails:priority:3 as above, with the field priority
     mails:later      a delayed job, as above but without origin
     mails:holds      group, job, until (unix ms)
     mails:failures   group, job, worker, deliveries, error, traceback
     mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue),
-                     key, priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors (JSON
-                     list of {"at": unix ms, "worker", "deliveries", "error", "traceback"})
+                     key, retry, priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors
+                     (JSON list of {"at": unix ms, "worker", "deliveries", "error", "traceback"})
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
 from tidelog.jobs.codecs import NAMED, Codec
 from tidelog.jobs.options import Options
+from tidelog.jobs.retries import RetryPolicy, policy_of
 from tidelog.jobs.units import checked_payload
-from tidelog.store.errors import DecodeError, EncodeError
+from tidelog.store.errors import DataError, DecodeError, EncodeError
 
 VALUE = b"value"
 HEADER = b"header."
@@ -37,6 +38,7 @@ EXPIRES = b"expires"
 PRIORITY = b"priority"
 KEY = b"key"
 DEDUP = b"dedup"
+RETRY = b"retry"
 EXPIRED = "expired"  # reason of a dead job that was not delivered in time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
@@ -86,6 +88,17 @@ def priority_of(row: Sequence[bytes]) -> int:
         return 0
     found = fields_of(row).get(PRIORITY, b"")
     return int(found) if len(found) == 1 and found.isdigit() else 0
+
+
+def retry_of(row: Sequence[bytes]) -> RetryPolicy | None:
+    """The policy of a job's own by which it is retried; None if it has none that this version can read."""
+    if RETRY not in row:
+        return None
+    found = fields_of(row).get(RETRY)
+    try:
+        return None if found is None else policy_of(shown(found))
+    except DataError:
+        return None
 
 
 def expires_at(row: Sequence[bytes]) -> int | None:
@@ -410,7 +423,7 @@ def carried(row: EntryRow) -> list[bytes]:
     for name, part in zip(row[::2], row[1::2], strict=False):
         if not ours:
             kept += (FIELD + name, part)
-        elif name in (VALUE, KEY, ORIGIN) or name.startswith(HEADER):
+        elif name in (VALUE, KEY, RETRY, ORIGIN) or name.startswith(HEADER):
             kept += (name, part)
     return kept
 
@@ -419,7 +432,7 @@ def revived(row: EntryRow) -> list[bytes]:
     """The row of the job that a redriven dead job becomes: the kept fields and `origin`."""
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):
-        if name in (VALUE, PRIORITY, KEY) or name.startswith(HEADER):
+        if name in (VALUE, PRIORITY, KEY, RETRY) or name.startswith(HEADER):
             kept += (name, part)
         elif name.startswith(FIELD):
             kept += (name[len(FIELD) :], part)

@@ -10,10 +10,10 @@ from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs.delivered import Delivered
 from tidelog.jobs.engine import QueueEngine
+from tidelog.jobs.raised import ending_of
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
 from tidelog.jobs.verbs.release import Release
-from tidelog.jobs.verbs.retry import Retry
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.retention import sweep_dead
@@ -170,6 +170,6 @@ class JobBase(Delivered, Generic[T]):
         """
         if ends_worker:
             return self._settled(Release())
-        done = self._settled(Retry.of(error, None))
+        done = self._settled(ending_of(error, self._row, self._engine.options))
         self._failed(error)
         return done

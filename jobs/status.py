@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tidelog.jobs import rows
 from tidelog.jobs.codecs import NAMED, Codec
+from tidelog.jobs.retries import RetryPolicy
 from tidelog.jobs.rows import Failure
 
 DELAYED: Final = "delayed"
@@ -86,6 +87,11 @@ class JobStatus:
         return rows.shown_key(self.row)
 
     @property
+    def retry(self) -> RetryPolicy | None:
+        """The retry policy that it was put with; None if it has none, so that of the queue counts."""
+        return rows.retry_of(self.row)
+
+    @property
     def enqueued_at(self) -> datetime:
         """When it was put, in UTC."""
         return rows.moment(int(self.id.partition("-")[0]))
@@ -101,6 +107,7 @@ class JobStatus:
             **{"id": self.id, "state": self.state, "present_id": self.present_id},
             **{"value": self._plain(value), "headers": self.headers},
             **{"priority": self.priority, "key": self.key, "deliveries": self.deliveries},
+            "retry": None if self.retry is None else str(self.retry),
             **{"enqueued_at": self.enqueued_at.isoformat(), "worker": self.worker},
             **{"due_at": due_at, "reason": self.reason, "failures": failures},
             **{"result": self._plain(self.result_raw)},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
+from tidelog.jobs.retries import RetryPolicy
 from tidelog.store.durations import Duration
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class QueueOptions(TypedDict, total=False):
     concurrency: int | None
     rate: str | None
     concurrency_per_key: int | None
+    lease: Duration | None
+    retry: RetryPolicy | str | None
 
 
 class OpenOptions(QueueOptions, total=False):

@@ -14,6 +14,7 @@ from tidelog.testing.stores import astore, store
 if TYPE_CHECKING:
     from tidelog.api.queue.aio import AsyncQueue
     from tidelog.api.queue.face import Queue
+    from tidelog.jobs.retries import RetryPolicy
 
 
 @contextmanager
@@ -31,6 +32,8 @@ def queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
+    lease: Duration | None = None,
+    retry: RetryPolicy | str | None = None,
     fsync: str = "no",
 ) -> Iterator[Queue]:
     """An empty queue in a temporary store (`queue.store`), which is closed and removed at the end of the block.
@@ -57,6 +60,8 @@ def queue(
             concurrency=concurrency,
             rate=rate,
             concurrency_per_key=concurrency_per_key,
+            lease=lease,
+            retry=retry,
         ) as found:
             yield found
 
@@ -76,6 +81,8 @@ async def aqueue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
+    lease: Duration | None = None,
+    retry: RetryPolicy | str | None = None,
     fsync: str = "no",
 ) -> AsyncIterator[AsyncQueue]:
     """An empty queue in a temporary store, for asyncio: `async with`. As `testing.queue`."""
@@ -92,5 +99,7 @@ async def aqueue(
             concurrency=concurrency,
             rate=rate,
             concurrency_per_key=concurrency_per_key,
+            lease=lease,
+            retry=retry,
         ) as found:
             yield found

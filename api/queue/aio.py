@@ -195,7 +195,7 @@ class AsyncQueue(RunsTasks[AsyncJob[T]], QueueBase[T], AsyncVerbs[T], AsyncClosi
 
         Args:
             worker: The worker's name. After a restart a worker of the same name gets its unfinished jobs at once.
-                Without a name, any worker gets them `retry_after` later.
+                Without a name, any worker gets them when their lease ends.
             batch: Jobs to fetch together. They are acknowledged together when all are done, or after a second, so a
                 crash repeats at most this many.
             block: End the iteration after this many seconds (or a timedelta) without a job; None = never, 0 = at once.

@@ -9,6 +9,7 @@ from tidelog.api.aio import AsyncStore
 from tidelog.api.aopening import Opening
 from tidelog.api.queue.aio import AsyncQueue
 from tidelog.jobs.options import make_options
+from tidelog.jobs.retries import RetryPolicy
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath, open_core
@@ -29,6 +30,8 @@ def aopen_queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
+    lease: Duration | None = None,
+    retry: RetryPolicy | str | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncQueue]:
@@ -52,6 +55,8 @@ def aopen_queue(
         concurrency=concurrency,
         rate=rate,
         concurrency_per_key=concurrency_per_key,
+        lease=lease,
+        retry=retry,
     )
 
     how = make_open_options(fsync=fsync)

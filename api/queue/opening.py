@@ -8,6 +8,7 @@ from typing import Any
 from tidelog.api.opening import open_store
 from tidelog.api.queue.face import Queue
 from tidelog.jobs.options import make_options
+from tidelog.jobs.retries import RetryPolicy
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath
@@ -27,6 +28,8 @@ def open_queue(
     concurrency: int | None = None,
     rate: str | None = None,
     concurrency_per_key: int | None = None,
+    lease: Duration | None = None,
+    retry: RetryPolicy | str | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Queue:
@@ -39,7 +42,7 @@ def open_queue(
 
     Args:
         path: The directory.
-        name: Name of the queue. For it and the options up to `concurrency_per_key` see `Store.queue`.
+        name: Name of the queue. For it and the options up to `retry` see `Store.queue`.
         fsync: As in `tidelog.open`.
         clock: As in `tidelog.open`.
 
@@ -61,6 +64,8 @@ def open_queue(
         concurrency=concurrency,
         rate=rate,
         concurrency_per_key=concurrency_per_key,
+        lease=lease,
+        retry=retry,
     )
     queue = Queue(open_store(path, fsync=fsync, clock=clock), options)
     queue._opened_here = True

@@ -13,7 +13,13 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.own import ONE, TWO, Own
 from tidelog.jobs.putting import Put
 from tidelog.jobs.units import checked_payload
-from tidelog.jobs.verbs.verb import DEDUP, PUTS, Facts, Safe, Verb
+from tidelog.jobs.verbs.verb import DEDUP, PUTS, RETRY, Facts, Safe, Verb, all_needs
+
+
+def needs_of_job(job: JobOptions) -> bytes | None:
+    """The needs of a put with these options; see `Verb.needs`."""
+    dedup = None if job.mode == WINDOW else DEDUP
+    return dedup if job.retry is None else all_needs(dedup, RETRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class PutJob(Verb):
     @property
     def needs(self) -> bytes | None:
         """See `Verb`."""
-        return None if self.job.mode == WINDOW else DEDUP
+        return needs_of_job(self.job)
 
     def words(self) -> list[bytes]:
         """See `Verb`."""

@@ -9,6 +9,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.jobs.job_options import WHEN, WHEN_USAGE, JobOptions
 from tidelog.jobs.own import ONE, TWO, Own
+from tidelog.jobs.verbs.put import needs_of_job
 from tidelog.jobs.verbs.verb import PUTS, Facts, Safe, Verb
 
 
@@ -43,6 +44,11 @@ class PutMany(Verb):
                 b"ERR the number of values must be at least 1 and not above those given"
             )
         return 1 + count
+
+    @property
+    def needs(self) -> bytes | None:
+        """See `Verb`."""
+        return needs_of_job(self.job)
 
     def words(self) -> list[bytes]:
         """See `Verb`."""

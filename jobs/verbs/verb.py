@@ -32,6 +32,7 @@ PAUSE: Final = b"pause"
 JOB: Final = b"job"
 FIND: Final = b"find"
 WORKERS: Final = b"workers"
+RETRY: Final = b"retry"
 
 
 # The commands of a change, and its result
@@ -98,7 +99,7 @@ class Verb:
 
     @property
     def needs(self) -> bytes | None:
-        """The capability without which a server does not know the request; None: version 0.1 knows it."""
+        """The capabilities without which a server does not know the request, as words; None: version 0.1 knows it."""
         return None
 
     @classmethod
@@ -132,6 +133,11 @@ class Verb:
     def result(self, reply: Any) -> Any:
         """The result from a reply of the server."""
         return reply
+
+
+def all_needs(*some: bytes | None) -> bytes | None:
+    """The needs of several requests, or of a request and the options of its queue."""
+    return b" ".join(filter(None, some)) or None
 
 
 class OfDatabase(Verb):

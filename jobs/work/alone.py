@@ -217,7 +217,7 @@ class Asking:
 
 def window_of(options: Options) -> float:
     """For how long a suspect has its process for itself, in seconds."""
-    return max(options.retry_after, WINDOW_SECONDS_MIN)
+    return max(options.lease, WINDOW_SECONDS_MIN)
 
 
 def _done(delivery: Delivery, ending: Ending) -> set[int]:

@@ -154,7 +154,7 @@ class Fetch:
         if (
             self._single
             and self.history is None
-            and mono < shared.looks.get(options.retry_after, 0.0)
+            and mono < shared.looks.get(options.lease, 0.0)
             and shared.plain
             and self.before is None
             and not shared.leftovers
@@ -186,7 +186,7 @@ class Fetch:
     def _decide(self, ctx: Context, lane_0: LaneNow, mono: float) -> Outcome | Park | None:
         """Decide the general way. None: all jobs found were expired. When that is in the log, decide once more."""
         shared, options = self.shared, self.options
-        if mono >= shared.looks.get(options.retry_after, 0.0):
+        if mono >= shared.looks.get(options.lease, 0.0):
             shared.do_chores(ctx, options, mono)
         lanes = self._lanes(ctx, lane_0) if shared.lanes else [lane_0]
         if lanes is None:
@@ -334,7 +334,7 @@ class Fetch:
             # This unit itself may have returned jobs to the queue. Only a new request can get them, so AGAIN asks the
             # caller to make one.
             return AGAIN if any(leftover.unseen for leftover in now.ends.left) else NOTHING
-        period = self.options.retry_after
+        period = self.options.lease
         look_at = min(lane.shared.looks.get(period, mono) for lane in now.lanes)
         look_at = min(look_at, mono + period)
         if asking is not None and asking.waits():

@@ -13,7 +13,7 @@ The delivery times lie SHIFT_MS in the past, because XCLAIM replaces a time in t
 must give the same state in a real Redis.
 
 A job that was put with `delay` is due by the store's time, which never goes back; a job that was put with `at`, when
-the wall clock shows that time, or `retry_after` later. The delivery count tells the two apart. The two clocks are the
+the wall clock shows that time, or `lease` later. The delivery count tells the two apart. The two clocks are the
 same unless the wall clock was set back. If it leaps forward while the store is open, a delay is still waited for in
 full, as a pause is.
 """

@@ -2,7 +2,7 @@
 
 Each open store has one daemon thread, which sleeps while no worker holds a job. On each beat, for every queue:
 
-    write gathered acknowledgements                         renew leases older than a third of `retry_after`
+    write gathered acknowledgements                         renew leases older than a third of `lease`
     write what ended deliveries left behind                 go on with retention by age
     now and then, remove consumers that are no longer used, and dead jobs that are too old
 
@@ -212,7 +212,7 @@ class Leases:
                 continue
             busy = True
             for delivery in living:
-                pause = min(pause, delivery.options.retry_after / 3)
+                pause = min(pause, delivery.options.lease / 3)
             unit = _Beat(shared)
             try:
                 try:
@@ -294,7 +294,7 @@ class _Beat:
                 if done:
                     shared.fresh(ctx, options, stream, group)
                     log_finished(shared, options, ctx, stream, done)
-            due = mono - delivery.renewed >= delivery.options.retry_after / 3
+            due = mono - delivery.renewed >= delivery.options.lease / 3
             if due and delivery.lives(mono):
                 _renew(ctx, delivery, group, mono, jobs)
         if options is None:

@@ -129,9 +129,9 @@ class Look:
             heappush(heap, item)
 
     def _late(self) -> None:
-        """Take jobs whose lease was not renewed for `retry_after`, oldest first."""
+        """Take jobs whose lease was not renewed in time, oldest first."""
         shared, mono = self._shared, self._mono
-        period = self._options.retry_after
+        period = self._options.lease
         cutoff = self._ctx.now - int(period * 1000)
         look_at = mono + period
         owners, pending = self._group.owners, self._group.pending
@@ -178,12 +178,11 @@ class Look:
     def _was_lost(self, job: int, count: int) -> bool:
         return was_lost(self._ctx, self._shared, self._options, job, count)
 
-    def _is_culprit(self, job: int, count: int) -> bool:
+    def _is_culprit(self, job: int, count: int, most: int) -> bool:
         """Whether a suspect that was delivered as often as allowed ran alone the last time: the delivery before was
         lost too. Otherwise it was lost with others, and has one more delivery. One delivery at most means that the job
         never runs twice.
         """
-        most = self._options.max_deliveries
         return count > most or most == 1 or self._was_lost(job, count - 1)
 
     def _may_take(self, suspect: bool) -> bool:
@@ -199,9 +198,10 @@ class Look:
     def _take(self, job: int, count: int, worker: bytes, time: int, suspect: bool) -> bool:
         """Take a job, or end it. Returns False if it is held back."""
         row = self._stream.get(job)
-        most = self._options.max_deliveries + (bool(worker) and time < self._born_ms)
+        most = self._options.most(None if row is None else rows.retry_of(row))
+        allowed = most + (bool(worker) and time < self._born_ms)
         expired = row is not None and rows.is_expired(row, self._ctx.now)
-        doomed = expired or count >= most and (not suspect or self._is_culprit(job, count))
+        doomed = expired or count >= allowed and (not suspect or self._is_culprit(job, count, most))
         if row is not None and not doomed and not self._may_take(suspect):
             return False
         self._skip.add(job)

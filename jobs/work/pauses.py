@@ -38,7 +38,7 @@ class Pauses:
 
     paused      jobs without owner that wait for their retry     heap    (due, job) for them; stale pairs are skipped
     extended    jobs with an extended lease                      failed  job -> its entries in `<name>:failures`
-    looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
+    looks       when to look for paused and abandoned jobs, monotonic seconds, by `lease`: several queue objects
                 may differ in it
     chores_at   in lane 0 of a queue with lanes: when to put the jobs that are due, and to look for lanes
     keys        the jobs with keys, of all lanes; None unless a worker of this process limits them

@@ -51,7 +51,7 @@ class LaneNow:
 
     def is_due(self, mono: float) -> bool:
         """Whether jobs that were delivered before may be due."""
-        return mono >= self.shared.looks.get(self.options.retry_after, 0.0)
+        return mono >= self.shared.looks.get(self.options.lease, 0.0)
 
     def has_first(self) -> bool:
         """Whether there are jobs for their first delivery: new ones, or such as were set aside."""

@@ -173,10 +173,11 @@ def nack(
     if held.find(ctx) is None:
         return None
     told = _failure_words(held, ctx, error, trace)
-    if held.count >= options.max_deliveries:
+    own = rows.retry_of(held.row)
+    if held.count >= options.most(own):
         reason = given_up(held.count, f"; the last one failed: {error}")
         return [*told, *_dead_words(held, ctx, reason, (error, trace))]
-    pause = options.pause(held.count, chance) if delay is None else delay
+    pause = options.pause(own, held.count, chance) if delay is None else delay
     if held.shared.limited:
         held.shared.freed()
     held.shared.let_others_in()

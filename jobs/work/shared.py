@@ -210,7 +210,7 @@ class Leftover:
         self.worker, self.open = delivery.worker, open
         self.finished, self.unseen = finished, unseen
         self.here = delivery.process is HOME
-        self._late_at = delivery.renewed + delivery.options.retry_after
+        self._late_at = delivery.renewed + delivery.options.lease
 
     def let_go(self) -> dict[int, float]:
         """The jobs that the worker dropped, and when their lease is over, in monotonic seconds."""
@@ -356,7 +356,7 @@ class Shared(Pauses):
         self.chores_at = mono + min(ticks_in, self.later.advance(core, ctx, options))
         self.find_lanes(ctx.database.keys)
         if self.lanes:
-            self.chores_at = min(self.chores_at, mono + options.retry_after)
+            self.chores_at = min(self.chores_at, mono + options.lease)
 
     def lane(self, priority: int) -> Shared:
         """[lock] The lane of a priority, of lane 0, which this is."""

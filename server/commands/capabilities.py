@@ -14,9 +14,13 @@ from tidelog.server.session import Session
 # handover   TIDELOG HANDOVER
 # job        QUEUE JOB
 # pause      QUEUE PAUSE, RESUME and PAUSED
+# retry      QUEUE PUT and PUTMANY with RETRY; the options LEASE and RETRYPOLICY of queues
 # workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
-CAPABILITIES: Final = (b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"workers")
+CAPABILITIES: Final = (
+    *(b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"retry"),
+    b"workers",
+)
 PROCESS_BYTES_MAX: Final = 64
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tidelog.client.opening import open_queue as queue
     from tidelog.client.queue import SharedQueue
     from tidelog.client.store import SharedStore
+    from tidelog.jobs.retries import GiveUp, RetryJob, RetryPolicy
     from tidelog.replication.embedded import afollow, follow
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
@@ -74,6 +75,7 @@ __all__ = [
     "EncodeError",
     "ExecAbortError",
     "Finding",
+    "GiveUp",
     "Handle",
     "IdRange",
     "Job",
@@ -92,6 +94,8 @@ __all__ = [
     "Receipt",
     "ResponseError",
     "ResultLate",
+    "RetryJob",
+    "RetryPolicy",
     "Role",
     "Serving",
     "SharedJob",
@@ -153,6 +157,9 @@ _LATER = {
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
     "afollow": ("tidelog.replication.embedded", "afollow"),
     "follow": ("tidelog.replication.embedded", "follow"),
+    "GiveUp": ("tidelog.jobs.retries", "GiveUp"),
+    "RetryJob": ("tidelog.jobs.retries", "RetryJob"),
+    "RetryPolicy": ("tidelog.jobs.retries", "RetryPolicy"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
     "__version__": ("tidelog.store.version", "__version__"),

@@ -10,6 +10,7 @@ import pytest
 
 from tidelog.jobs.option_words import option_words, options_of
 from tidelog.jobs.options import Options, arguments_of, make_options
+from tidelog.jobs.retries import RetryPolicy
 from tidelog.tools.worker.command import OPTIONS, command
 
 # Every option, each with another value than its default.
@@ -24,6 +25,8 @@ GIVEN: dict[str, Any] = {
     "concurrency": 3,
     "rate": "100/m",
     "concurrency_per_key": 2,
+    "lease": 90.0,
+    "retry": RetryPolicy(8, "linear", 2, 600, False, (ConnectionError,), (ValueError,)),
 }
 # Options that `tidelog worker` lacks, with the reason.
 NOT_A_WORKERS = {"max_depth": "it bounds those who put"}

@@ -222,6 +222,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"handover",
         b"job",
         b"pause",
+        b"retry",
         b"workers",
         b"fsync:everysec",
     ]

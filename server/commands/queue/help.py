@@ -11,8 +11,9 @@ from tidelog.server.session import Session
 _FIRST = "QUEUE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
 _ALL = (
     "Every subcommand but LIST, DEAD, SCHEDULE and SCHEDULES takes the queue's options at its end: GROUP,",
-    "RETRYAFTER (ms), MAXDELIVERIES, MAXDEPTH, MAXFAILURES, CONCURRENCY, CONCURRENCYPERKEY, RATE (<jobs>/s, m, h or",
-    "d), KEEP (jobs), KEEPMS, CODEC (its name is kept with dead jobs).",
+    "RETRYAFTER (ms), LEASE (ms), RETRYPOLICY (such as 'max=8 base=2 cap=600', in seconds), MAXDELIVERIES, MAXDEPTH,",
+    "MAXFAILURES, CONCURRENCY, CONCURRENCYPERKEY, RATE (<jobs>/s, m, h or d), KEEP (jobs), KEEPMS, CODEC (its name is",
+    "kept with dead jobs).",
 )
 
 

@@ -231,6 +231,8 @@ class Methods(Face):
             return job.ack(result=id.encode(), ttl=60)
         if how == "nack":
             return job.nack("again", delay=5)
+        if how == "again":
+            return job.nack("again")
         if how == "fail":
             return job.fail("no")
         if how == "release":
@@ -398,9 +400,12 @@ class Commands(Face):
     def call(self, verb: str, *words: Any, group: str = "workers") -> Any:
         more: list[Any] = []
         for name, value in self.options.items():
-            is_time = isinstance(value, timedelta)
-            word = name.replace("_", "")
-            more += ("KEEPMS", round(value.total_seconds() * 1000)) if is_time else (word, value)
+            if isinstance(value, timedelta):
+                more += ("KEEPMS", round(value.total_seconds() * 1000))
+            elif name == "lease":
+                more += ("LEASE", round(value * 1000))
+            else:
+                more += ("RETRYPOLICY" if name == "retry" else name.replace("_", ""), str(value))
         if group != "workers":
             more += ("GROUP", group)
         try:
@@ -544,6 +549,7 @@ class Commands(Face):
             "ack": ("DONE", ()),
             "result": ("DONE", ("RESULT", id, "RESULTTTL", 60_000)),
             "nack": ("RETRY", ("again", "DELAY", 5000)),
+            "again": ("RETRY", ("again",)),
             "fail": ("FAIL", ("no",)),
             "release": ("RELEASE", ()),
             "extend": ("EXTEND", (20_000,)),

@@ -65,6 +65,7 @@ COMPARED = {
         **{name: f"faces/test_blocking.py .{name}" for name in ("worker", "origin", "state")},
         "enqueued_at": "faces/test_blocking.py .enqueued_at",
         "dedup_id": "faces/test_dedup.py .dedup_id",
+        "retry": "faces/test_retries.py .retry",
     },
     "dead": {
         **{"list": "step dead", "get": "step dead_get", "count": "step figures"},

@@ -26,7 +26,11 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"concurrency": 3, "rate": "9/m"},
     {"concurrency_per_key": 1},
     {"keep": 2, "concurrency_per_key": 2, "concurrency": 3},
+    {"lease": 9.0, "retry": "max=6 base=3 jitter=no"},
 )
+# More deliveries than `max_deliveries`: whether one counts that a server had given out when it was killed is known to
+# an embedded store, and not to the next server.
+POLICIES = (None, None, None, "max=6 jitter=no", "max=9 base=2 backoff=linear jitter=no")
 PRIORITIES = (0, 0, 0, 1, 5, 9)
 KEYS = (None, None, "k", "k", "l")
 WORKERS = ("anna", "ben", "cleo")
@@ -129,12 +133,13 @@ class History:
         return self.pick.choice((GROUPS[0], GROUPS[0], GROUPS[0], GROUPS[1]))
 
     def how(self) -> dict[str, Any]:
-        """The options of a put: when it is due, how long it is worth something, its priority and its key."""
+        """The options of a put: when it is due, how long it is worth something, its retries, priority and key."""
         pick = self.pick
         due: dict[str, Any] = pick.choice(
             ({}, {}, {}, {"delay": pick.choice((0.5, 3.0, 10.0))}, {"at": pick.choice((-5.0, 2.5))})
         )
         due["ttl"] = pick.choice((None, None, None, 4.0))
+        due["retry"] = pick.choice(POLICIES)
         return {**due, "priority": pick.choice(PRIORITIES), "key": pick.choice(KEYS)}
 
 
