@@ -56,6 +56,17 @@ def test_priorities(run: Run, root: Path) -> None:
     assert "10 is not in the range 0<=x<=9" in wrong.err
 
 
+def test_a_retry_policy(run: Run, root: Path) -> None:
+    assert run("queue", "put", root, "mails", "1", "--retry", "max=8 never=ValueError").code == 0
+    with tidelog.queue(root, "mails") as mails:
+        job = mails.get("anna", 0)
+    assert job is not None
+    assert job.retry == tidelog.RetryPolicy(max=8, never=(ValueError,))
+    wrong = run("queue", "put", root, "mails", "3", "--retry", "max=8 never=ValueEror")
+    assert wrong.code == exits.USAGE
+    assert "never must name exception classes, not 'ValueEror'" in wrong.err
+
+
 @pytest.mark.parametrize(
     ("codec", "text", "value"),
     [
@@ -184,6 +195,7 @@ def test_a_store_that_is_open_elsewhere(run: Run, root: Path) -> None:
 BAD = (
     "", "1 -", "1 2 --dedup-id x", "- --dedup-id x", "1 --delay x", "1 --delay -5", "1 --delay nan", "1 --ttl inf",
     "1 --at yesterday", "1 --at 15m", "1 --delay 1 --at 2030-01-01", "1 --header x", "1 --header =x", "1 --codec xml",
+    "1 --retry max=0",
     "1 --dedup-mode replace", "1 --dedup-id x --dedup-mode y",
 )
 # fmt: on

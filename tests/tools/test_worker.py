@@ -187,6 +187,17 @@ def test_a_function_for_dead_jobs_must_exist(run: Run, place: Path) -> None:
     assert done.code == exits.USAGE and "module 'work' has no 'no'" in done.err
 
 
+@pytest.mark.parametrize("policy", ["max=1", "max=9 never=LookupError"])
+def test_a_retry_policy(run: Run, place: Path, policy: str) -> None:
+    put(place / "s", [1])
+    words = ("--retry", policy, "--lease", "1m", *EMBEDDED)
+    assert run("worker", place / "s", "mails", "work:fail", *words).code == exits.OK
+    with tidelog.open(place / "s", read_only=True) as db:
+        assert [dead.deliveries for dead in db.queue("mails").dead] == [1]
+    wrong = run("worker", place / "s", "mails", "work:fail", "--retry", "max", *EMBEDDED)
+    assert wrong.code == exits.USAGE and "retry has no valid max in 'max'" in wrong.err
+
+
 def test_a_failure_is_logged_with_its_traceback(run: Run, place: Path) -> None:
     put(place / "s", ["ann"])
     words = ("--max-deliveries", 1, "--log-format", "json")
@@ -265,6 +276,7 @@ def test_a_child_gets_the_same_options() -> None:
     words = [
         *("s", "mails", "work:send", "--workers", "3", "--drain", "5.5", "--name", "-anna", "--group", "g"),
         *("--codec", "bytes", "--batch", "7", "--retry-after", "2", "--max-deliveries", "9"),
+        *("--lease", "1m", "--retry", "max=8 base=2 never=ValueError"),
         *("--time-limit", "4", "--until-idle", "1", "--loglevel", "debug", "--log-format", "json"),
         *("--processes", "3", "--reload", "--create", "--on-dead", "work:note"),
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from tidelog.jobs.options import PRIORITY_MAX
 from tidelog.tools import console, exits
 from tidelog.tools.places import Place
 from tidelog.tools.queue.store import AnyQueue, on_queue, writing
-from tidelog.tools.queue.value import codec_option, jobs_text
+from tidelog.tools.queue.value import codec_option, jobs_text, retry_option
 from tidelog.tools.text import age_seconds, parse_time
 from tidelog.tools.times import duration
 
@@ -89,6 +89,7 @@ def headers_of(
     metavar="TEXT",
     help="A name for the subject of each job, for concurrency_per_key.",
 )
+@retry_option("a job that fails")
 @click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
 def command(
     path: Place,
@@ -104,6 +105,7 @@ def command(
     ttl: float | None,
     priority: int,
     key: str | None,
+    retry: str | None,
     create: bool,
     as_json: bool,
 ) -> None:
@@ -116,7 +118,7 @@ def command(
     if delay is not None and at is not None:
         raise click.UsageError("give either --delay or --at, not both")
     given = {"headers": headers, "dedup_id": dedup_id, "delay": delay, "at": at, "ttl": ttl}
-    given |= {"key": key, "dedup": dedup_mode}
+    given |= {"key": key, "dedup": dedup_mode, "retry": retry}
     options: dict[str, Any] = {
         option: value for option, value in given.items() if value is not None
     }

@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.retries import policy_of
+from tidelog.store.errors import DataError
 from tidelog.tools.text import argument, json_value, milliseconds, time_text
 
 CODECS: Final = ("json", "bytes", "str", "msgpack")
@@ -35,6 +37,24 @@ class Value(NamedTuple):
     def fields(self) -> dict[str, Any]:
         """Its fields in a JSON object."""
         return {"value": self.plain, "undecodable": self.problem}
+
+
+def retry_option(whose: str) -> Callable[[F], F]:
+    """The option for a retry policy."""
+
+    def checked(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+        try:
+            policy_of(given)
+        except DataError as error:
+            raise click.BadParameter(str(error)) from None
+        return given
+
+    return click.option(
+        "--retry",
+        metavar="POLICY",
+        callback=checked,
+        help=f"How {whose} is tried again, such as 'max=8 base=2 cap=600 never=ValueError'.",
+    )
 
 
 def codec_option(help: str) -> Callable[[F], F]:

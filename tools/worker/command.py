@@ -23,7 +23,7 @@ from tidelog.tools.names import groups, queues
 from tidelog.tools.places import Place, at_place
 from tidelog.tools.queue.store import NoSuch, listed, names_of
 from tidelog.tools.queue.store import opened as reader
-from tidelog.tools.queue.value import one_line
+from tidelog.tools.queue.value import one_line, retry_option
 from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
@@ -33,7 +33,7 @@ LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
 OPTIONS: Final = (
     *("codec", "retry_after", "max_deliveries", "max_failures", "keep"),
-    *("concurrency", "concurrency_per_key", "rate"),
+    *("concurrency", "concurrency_per_key", "rate", "lease", "retry"),
 )
 RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
 
@@ -112,12 +112,19 @@ class Wrong(Failed):
 )
 @within(
     "--retry-after",
-    help="Pause before the first retry, and life of a lease.",
+    help="Pause before the first retry, and life of a lease without --lease.",
     least=0.001,
     above=True,
     default=30.0,
     show_default=True,
 )
+@within(
+    "--lease",
+    help="Time after which a job is taken from a worker that does not answer.",
+    least=0.001,
+    above=True,
+)
+@retry_option("a job without a policy of its own")
 @click.option(
     "--max-deliveries",
     type=click.IntRange(1),
