@@ -6,6 +6,8 @@ from datetime import timedelta
 
 from tests.guard.tape import Tape, script
 
+import tidelog
+
 
 @script
 async def queue_group(t: Tape) -> None:
@@ -282,4 +284,54 @@ async def queue_concurrency_per_key_2(t: Tape) -> None:
     await mails.get("ben", 0)
     await t.queue("mails", concurrency_per_key=2).get("dora", 0)
     await mails.purge()
+    await t.look(mails)
+
+
+@script
+async def queue_lease(t: Tape) -> None:
+    """A worker that is gone loses its jobs after the lease, a living one does not; the pauses are `retry_after`."""
+    mails = t.queue("mails", lease=4, retry_after=20)
+    await mails.put_many(["a", "b", "c"])
+    failed = await mails.get("anna", 0)
+    await failed.nack("not now")
+    held = await mails.get("ben", 0)
+    for _ in range(4):
+        await t.wait(2)
+        await mails.get("carl", 0)
+    await held.extend(30)
+    await t.reopen()
+    for _ in range(6):
+        await t.wait(2)
+        await mails.get("dora", 0)
+    await t.look(mails)
+    await t.wait(30)
+    await t.work(t.queue("mails", lease=timedelta(minutes=1), retry_after=2), "dora")
+    await mails.put("d")
+    await t.work(t.queue("mails", lease=0), "dora")
+    await mails.get("dora", 0)
+    await t.look(mails)
+
+
+@script
+async def queue_retry(t: Tape) -> None:
+    """Jobs are tried again by the policy of the queue, after a restart too; another queue object has none."""
+    policy = tidelog.RetryPolicy(max=3, backoff="linear", base=2, cap=3, jitter=False)
+    mails = t.queue("mails", retry=policy, max_deliveries=1)
+    await mails.put_many(["a", "b"])
+    for _ in range(5):
+        job = await mails.get("anna", 0)
+        if job is not None:
+            await job.nack("not now")
+        await t.look(mails)
+        await t.wait(1)
+    await t.reopen()
+    await t.wait(2)
+    await t.work(t.queue("mails", retry="base=1 backoff=constant never=ValueError"), "ben", 1)
+    await t.work(mails, "anna", error=TimeoutError("no answer"))
+    await t.look(mails)
+    await mails.put("c")
+    job = await mails.get("carl", 0)
+    await job.nack("jitter")
+    await t.work(t.queue("mails", retry="max=never"), "dora")
+    await t.work(t.queue("mails", max_deliveries=1), "dora")
     await t.look(mails)

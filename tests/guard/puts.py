@@ -7,6 +7,8 @@ from datetime import timedelta
 from tests.guard.tape import Tape, script
 from tests.guard.world import START
 
+import tidelog
+
 
 @script
 async def put_dedup_id(t: Tape) -> None:
@@ -383,6 +385,36 @@ async def put_key(t: Tape) -> None:
     job = await mails.get("anna", 0)
     await job.done_and(mails.new("f", key="m"))
     await t.work(mails, "anna", batch=10)
+    await t.look(mails)
+
+
+@script
+async def put_retry(t: Tape) -> None:
+    """A job is tried again by a policy of its own: at once, delayed, with a priority, redriven, after a restart."""
+    mails = t.queue("mails", retry_after=20, max_deliveries=2)
+    policy = tidelog.RetryPolicy(max=3, base=1, cap=5, jitter=False, on=(OSError,))
+    await mails.put("a", retry=policy)
+    await mails.put("b", retry="max=1", key="k", priority=2, headers={"x": "y"})
+    await mails.put_many(["c", "d"], retry="max=4 base=1 backoff=constant", delay=1)
+    await mails.put("e")
+    await mails.put("wrong", retry="max=0")
+    await mails.put("wrong", retry=3)
+    for _ in range(4):
+        job = await mails.get("anna", 0)
+        await job.nack("no")
+        await t.look(mails)
+        await t.wait(1)
+    await t.reopen()
+    await t.wait(5)
+    for error in (LookupError("no"), TimeoutError("a"), tidelog.RetryJob("later", delay=1)):
+        await t.work(mails, "anna", 2, error)
+        await t.look(mails)
+        await t.wait(2)
+    await t.dead(mails).redrive()
+    job = await mails.get("anna", 0)
+    await job.done_and(mails.new("f", retry="max=1 on=OSError"))
+    await t.work(mails, "anna", 1, tidelog.GiveUp("enough"), batch=10)
+    await t.work(mails, "anna", 20, LookupError("no"))
     await t.look(mails)
 
 

@@ -67,6 +67,8 @@ def plain(answer: object) -> object:
         return [plain(each) for each in answer]
     if isinstance(answer, dict):
         return {name: plain(each) for name, each in answer.items()}
+    if isinstance(answer, tidelog.RetryPolicy):
+        return str(answer)
     if isinstance(answer, timedelta):
         return f"{answer.total_seconds():g} s"
     fields = FIELDS.get(kind_of(answer))

@@ -616,6 +616,33 @@ SCRIPTS: Final[dict[str, str]] = {
         time 61
         QUEUE TAKE mails anna COUNT 9 RATE 2/m CONCURRENCY 4 CONCURRENCYPERKEY 4
     """,
+    # The retry policies of jobs and queues, and the lease.
+    "retry-policies": """
+        QUEUE PUT mails a RETRY max=2
+        QUEUE PUTMANY mails 2 b c PRIORITY 2 RETRY base=3 ONCE lane 1
+        QUEUE PUT mails d RETRY
+        QUEUE PUT mails d RETRY max=0
+        QUEUE PUTMANY mails 1 d RETRY never=Nothing
+        QUEUE PUT mails d DELAY 1000 RETRY never=OSError
+        QUEUE TAKE mails anna COUNT 3 LEASE 4000
+        QUEUE TAKE mails anna COUNT 3 LEASE 4000
+        QUEUE RETRY mails anna @b 1 no
+        QUEUE RETRY mails anna @c 1 no MAXDELIVERIES 1
+        QUEUE RETRY mails anna @a 1 no
+        reopen
+        time 5
+        QUEUE TAKE mails ben COUNT 9 LEASE 4000 RETRYPOLICY max=1
+        QUEUE FAILURES mails
+        QUEUE DEAD mails LIST
+        QUEUE LEN mails LEASE 0
+        QUEUE LEN mails RETRYPOLICY max
+        QUEUE LEN mails RETRYPOLICY
+        time 40
+        QUEUE TAKE mails ben COUNT 9
+        QUEUE RETRY mails ben @a 2 no
+        QUEUE DEAD mails LIST
+        QUEUE PEEK mails
+    """,
     # Writes of the engine that a client of a shared store numbers, beside those of the queue, which have ONCE.
     "once-2": """
         TIDELOG ONCE lane 1 XADD mails * value a
