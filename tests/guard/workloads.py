@@ -68,6 +68,12 @@ def _of_commands(name: str) -> str:
     return f"{name}-2" if name in SECOND else name
 
 
+def of_face(face: str, script: str) -> str:
+    """The same for scripts that run through a face."""
+    name = f"{face}-{script}"
+    return f"{name}-2" if name in SILENT else name
+
+
 def _list() -> dict[str, Workload]:
     found: dict[str, Workload] = {}
     for fsync in POLICIES:
@@ -128,8 +134,7 @@ def _list() -> dict[str, Workload]:
         )
     for name, run in SCRIPTS.items():
         for face, fsync, part in FACES:
-            of_face = f"{face}-{name}"
-            found[f"{of_face}-2" if of_face in SILENT else of_face] = Workload(
+            found[of_face(face, name)] = Workload(
                 partial(play, run=run, face=face, fsync=fsync), 0, part
             )
     for name, text in words.SCRIPTS.items():
