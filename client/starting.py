@@ -84,7 +84,7 @@ class Starting:
                 text = self._said.decode("utf-8", "backslashreplace").strip()
                 said = text.rpartition("\n")[2]
                 self.failed = said.startswith(FAILED)
-                return said.removeprefix(FAILED) or "it was killed"
+                return said.removeprefix(FAILED) or "it was killed, or ended without a word"
             self._said += piece
             del self._said[:-TEXT_BYTES_MAX]
         return ""

@@ -522,10 +522,9 @@ class _Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         address = self._link.address
-        silent = not self._greeted and not self._replies.buffered and address is not None
-        did = hints.closed(
-            hints.LINK if silent else None, tls=address is not None and address.tls is not None
-        )
+        silent = not self._greeted and not self._replies.buffered
+        tls = address is not None and address.tls is not None
+        did = hints.closed(hints.LINK if silent else None, tls=tls)
         self.fail(error or LinkError(f"the leader {did}"))
 
     @property

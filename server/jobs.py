@@ -7,7 +7,6 @@ its jobs are abandoned: they are delivered again when their lease is over, as af
 The jobs of a TAKE with CONFIRM are unconfirmed until CONFIRM, RENEW or a settling names one of them, over any
 connection. Until then no handler has begun, so if their connection ends they go back to the queue uncounted. That waits
 for GRACE_S: the connection may have ended just before a CONFIRM arrived, and then the client renews over another one.
-They go back as well if nobody renews them in time: their client was stopped while it waited for them.
 
 Deliveries, leases and settling are those of the embedded queue (jobs/work). The loop's thread uses this module.
 """
@@ -254,7 +253,7 @@ class Held:
         """
         newest, self.newest = self.newest, None
         for place, lent in self.jobs.items():
-            if lent is newest and lent.unconfirmed and place[3] in lent.delivery.open:
+            if lent is newest and lent.unconfirmed:
                 self._desk.orphan(lent, later)
                 continue
             self._desk.forget(place, lent)

@@ -125,9 +125,9 @@ class Replicating:
         if self._told_leader and self.following and role.kind == "leader":
             # The file is the operator's, so nobody but a command changes it.
             _logger.warning(
-                "%s leads now, and was told at its start to follow %s: take the option `replicaof` out. A copy that "
-                "is restored in its place has no role, and would follow",
-                *(core.root, self._told_leader),
+                "%s was told at its start to follow %s, and leads now: take the option `replicaof` out. A copy that is "
+                "restored in its place has no role, and would follow",
+                *(core.root, self._told_leader.replace(" ", ":")),
             )
             self._told_leader = ""
         self.following = core.following is not None

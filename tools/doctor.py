@@ -28,6 +28,7 @@ from tidelog.replication.handshake import EACH_OTHER
 from tidelog.replication.status import surpluses
 from tidelog.resp.urls import shown
 from tidelog.server.config.config import ConfigError
+from tidelog.server.config.options import OPTIONS
 from tidelog.server.config.stored import Stored, checked
 from tidelog.snapshot.portable import Unreadable, snapshots
 from tidelog.store import role
@@ -62,14 +63,7 @@ def command(place: Place, oldest: float, as_json: bool) -> int:
     found = findings(of_server(place) if isinstance(place, str) else of_files(place), oldest)
     if as_json:
         told = [{"finding": each.name, "text": each.text, "todo": each.todo} for each in found]
-        click.echo(
-            json.dumps(
-                {
-                    "place": path_value(shown(str(place))),
-                    "findings": told,
-                }
-            )
-        )
+        click.echo(json.dumps({"place": path_value(shown(str(place))), "findings": told}))
     else:
         for each in found:
             click.echo(f"{each.name:<22} {each.text}\n{'':<22} {each.todo}")
@@ -95,10 +89,10 @@ def of_files(path: Path) -> Facts:
         capacity=disk.capacity(root),
         surpluses=len(surpluses(disk, root)),
         damage=told.damage or (broken[0] if broken else None),
-        stale_leader=_stale_leader(files),
-        role=_role_text(role.read(disk, root)),
     )
     try:
+        stale, now = _stale(files)
+        told = replace(told, stale_leader=stale, role=now)
         _, found = files.survey()
         heads = ((each.path.name, _head(disk, each.path)) for each in found)
         older = [name for name, head in heads if segment.version_of(head) < segment.VERSION]
@@ -117,22 +111,21 @@ def of_files(path: Path) -> Facts:
     return replace(told, older=tuple(older), behind_bytes=behind, queues=queues)
 
 
-def _stale_leader(files: LogFiles) -> str:
-    """The leader that tidelog.toml names, if the store has got another role since; else empty."""
-    now = role.read(files.disk, files.root)
-    file = Stored(files.root)
+def _stale(files: LogFiles) -> tuple[str, str]:
+    """The leader that tidelog.toml names, and the role of the store, if that is another one since; else empty texts.
+
+    Raises Damage.
+    """
+    now, file = role.read(files.disk, files.root), Stored(files.root)
     try:
-        said = checked(file.path, file.text() or b"")[0].get("replicaof", "")
+        found, _ = checked(file.path, file.text() or b"")
     except ConfigError:
-        return ""  # the server says what is wrong with the file
-    host, _, port = said.rpartition(" ")
-    if not host or not now.reason or now.hands_over or (now.host, str(now.port)) == (host, port):
-        return ""
-    return f"{host}:{port}"
-
-
-def _role_text(now: role.Role) -> str:
-    return f"follows {now.host}:{now.port}" if now.follows else "leads"
+        return "", ""  # the server says what is wrong with the file
+    told = OPTIONS["replicaof"].kind.native(found.get("replicaof", ""))
+    if not told or not now.reason or now.hands_over or told == f"{now.host} {now.port}":
+        return "", ""
+    does = f"follows {now.host}:{now.port}" if now.follows else "leads"
+    return told.replace(" ", ":"), does
 
 
 def _head(disk: Disk, path: Path) -> bytes:

@@ -28,7 +28,6 @@ from tidelog.jobs import rows
 from tidelog.jobs.job_options import PutManyOptions, PutOptions, batch_options, job_options
 from tidelog.jobs.putting import Attempt, AttemptMany, Put, created
 from tidelog.jobs.rows import VALUE
-from tidelog.jobs.settling import Entry
 from tidelog.jobs.typed import T
 from tidelog.jobs.units import PAYLOAD_BYTES_MAX, checked_payload
 from tidelog.jobs.verbs.result import AskResult, waited_ms
@@ -305,7 +304,7 @@ class Consumer(ConsumerBase[T], Closing):
                         self._delivery = delivery
                     self.close()
                     raise StopIteration
-            entry: Entry | None = None
+            entry: Any = None
             try:
                 # In one step: an interrupt strikes after a call, before its result is kept.
                 for entry in iter(delivery.jobs.pop, None):

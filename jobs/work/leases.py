@@ -279,9 +279,6 @@ class _Beat:
             return
         mono = shared.monotonic()
         shared.sample_now(ctx.state, mono)
-        for delivery in shared.deliveries():
-            if delivery.is_silent(mono):
-                shared.leave(delivery)
         self._left = log_leftovers(shared, ctx, stream, group, mono)
         options: Options | None = None
         for delivery in shared.deliveries():
@@ -344,7 +341,7 @@ def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> bool:
 
 def _to_look_after(shared: Shared) -> list[Delivery]:
     mono = shared.monotonic()
-    return [d for d in shared.deliveries() if d.lives(mono) or d.finished or d.is_silent(mono)]
+    return [d for d in shared.deliveries() if d.lives(mono) or d.finished]
 
 
 def leases_of(core: Core) -> Leases:

@@ -108,10 +108,6 @@ class Delivery:
         """Whether its leases are renewed, that is, the time limit is not over."""
         return self.until is None or mono < self.until
 
-    def is_silent(self, mono: float) -> bool:
-        """Whether its client did not renew in time, and no handler has begun with its jobs."""
-        return self.beats and bool(self.jobs) and not self.lives(mono)
-
     def taken(self, job: int, holder: Holder) -> None:
         """Note that `holder`, which is not `self.holder`, holds a job."""
         if self.gathers and self.holder:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,6 @@ async def tasks(backend: str, root: Path) -> None:
 
 
 def main() -> None:
-    # by its name, so that other processes import it
-    import keyed
-
     backend, way, root = sys.argv[1:4]
     if way == "tasks":
         asyncio.run(tasks(backend, Path(root)))
@@ -52,7 +50,9 @@ def main() -> None:
     open_: Any = tidelog.open if backend == "embedded" else tidelog.connect
     more = {"processes": 2} if way == "processes" else {}
     with open_(root) as store:
-        store.queue("q", **OPTIONS).run(keyed.handle, **RUN, **more)
+        # the handler by the name of its module, from which other processes import it
+        handler = import_module("keyed").handle
+        store.queue("q", **OPTIONS).run(handler, **RUN, **more)
 
 
 if __name__ == "__main__":

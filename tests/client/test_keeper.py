@@ -91,7 +91,7 @@ def test_closing_waits_for_acknowledgements_under_way(
 def test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost(
     bench: Bench, store: Any, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of its threads runs first when it goes on."""
+    """When it goes on, any of its threads may run first."""
     mails = store.queue("mails", **OPTIONS)
     mails.put_many(range(4))
     consumer = mails.consume("anna", batch=4, block=0)

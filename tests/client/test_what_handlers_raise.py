@@ -105,7 +105,7 @@ def in_a_file_of_no_name() -> None:
     exec(compile("raise ValueError('here')", "caf\udce9.py", "exec"))
 
 
-# What a handler does -> the error that is recorded.
+# name -> what a handler does, and the error that is recorded
 RAISED: dict[str, tuple[Callable[[], object], str]] = {
     "panic": (lambda: raised(Panic("broken")), "Panic: broken"),
     "exit": (lambda: sys.exit("no"), "SystemExit: no"),

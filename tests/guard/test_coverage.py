@@ -14,7 +14,7 @@ from typing import Any, Final, get_type_hints
 import pytest
 from tests.guard import words
 from tests.guard.tape import SCRIPTS
-from tests.guard.workloads import FACES, TEST, WORKLOADS, of_face
+from tests.guard.workloads import FACES, TEST, WORKLOADS
 
 import tidelog
 from tidelog.api.queue.dead import Dead
@@ -112,7 +112,7 @@ def test_every_argument_of_a_method_is_given(of: type) -> None:
 def test_every_script_runs_through_every_face() -> None:
     for name in SCRIPTS:
         for face, _, part in FACES:
-            assert WORKLOADS[of_face(face, name)].part == part
+            assert WORKLOADS[f"{face}-{name}"].part == part
     for name in words.SCRIPTS:
         assert WORKLOADS[f"words-{name}"].part == TEST
 

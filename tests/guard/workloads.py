@@ -41,11 +41,6 @@ THIRD: Final = frozenset(
 # The histories of commands are all first ones, and these second ones: STORE, of which a byte is changed, got a line.
 SECOND: Final = frozenset(("budget", "tasks", "long-commands-always-0", "long-commands-everysec-1"))
 
-# The scripts of a shared store are first ones, and these second ones: a job that nobody began with goes back.
-SILENT: Final = frozenset(
-    f"shared-{name}" for name in ("consume-time-limit", "job-extend", "put-ttl", "queue-rate")
-)
-
 
 class Workload(NamedTuple):
     """The commands to run, and in how many damaged copies of the files recovery is then asked for its verdict.
@@ -66,12 +61,6 @@ def _latest(name: str) -> str:
 def _of_commands(name: str) -> str:
     """The same for histories of commands."""
     return f"{name}-2" if name in SECOND else name
-
-
-def of_face(face: str, script: str) -> str:
-    """The same for scripts that run through a face."""
-    name = f"{face}-{script}"
-    return f"{name}-2" if name in SILENT else name
 
 
 def _list() -> dict[str, Workload]:
@@ -134,7 +123,7 @@ def _list() -> dict[str, Workload]:
         )
     for name, run in SCRIPTS.items():
         for face, fsync, part in FACES:
-            found[of_face(face, name)] = Workload(
+            found[f"{face}-{name}"] = Workload(
                 partial(play, run=run, face=face, fsync=fsync), 0, part
             )
     for name, text in words.SCRIPTS.items():

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from taskiq import AsyncBroker
@@ -99,7 +100,8 @@ def test_tasks_that_were_fetched_and_not_run_go_back(shared: bool, tmp_path: Pat
         await done
         await listener.aclose()
         await broker.shutdown()
-        async with tidelog.aqueue(tmp_path / "s", "taskiq", shared=shared, codec="bytes") as queue:
+        options: Any = {"shared": shared, "codec": "bytes"}
+        async with tidelog.aqueue(tmp_path / "s", "taskiq", **options) as queue:
             found = [(job.value, job.deliveries) async for job in queue.consume(block=0)]
             assert sorted(found) == [(b"0", 1), (b"2", 1)]
 

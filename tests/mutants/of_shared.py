@@ -18,6 +18,7 @@ LATER: Final = "tests/server/test_queue_later.py"
 SHARED: Final = "tests/client/test_shared_queue.py"
 CONFIRM: Final = "tests/server/test_queue_confirm.py"
 UNSEEN: Final = "tests/client/test_unseen.py"
+KEEPING: Final = "tests/client/test_keeper.py"
 OWNER: Final = "tests/client/test_owner.py"
 
 MUTANTS: Final = (
@@ -118,6 +119,14 @@ MUTANTS: Final = (
         "            if False:\n",
         (f"{CONFIRM}::test_an_unconfirmed_job_goes_back_uncounted_when_its_connection_ends",),
         "A delivery that no handler saw is no delivery.",
+    ),
+    Mutant(
+        "shared/a-lost-job-is-handed-out",
+        "client/consumer.py",
+        "                    if not keeper.holds(self._worked, entry[0], entry[1]):\n",
+        "                    if False:\n",
+        (f"{KEEPING}::test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost",),
+        "A process that was stopped hands out no job that it lost.",
     ),
     Mutant(
         "shared/a-client-does-not-confirm",

@@ -70,18 +70,6 @@ def test_an_unconfirmed_job_goes_back_uncounted_when_its_connection_ends(
     assert bench.call("TAKE", "v", client=bench.other) == bench.given()
 
 
-def test_an_unconfirmed_job_goes_back_uncounted_when_its_client_is_silent(bench: Bench) -> None:
-    """Its process was stopped while it waited for jobs: the connection is there, and nobody renews."""
-    assert bench.take("HEARTBEAT", 5000) == bench.given()
-    assert bench.call("TAKE", "v", client=bench.other) is None
-    for _ in range(3):
-        bench.clock.advance(8)
-        assert bench.other.execute_command("QUEUE", "DEAD", "q", "COUNT") == 0
-    assert bench.call("TAKE", "v", client=bench.other) == bench.given()
-    assert not bench.call("CONFIRM", "w", bench.id, 1)
-    assert bench.call("DONE", "v", bench.id, 1, client=bench.other) == 1
-
-
 @pytest.mark.parametrize("by", ["CONFIRM", "RENEW", "EXTEND"])
 def test_a_confirmed_job_counts(bench: Bench, at_once: None, by: str) -> None:
     assert bench.take() == bench.given()

@@ -178,6 +178,9 @@ def test_a_leader_in_the_file_that_the_store_does_not_follow(run: Run, good: Pat
     assert run("doctor", good).code == exits.OK
     for said, other in others.items():
         role.publish(RealDisk(), good, other)
+        (good / "tidelog.toml").write_text('replicaof = "no one"\n')
+        assert run("doctor", good).code == exits.OK
+        (good / "tidelog.toml").write_text('replicaof = "10.0.0.1  6380"\n')
         done = run("doctor", good)
         assert f"tidelog.toml says to follow 10.0.0.1:6380, and the store {said}." in done.out
     assert run("config", good, "unset", "replicaof").code == exits.OK
@@ -192,9 +195,9 @@ def test_two_that_follow_each_other(run: Run, tmp_path: Path) -> None:
             db.set("k", "v")  # a follower without data answers LOADING
             options = {"port": ports[at], "replicaof": f"127.0.0.1 {ports[1 - at]}"}
             stack.enter_context(tidelog.serve(db, **options))
-        for port in ports:
-            url = f"redis://127.0.0.1:{port}"
-            until(lambda url=url: "follow-each-other" in names(run("doctor", url, "--json")))
+        urls = [f"redis://127.0.0.1:{port}" for port in ports]
+        told = {"follow-each-other"}
+        until(lambda: all(told <= names(run("doctor", url, "--json")) for url in urls))
 
 
 @pytest.mark.usefixtures("roomy")

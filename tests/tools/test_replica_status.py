@@ -161,6 +161,8 @@ def test_what_cannot_be_asked(run: Run, made: Made, tmp_path: Path) -> None:
     }.items():
         done = run("replica", "status", url)
         assert (done.code, done.out) == (exits.USAGE, "") and why in done.err, done
+    done = run("replica", "verify", made.root, "--leader", "127.0.0.1:1")
+    assert (done.code, "give the URL of a server" in done.err) == (exits.USAGE, True)
     with (
         tidelog.open(tmp_path / "data") as db,
         tidelog.serve(db, port=0, requirepass="pw") as server,

@@ -135,7 +135,7 @@ def test_cold_streams_keep_their_figures(tmp_path: Path) -> None:
     [
         (["none"], exits.NOT_A_STORE, "none is not a tidelog store"),
         (["redis://127.0.0.1:1"], exits.SYSTEM, "127.0.0.1:1"),
-        (["ftp://x"], exits.USAGE, "a server is given as"),
+        (["ftp://x"], exits.USAGE, "the scheme of a URL must be one of"),
     ],
 )
 def test_errors(

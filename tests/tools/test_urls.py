@@ -137,8 +137,13 @@ def test_a_comparison_and_an_import_over_tls(
 
 @pytest.mark.parametrize("line", ["replica status", "top --once", "import new"])
 def test_tls_or_none_is_a_mistake_with_advice(
-    run: Run, tls: tuple[Files, int, int], line: str
+    run: Run,
+    tls: tuple[Files, int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     _, port, _ = tls
     done = run(*line.split(), f"redis://127.0.0.1:{port}")
     assert (done.code, "for TLS, use rediss:// in the URL\n" in done.err) == (exits.SYSTEM, True), (

@@ -40,7 +40,9 @@ def place_of(url: str) -> Address:
 
     Raises click.BadParameter.
     """
-    scheme, _, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise click.BadParameter("give the URL of a server, as redis://HOST:PORT")
     if scheme.endswith(SENTINEL):
         raise click.BadParameter("give the address of one server, and not of Sentinels")
     try:

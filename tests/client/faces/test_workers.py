@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.client.faces.faces import ROOT
-from tests.client.faces.test_blocking import LONG_S, METHODS, blocked
+from tests.client.faces.faces import METHODS, ROOT
+from tests.client.faces.test_blocking import LONG_S, blocked
 from tests.client.faces.test_dedup import take
 
 import tidelog
