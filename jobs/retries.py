@@ -39,7 +39,7 @@ class RetryPolicy:
         DataError: An attribute is invalid.
 
     Attributes:
-        max: After so many deliveries, the first one included, a job is dead; None = `max_deliveries` of the queue.
+        max: After this many deliveries, the first one included, a job is dead; None = `max_deliveries` of the queue.
         backoff: How the pauses grow: "exponential" doubles them, "linear" adds `base` each time, "constant" keeps them.
         base: The first pause, in seconds or as a timedelta; None = `retry_after` of the queue.
         cap: The longest pause before jitter, likewise; None = an hour, or the first pause if that is longer.

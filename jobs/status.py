@@ -97,8 +97,9 @@ class JobStatus:
         return rows.moment(int(self.id.partition("-")[0]))
 
     def as_dict(self) -> dict[str, Any]:
-        """The facts as a dict, for JSON: value and result as they were put if the codec is json, otherwise their bytes
-        as text; times as ISO 8601.
+        """The facts as a dict, for JSON: times as ISO 8601.
+
+        Value and result are as they were given if the codec is json, otherwise their bytes as text.
         """
         failures = [asdict(each) | {"at": each.at.isoformat()} for each in self.failures]
         due_at = None if self.due_at is None else self.due_at.isoformat()

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import Bench
-from tests.client.test_what_handlers_raise import RAISED, OfNoName, open_queue, raised
+from tests.client.test_what_handlers_raise import RAISED, OfNoName, raised
 
 import tidelog
 from tidelog.server.commands import capabilities
-
-__all__ = ["open_queue"]  # a fixture
 
 POLICY = tidelog.RetryPolicy(never=(ValueError, SystemExit))
 # The value of a job -> what its handler raises, and the state of the job afterwards.
@@ -27,6 +25,13 @@ ENDS: dict[str, tuple[BaseException, str]] = {
 }
 
 
+@pytest.fixture(params=["embedded", "shared"])
+def open_queue(request: pytest.FixtureRequest, bench: Bench) -> Callable[..., Any]:
+    """A queue of either backend, for threads."""
+    store = bench.db if request.param == "embedded" else bench.connect()
+    return lambda **options: store.queue("mails", **options)
+
+
 def states(mails: Any, ids: dict[str, str]) -> dict[str, str]:
     return {value: mails.job(id).state for value, id in ids.items()}
 
@@ -34,7 +39,7 @@ def states(mails: Any, ids: dict[str, str]) -> dict[str, str]:
 WANTED = {value: state for value, (_, state) in ENDS.items()}
 
 
-def test_a_run_of_threads(open_queue: Callable[..., Any]) -> None:  # noqa: F811
+def test_a_run_of_threads(open_queue: Callable[..., Any]) -> None:
     mails = open_queue(retry=POLICY)
     ids = {value: mails.put(value) for value in ENDS}
     assert mails.run(lambda job: raised(ENDS[job.value][0]), workers=2, block=0) == 0
@@ -68,7 +73,7 @@ def test_a_run_of_tasks(bench: Bench, shared: bool) -> None:
     assert states(bench.db.queue("mails"), ids) == WANTED
 
 
-def test_every_exception_can_be_asked_for_its_classes(open_queue: Callable[..., Any]) -> None:  # noqa: F811
+def test_every_exception_can_be_asked_for_its_classes(open_queue: Callable[..., Any]) -> None:
     mails = open_queue(retry="on=ConnectionError")
     mails.put_many(list(RAISED))
     assert mails.run(lambda job: RAISED[job.value][0](), workers=1, block=0) == 0

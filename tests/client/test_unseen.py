@@ -88,7 +88,7 @@ def test_consumers_that_are_closed_while_jobs_come(kind: str, batch: int, tmp_pa
 
 
 def worked_off(root: Path, seen: list[int], count: int) -> None:
-    """Each of so many jobs was seen once, or waits and was not delivered before."""
+    """Each of these jobs was seen once, or waits and was not delivered before."""
     with tidelog.open(root, fsync="no") as db:
         mails = db.queue("mails", **OPTIONS)
         left = rest(mails)

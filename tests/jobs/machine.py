@@ -309,6 +309,9 @@ class Machine(RuleBasedStateMachine):
                     model.nacked(task, "again", 2.0, self.now())
                 if way != "hold":
                     self.settle(held)
+                elif batch > 1:  # the end of its block would be gathered
+                    self.answer(held, held.job.release, lambda: model.released_(task, self.now()))
+                    self.settle(held)
                 del job, held
         self.take_back(at, worker, batch)
         self.bury(at, worker)

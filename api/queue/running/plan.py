@@ -157,7 +157,7 @@ class Words:
         )
 
     def no_result(self, job: Any, error: EncodeError) -> None:
-        """What a handler returned cannot be stored. The job is dead: a retry would do its work once more."""
+        """The codec cannot encode the result of a handler. The job is dead: a retry would do its work once more."""
         name = getattr(self._plan.handler, "__qualname__", repr(self._plan.handler))
         self._say(
             logging.ERROR,
