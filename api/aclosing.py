@@ -7,7 +7,9 @@ from typing import Any, Self
 
 
 class AsyncClosing:
-    """An object for asyncio that its `async with` block closes at the end."""
+    """An object for asyncio that its `async with` block closes at the end, if it was opened for that block."""
+
+    _opened_here = True
 
     async def aclose(self) -> Any:
         """Close it."""
@@ -22,4 +24,5 @@ class AsyncClosing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        if self._opened_here:
+            await self.aclose()

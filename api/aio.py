@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.api import shapes
+from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.acompound import AsyncCompound
 from tidelog.api.encode import encode, encode_all, encode_row
 from tidelog.api.face import Face, nothing
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from tidelog.api.queue.aio import AsyncQueue
     from tidelog.api.queue.aschedules import AsyncSchedules
     from tidelog.jobs.codecs import Codec
-    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
@@ -55,16 +53,12 @@ T = TypeVar("T")
 
 
 @answers_missing
-class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
+class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT], AsyncClosing):
     """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it.
 
     It has the methods of `Store`, awaited. An fsync never blocks the event loop. A cancelled call has done either
     nothing or everything. Any method may raise the errors that `Store` lists.
     """
-
-    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
-        super().__init__(core, decode=decode, db=db, level=level)
-        self._opened_here = False
 
     # --- commands
 
@@ -192,37 +186,15 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
         group: str = "workers",
         *,
         codec: Any = "json",
-        max_deliveries: int = 5,
-        retry_after: Duration = 30.0,
-        keep: int | timedelta = 0,
-        max_depth: int | None = None,
-        max_failures: int = 1000,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        concurrency_per_key: int | None = None,
-        lease: Duration | None = None,
-        retry: RetryPolicy | str | None = None,
+        **options: Unpack[QueueOptions],
     ) -> AsyncQueue[Any]:
         """A durable queue in this store; its methods are awaited. As `Store.queue`."""
         # here: a program without queues does not load them
         from tidelog.api.queue.aio import AsyncQueue
         from tidelog.jobs.options import make_options
 
-        options = make_options(
-            *(name, group),
-            codec=codec,
-            max_deliveries=max_deliveries,
-            retry_after=retry_after,
-            keep=keep,
-            max_depth=max_depth,
-            max_failures=max_failures,
-            concurrency=concurrency,
-            rate=rate,
-            concurrency_per_key=concurrency_per_key,
-            lease=lease,
-            retry=retry,
-        )
-        return AsyncQueue(self, options)
+        made = make_options(name, group, codec=codec, **options)
+        return AsyncQueue(self, made)
 
     async def schedule(
         self,
@@ -246,9 +218,10 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
     def schedules(self) -> AsyncSchedules:
         """The schedules of this database. As `Store.schedules`, awaited."""
         # here: a program without queues does not load them
+        from tidelog.api.queue.aembedded import AsyncDatabase
         from tidelog.api.queue.aschedules import AsyncSchedules
 
-        return AsyncSchedules(self)
+        return AsyncSchedules(AsyncDatabase(self._inside()))
 
     # --- the store itself
 
@@ -334,18 +307,6 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT]):
         return left
 
     close = aclose
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._opened_here:
-            await self.aclose()
 
 
 async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:

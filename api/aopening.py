@@ -132,8 +132,6 @@ def aopen_store(
 
     def opened() -> AsyncStore:
         core = open_core(path, options, disk, clock, wait)
-        store = AsyncStore(core, decode=decode_responses)
-        store._opened_here = True
-        return store
+        return AsyncStore(core, decode=decode_responses, opened_here=True)
 
     return Opening(opened)

@@ -10,7 +10,9 @@ from typing import Any, Self
 
 
 class Closing:
-    """An object for threads that its `with` block closes at the end."""
+    """An object for threads that its `with` block closes at the end, if it was opened for that block."""
+
+    _opened_here = True
 
     def close(self) -> Any:
         """Close it."""
@@ -25,4 +27,5 @@ class Closing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if self._opened_here:
+            self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tidelog.aof.log import FSYNCED, POLICIES
 from tidelog.aof.reading.reader import Epoch
@@ -26,6 +26,27 @@ REDIS_VERSION = "8.8.0"
 LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
 
 
+class Inside(NamedTuple):
+    """The parts of a view on a store that its queues and schedules use.
+
+    level        its durability level
+    holds_each   every reply goes through `hold`, also if the disk has it
+    holds        whether a promise holds already
+    hold         wait until it does. For a view of asyncio this and the next two are awaitable
+    wait         wait for a parked read
+    call         run a command and shape its reply
+    """
+
+    core: Core
+    db: int
+    level: int
+    holds_each: bool
+    holds: Callable[[Promise], bool]
+    hold: Callable[..., Any]
+    wait: Callable[..., Any]
+    call: Callable[..., Any]
+
+
 class Face:
     """A view on one open store: a database, a durability level, and whether receipts are kept.
 
@@ -39,23 +60,33 @@ class Face:
     _wait: Callable[..., Any]  # wait for a parked read
     execute_command: Callable[..., Any]
 
-    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        decode: bool,
+        db: int = 0,
+        level: int = 0,
+        opened_here: bool = False,
+        replicated: Replicated | None = None,
+        keeps_receipts: bool = False,
+    ) -> None:
         self._core = core
+        self._opened_here = opened_here
         self._decode = decode
         self._db = db
         self._level = level
-        self._replicated: Replicated | None = None  # what `_level` asks of followers
-        self._keeps_receipts = False
-        self._holds_each = False  # every reply goes through `_hold`, also if the disk has it
+        self._replicated = replicated  # what `_level` asks of followers
+        self._keeps_receipts = keeps_receipts
+        # every reply goes through `_hold`, also if the disk has it
+        self._holds_each = keeps_receipts or replicated is not None
         self.last_receipt: Receipt | None = None
         """The receipt of the last write through a view of `receipts`, by any thread."""
 
-    def _view(self) -> Self:
-        face = type(self)(self._core, decode=self._decode, db=self._db, level=self._level)
-        face._replicated = self._replicated
-        face._keeps_receipts = self._keeps_receipts
-        face._holds_each = self._holds_each
-        return face
+    def _view(self, **changed: Any) -> Self:
+        same: dict[str, Any] = {"decode": self._decode, "db": self._db, "level": self._level}
+        same |= {"replicated": self._replicated, "keeps_receipts": self._keeps_receipts}
+        return type(self)(self._core, **{**same, **changed})
 
     def db(self, number: int) -> Self:
         """The same store, another database.
@@ -69,9 +100,7 @@ class Face:
         count = len(self._core.state.databases)
         if not isinstance(number, int) or not 0 <= number < count:
             raise DataError(f"there is no database {number!r}; choose one from 0 to {count - 1}")
-        face = self._view()
-        face._db = number
-        return face
+        return self._view(db=number)
 
     def at(
         self,
@@ -102,11 +131,7 @@ class Face:
         replicated = followers(level, replicas, fsynced, timeout)
         if replicated is not None and self._core.acks.roles is None:
             raise DataError("this store is open read-only; only its writer has followers")
-        face = self._view()
-        face._level = FSYNCED if fsynced else number
-        face._replicated = replicated
-        face._holds_each = face._keeps_receipts or replicated is not None
-        return face
+        return self._view(level=FSYNCED if fsynced else number, replicated=replicated)
 
     def _holds_already(self, promise: Promise) -> bool:
         """Whether a promise already holds this view's level, so that `_hold` has nothing to do."""
@@ -115,9 +140,7 @@ class Face:
 
     def receipts(self) -> Self:
         """The same store; after each write through this view, `last_receipt` is the receipt of that write."""
-        face = self._view()
-        face._keeps_receipts = face._holds_each = True
-        return face
+        return self._view(keeps_receipts=True)
 
     @property
     def fsync(self) -> str:
@@ -147,6 +170,10 @@ class Face:
         )
 
     # --- for the faces
+
+    def _inside(self) -> Inside:
+        seen = self._core, self._db, self._level, self._holds_each
+        return Inside(*seen, self._holds_already, self._hold, self._wait, self._call)
 
     def _receive(self, promise: Promise, replicated: bool = False) -> None:
         if promise[2]:
@@ -262,3 +289,8 @@ class Face:
 
 def nothing(state: State) -> None:
     """Look at nothing. `Core.look` then returns only the promise on all applied units."""
+
+
+def inside(face: Face) -> Inside:
+    """The parts of a view that queues and schedules use."""
+    return face._inside()

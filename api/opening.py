@@ -120,6 +120,4 @@ def open_store(
     )
     wait = seconds("lock_timeout", lock_timeout, zero=True)
     core = open_core(path, options, disk, clock, wait)
-    store: Store[bytes | str] = Store(core, decode=decode_responses)
-    store._opened_here = True
-    return store
+    return Store(core, decode=decode_responses, opened_here=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from threading import get_ident
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from tidelog.api import shapes
+from tidelog.api.closing import Closing
 from tidelog.api.compound import Compound
 from tidelog.api.encode import encode, encode_all
 from tidelog.api.face import Face, nothing
@@ -22,7 +21,7 @@ from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.callers import ThreadCaller
-from tidelog.store.commit.core import Answer, Core
+from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import from_command
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from tidelog.api.queue.face import Queue
     from tidelog.api.queue.schedules import Schedules
     from tidelog.jobs.codecs import Codec
-    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
@@ -43,7 +41,7 @@ T = TypeVar("T")
 
 
 @answers_missing
-class Store(Face, Compound[Pipeline, TextT]):
+class Store(Face, Compound[Pipeline, TextT], Closing):
     """An open store. `tidelog.open` makes it; many threads may use it at once.
 
     Its commands have the names, parameters and replies of redis-py's `Redis`. Texts in replies are bytes, or str if the
@@ -56,10 +54,6 @@ class Store(Face, Compound[Pipeline, TextT]):
     OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a read-only store, ReadOnlyError. Through a view at the level
     `replicated` it may raise NotReplicated.
     """
-
-    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
-        super().__init__(core, decode=decode, db=db, level=level)
-        self._opened_here = False
 
     # --- commands
 
@@ -227,16 +221,7 @@ class Store(Face, Compound[Pipeline, TextT]):
         group: str = "workers",
         *,
         codec: Any = "json",
-        max_deliveries: int = 5,
-        retry_after: Duration = 30.0,
-        keep: int | timedelta = 0,
-        max_depth: int | None = None,
-        max_failures: int = 1000,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        concurrency_per_key: int | None = None,
-        lease: Duration | None = None,
-        retry: RetryPolicy | str | None = None,
+        **options: Unpack[QueueOptions],
     ) -> Queue[Any]:
         """A durable queue in this store. Its options are not stored; nothing is written before the first job.
 
@@ -245,20 +230,8 @@ class Store(Face, Compound[Pipeline, TextT]):
             group: Each group of a queue gets every job once.
             codec: `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model or
                 TypeAdapter.
-            max_deliveries: A job that was delivered this often without success becomes a dead job.
-            retry_after: Seconds or a timedelta: the first pause before a retry, and how long a lease outlives its
-                worker, unless `lease` says that.
-            keep: How many acknowledged jobs to keep, or (timedelta) for how long after they were put.
-            max_depth: Bound on unfinished jobs; `put` waits while the queue is full. None = no bound.
-            max_failures: How many records of failures to keep.
-            concurrency: How many jobs the workers of the group may hold at once; None = no limit.
-            rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None = no limit.
-            concurrency_per_key: How many jobs with the same key may be in progress at once; None = no limit. With 1,
-                the jobs of a key are done one after the other.
-            lease: Seconds or a timedelta: how long a job that its worker holds may go without a renewal. Renewals come
-                by themselves, so that is how long a lease outlives its worker. None = `retry_after`.
-            retry: A RetryPolicy, or its text such as "max=8 base=2 cap=600": how jobs are tried again that have no
-                policy of their own. None = `max_deliveries` deliveries, with pauses that double from `retry_after` on.
+            options: `max_deliveries`, `retry_after`, `keep`, `max_depth`, `max_failures`, `concurrency`, `rate`,
+                `concurrency_per_key`. `QueueOptions` describes them.
 
         Raises:
             DataError: An option is invalid.
@@ -267,21 +240,8 @@ class Store(Face, Compound[Pipeline, TextT]):
         from tidelog.api.queue.face import Queue
         from tidelog.jobs.options import make_options
 
-        options = make_options(
-            *(name, group),
-            codec=codec,
-            max_deliveries=max_deliveries,
-            retry_after=retry_after,
-            keep=keep,
-            max_depth=max_depth,
-            max_failures=max_failures,
-            concurrency=concurrency,
-            rate=rate,
-            concurrency_per_key=concurrency_per_key,
-            lease=lease,
-            retry=retry,
-        )
-        return Queue(self, options)
+        made = make_options(name, group, codec=codec, **options)
+        return Queue(self, made)
 
     def schedule(
         self,
@@ -333,9 +293,10 @@ class Store(Face, Compound[Pipeline, TextT]):
     def schedules(self) -> Schedules:
         """The schedules of this database: list, pause, resume and remove them."""
         # here: a program without queues does not load them
+        from tidelog.api.queue.embedded import Database
         from tidelog.api.queue.schedules import Schedules
 
-        return Schedules(self)
+        return Schedules(Database(self._inside()))
 
     # --- the store itself
 
@@ -515,15 +476,3 @@ class Store(Face, Compound[Pipeline, TextT]):
             StoreDamaged: The checkpoint is damaged; everything is in the log. The directory was released.
         """
         return close(self._core, drain)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._opened_here:
-            self.close()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from tidelog.api.aopening import Opening
 from tidelog.api.queue.aio import AsyncQueue
 from tidelog.api.queue.aopening import aopen_queue as aopen_embedded
-from tidelog.client.opening import TIMEOUT_S, connect, open_queue
+from tidelog.client.opening import TIMEOUT_S, connect, open_remote
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath, is_url
 
 if TYPE_CHECKING:
-    from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
+    from tidelog.client.aio import AsyncSharedStore
+    from tidelog.client.aqueue import AsyncSharedQueue
     from tidelog.jobs.codecs import Codec
-    from tidelog.jobs.retries import RetryPolicy
-    from tidelog.jobs.typed import OpenOptions, T, Typed
+    from tidelog.jobs.typed import OpenOptions, QueueOptions, T, Typed
     from tidelog.store.options import ConnectOptions
 
 
@@ -66,7 +65,7 @@ def aconnect(
     from tidelog.client.aio import AsyncSharedStore
 
     def opened() -> AsyncSharedStore:
-        store = AsyncSharedStore(
+        return AsyncSharedStore(
             connect(
                 where,
                 fsync=fsync,
@@ -76,10 +75,9 @@ def aconnect(
                 tls_cert=tls_cert,
                 tls_key=tls_key,
                 start=start,
-            )
+            ),
+            opened_here=True,
         )
-        store._opened_here = True
-        return store
 
     return Opening(opened)
 
@@ -173,18 +171,9 @@ def aopen_queue(
     *,
     shared: bool = False,
     codec: Any = "json",
-    max_deliveries: int = 5,
-    retry_after: Duration = 30.0,
-    keep: int | timedelta = 0,
-    max_depth: int | None = None,
-    max_failures: int = 1000,
-    concurrency: int | None = None,
-    rate: str | None = None,
-    concurrency_per_key: int | None = None,
-    lease: Duration | None = None,
-    retry: RetryPolicy | str | None = None,
     fsync: str | None = None,
     clock: Clock = SYSTEM,
+    **options: Unpack[QueueOptions],
 ) -> Opening[AsyncQueue] | Opening[AsyncSharedQueue]:
     """Open the store in a directory for one queue, for asyncio. As `tidelog.queue`.
 
@@ -195,30 +184,15 @@ def aopen_queue(
     Returns:
         An object to `await` or to use in `async with`; the directory is opened then, in a thread.
     """
-    options: dict[str, Any] = {
-        "codec": codec,
-        "max_deliveries": max_deliveries,
-        "retry_after": retry_after,
-        "keep": keep,
-        "max_depth": max_depth,
-        "max_failures": max_failures,
-        "concurrency": concurrency,
-        "rate": rate,
-        "concurrency_per_key": concurrency_per_key,
-        "lease": lease,
-        "retry": retry,
-        "fsync": fsync,
-        "clock": clock,
-    }
     if not (shared or is_url(path)):
-        return aopen_embedded(path, name, group, **options | {"fsync": fsync or "always"})
+        level = fsync or "always"
+        return aopen_embedded(path, name, group, codec=codec, fsync=level, clock=clock, **options)
     # here: programs with a store of their own do not load the client
-    from tidelog.client.aio import AsyncSharedQueue, AsyncSharedStore
+    from tidelog.client.aio import AsyncSharedStore
+    from tidelog.client.aqueue import AsyncSharedQueue
 
     def opened() -> AsyncSharedQueue:
-        inner = open_queue(path, name, group, shared=True, **options)
-        queue = AsyncSharedQueue(inner, AsyncSharedStore(inner.store))
-        queue._opened_here = True
-        return queue
+        store, remote = open_remote(path, name, group, codec, fsync, clock, options)
+        return AsyncSharedQueue(AsyncSharedStore(store), remote)
 
     return Opening(opened)

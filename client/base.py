@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import get_ident
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.client.keeper import Keeper
 from tidelog.client.link import Link
@@ -20,8 +21,19 @@ def slice_s(until: float | None) -> float:
     return BLOCK_S if until is None else min(BLOCK_S, max(0.0, until - time.monotonic()))
 
 
+class Inside(NamedTuple):
+    """The parts of a view on a shared store that queues and schedules use. `call` runs a command."""
+
+    link: Link
+    keeper: Keeper
+    db: int
+    call: Callable[..., Any]
+
+
 class Base:
     """A view on a shared store: a database, and the form of texts in replies."""
+
+    _call: Callable[..., Any]
 
     def __init__(self, link: Link, keeper: Keeper, decode: bool, db: int) -> None:
         self._link, self._keeper = link, keeper
@@ -51,6 +63,9 @@ class Base:
         """
         return self._close(drain, get_ident())
 
+    def _inside(self) -> Inside:
+        return Inside(self._link, self._keeper, self._db, self._call)
+
     def _close(self, drain: Duration | None, me: Holder) -> int:
         limit = patience("drain", drain)
         left = 0
@@ -61,3 +76,8 @@ class Base:
             self._keeper.close()
             self._link.close()
         return left
+
+
+def inside(face: Base) -> Inside:
+    """The parts of a view that queues and schedules use."""
+    return face._inside()

@@ -52,8 +52,7 @@ def main() -> int:
 
 def _work(work: Work) -> int:
     link = Link(work.addresses, work.timeout, work.options, work.start)
-    with SharedStore(link, decode=False, db=work.db) as store:
-        store._opened_here = True
+    with SharedStore(link, decode=False, db=work.db, opened_here=True) as store:
         if is_coroutine(work.handler):
             queue = AsyncSharedStore(store).queue(**work.queue)
             return asyncio.run(queue.arun(work.handler, **work.run))

@@ -8,42 +8,33 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from threading import get_ident
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic
 
 from tidelog.api.closing import Closing
-from tidelog.client.base import Base, slice_s
+from tidelog.client.base import slice_s
 from tidelog.client.errors import ended_elsewhere, error_of
-from tidelog.client.job import SharedJob
-from tidelog.client.keeper import Held, Queued
+from tidelog.client.job import Lease, SharedJob, Terms
+from tidelog.client.keeper import Held
 from tidelog.client.lane import Lane
+from tidelog.client.remote import Remote
 from tidelog.client.wire import Wire
 from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
-from tidelog.jobs.options import positive
 from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.confirm import Confirm
+from tidelog.jobs.verbs.fail import Fail
 from tidelog.jobs.verbs.release import Release
-from tidelog.jobs.verbs.take import BATCH_MAX, Take
+from tidelog.jobs.verbs.take import Take, checked_batch
 from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import patience, seconds
-from tidelog.store.errors import DataError, DecodeError, StoreClosed, TidelogError
+from tidelog.store.errors import DecodeError, StoreClosed, TidelogError
 
 CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
 Entry = tuple[int, int, EntryRow]  # ID, deliveries, row
-
-
-class Consumed(Queued, Protocol):
-    """A queue, as its consumers use it."""
-
-    _store: Base
-    _begun: set[bytes]  # workers for which HISTORY was sent
-
-    def _worker(self, worker: Any) -> str:
-        """The name of a worker; None = that of the queue itself. Raises DataError."""
 
 
 class Call:
@@ -69,47 +60,45 @@ class SharedConsumer(Closing, Generic[T]):
 
     def __init__(
         self,
-        queue: Consumed,
-        worker: Any,
+        backend: Remote,
+        worker: str,
+        named: bool,
         batch: Any,
         block: Any,
         time_limit: Any,
         reraise: bool,
     ) -> None:
-        positive("batch", batch)
-        if batch > BATCH_MAX:
-            raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+        checked_batch(batch)
         self._wait = patience("block", block)
-        self.worker = queue._worker(worker)
-        self._queue = queue
-        self._worked = queue, self.worker.encode()
+        self.worker = worker
+        self._remote = backend
+        self._worked = backend, worker.encode()
+        self._terms = Terms(backend, worker, self._worked, batch > 1, reraise)
         limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._request = Take(self._worked[1], batch, queue.lease_s, limit)
-        self._words = queue.words(self._request)
-        self._gathers = batch > 1
-        self._reraise = reraise
+        self._request = Take(self._worked[1], batch, backend.lease_s, limit)
+        self._words = backend.words(self._request)
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
-        self._begins = worker is not None and self._worked[1] not in queue._begun
+        self._begins = named and self._worked[1] not in backend.begun
         self._unseen: deque[Entry] = deque()
         self._popping = iter(self._unseen.popleft, None)  # takes the first one
         # Reentrant, because a signal handler may close a consumer while its thread has the lock.
         self._lock = threading.RLock()
         self._calls: set[Call] = set()  # [lock] those that ask for jobs
         self._closed = False
-        queue._keeper.add(self)
+        backend.keeper.add(self)
 
     def __repr__(self) -> str:
-        return f"<consumer {self.worker!r} of {self._queue.name!r}>"
+        return f"<consumer {self.worker!r} of {self._remote.options.name!r}>"
 
     def __iter__(self) -> Iterator[SharedJob[T]]:
         return self
 
     def __next__(self) -> SharedJob[T]:
-        handed: list[tuple[SharedJob[T], Entry]] = []
+        handed: list[tuple[Lease, Entry]] = []
         try:
-            job = self.following(handed=handed)
-            if job is not None:
-                return job
+            found = self.following(handed=handed)
+            if found is not None:
+                return SharedJob(found)
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt: the job was not seen
                 self._take_back(handed)
@@ -119,14 +108,14 @@ class SharedConsumer(Closing, Generic[T]):
     def following(
         self,
         holder: Holder | None = None,
-        handed: list[tuple[SharedJob[T], Entry]] | None = None,
+        handed: list[tuple[Lease, Entry]] | None = None,
         call: Call | None = None,
-    ) -> SharedJob[T] | None:
-        """The next job; None at the end of the iteration.
+    ) -> Lease | None:
+        """The lease of the next job; None at the end of the iteration.
 
         Args:
             holder: The task that gets it; None = this thread.
-            handed: Gets the job, too, before this call returns.
+            handed: Gets its lease, too, before this call returns.
             call: By this, `interrupt` ends this call alone.
 
         Raises:
@@ -134,7 +123,7 @@ class SharedConsumer(Closing, Generic[T]):
         """
         me = get_ident() if holder is None else holder
         call = call or Call()
-        keeper = self._queue._keeper
+        keeper = self._remote.keeper
         while True:
             if not self._unseen:
                 if self._closed or not self._fetch(me, call):
@@ -149,13 +138,13 @@ class SharedConsumer(Closing, Generic[T]):
                 for entry in self._popping:
                     if not keeper.holds(self._worked, entry[0], entry[1]):
                         break  # it was lost
-                    job = self._job(entry)
-                    if job is None:
+                    found = self._leased(entry)
+                    if found is None:
                         break
                     if handed is not None:
-                        handed.append((job, entry))
-                    job._show()
-                    return job
+                        handed.append((found, entry))
+                    found.show()
+                    return found
             except BaseException as error:
                 if entry is None and isinstance(error, IndexError):
                     continue  # another thread took it
@@ -163,27 +152,21 @@ class SharedConsumer(Closing, Generic[T]):
                     self._unseen.appendleft(entry)  # it was not seen
                 raise
 
-    def _take_back(self, handed: list[tuple[SharedJob[T], Entry]]) -> None:
+    def _take_back(self, handed: list[tuple[Lease, Entry]]) -> None:
         """An interrupt struck while a job was handed out: it is unseen again."""
-        for job, entry in handed:
-            job._show(False)
+        for lease, entry in handed:
+            lease.show(False)
             self._unseen.appendleft(entry)
 
-    def _job(self, entry: Entry) -> SharedJob[T] | None:
-        queue = self._queue
-        value: Any = None
-        broken: DecodeError | None = None
+    def _leased(self, entry: Entry) -> Lease | None:
+        lease = Lease(self._terms, entry)
         try:
-            value = rows.decode_row(queue._options.codec, entry[2])
+            lease.value = rows.decode_row(self._remote.options.codec, entry[2])
+            return lease
         except DecodeError as error:
             broken = error
-        made = SharedJob(
-            queue, self.worker, entry, value, gathers=self._gathers, reraise=self._reraise
-        )
-        if broken is None:
-            return made
-        made._show()
-        made.fail(broken)
+        lease.show()
+        lease.end(Fail.of(broken))
         return None
 
     def _fetch(self, me: Holder, call: Call) -> bool:
@@ -191,10 +174,9 @@ class SharedConsumer(Closing, Generic[T]):
 
         Raises Unreachable if `interrupt` ended it.
         """
-        queue = self._queue
-        link = queue._link
-        if self._gathers:
-            queue._keeper.write_finished(self._worked)
+        link, keeper = self._remote.link, self._remote.keeper
+        if self._terms.gathers:
+            keeper.write_finished(self._worked)
         until = None if self._wait is None else time.monotonic() + self._wait
         while not self._closed:
             left = slice_s(until)
@@ -230,15 +212,15 @@ class SharedConsumer(Closing, Generic[T]):
 
     def _take(self, lane: Lane, words: list[bytes], block: float, me: Holder) -> bool:
         """One QUEUE TAKE. Returns False if no jobs came. Raises Unreachable if `interrupt` ended it."""
-        queue = self._queue
-        link, worker = queue._link, self._worked[1]
+        queue = self._remote
+        link, worker = queue.link, self._worked[1]
 
         def said(wire: Wire) -> list[bytes]:
             return [*words, b"CONFIRM", lane.name] if CONFIRM in wire.can else words
 
-        found = link.call(said, Safe.READ, queue._db, block=block, lane=lane, needs=queue._needs)
+        found = link.call(said, Safe.READ, queue.db, block=block, lane=lane, needs=queue.needs)
         self._begins = False
-        queue._begun.add(worker)
+        queue.begun.add(worker)
         if found is None:
             if lane.ended:
                 raise ended_elsewhere()
@@ -247,12 +229,12 @@ class SharedConsumer(Closing, Generic[T]):
         try:
             entries = self._request.result(found)
             held += [(job, Held(number, me)) for job, number, _ in entries]
-            queue._keeper.hold(self._worked, held)
+            queue.keeper.hold(self._worked, held)
             self._unseen.extend(entries)
         except BaseException:
             lane.drop()  # the server takes the jobs back
             for job, one in held:
-                queue._keeper.let_go(self._worked, job, one.deliveries)
+                queue.keeper.let_go(self._worked, job, one.deliveries)
             raise
         if lane.ended:
             self._give_back()
@@ -265,7 +247,7 @@ class SharedConsumer(Closing, Generic[T]):
 
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""
-        queue = self._queue
+        queue = self._remote
         taken: list[Entry] = []
         try:
             with suppress(IndexError):  # at the end
@@ -273,9 +255,9 @@ class SharedConsumer(Closing, Generic[T]):
             words: list[list[bytes]] = []
             for job, number, _ in taken:
                 words.append(queue.end_words(Release(), self._worked[1], job, number))
-                queue._keeper.let_go(self._worked, job, number)
+                queue.keeper.let_go(self._worked, job, number)
             if words:
-                for reply in queue._link.calls(words, Safe.READ, queue._db):
+                for reply in queue.link.calls(words, Safe.READ, queue.db):
                     if isinstance(reply, CommandError):
                         raise error_of(reply)
         except BaseException as error:
@@ -297,11 +279,11 @@ class SharedConsumer(Closing, Generic[T]):
                 if each.lane is not None:
                     each.lane.ended = True
                     lanes.append((each, each.lane))
-        queue, link = self._queue, self._queue._link
+        queue, link = self._remote, self._remote.link
         for each, lane in lanes:
             if time.monotonic() - link.silent_at > link.timeout and lane.can(CONFIRM):
                 try:
-                    queue._ask(Unblock(lane.name))
+                    queue.ask(Unblock(lane.name))
                     continue
                 except TidelogError:
                     link.silent_at = time.monotonic()
@@ -311,7 +293,7 @@ class SharedConsumer(Closing, Generic[T]):
 
     def __del__(self) -> None:
         try:
-            unseen, keeper, worked = self._unseen, self._queue._keeper, self._worked
+            unseen, keeper, worked = self._unseen, self._remote.keeper, self._worked
         except AttributeError:
             return  # an argument was invalid
         for job, number, _ in unseen:
@@ -321,11 +303,11 @@ class SharedConsumer(Closing, Generic[T]):
         """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""
         self._closed = True
         self.interrupt()
-        queue = self._queue
-        if queue._store.closed:
+        queue = self._remote
+        if queue.link.closed:
             return
         try:
             self._give_back()
-            queue._keeper.write_finished(self._worked)
+            queue.keeper.write_finished(self._worked)
         except StoreClosed:
             pass  # these jobs will be delivered again

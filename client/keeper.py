@@ -20,6 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -47,29 +48,18 @@ log = logging.getLogger("tidelog.queue")
 
 
 class Queued(Protocol):
-    """A queue, as the keeper and the jobs use it."""
+    """A queue, as the keeper uses it. See `Remote`."""
 
-    _db: int
-    _key: bytes
-    _link: Link
-    _keeper: Keeper
-    _options: Options
-    _needs: bytes | None  # what a server needs to know the options
-    beat_s: float  # longest pause between two beats
-    renew_s: float  # time between two renewals
-    lease_s: float  # after so long without one, the jobs may be lost
-
-    @property
-    def name(self) -> str:
-        """Name of the queue."""
-
-    def words(self, verb: Verb, *more: bytes) -> list[bytes]:
-        """A request as a QUEUE command, with more options."""
+    db: int
+    options: Options
+    beat_s: float
+    renew_s: float
+    lease_s: float
 
     def end_words(self, verb: Ending, worker: bytes, job: int, deliveries: int) -> list[bytes]:
         """The words of a worker about a delivery, as a QUEUE command."""
 
-    def _ask(self, verb: Verb) -> Any:
+    def ask(self, verb: Verb) -> Any:
         """The result of a request. Raises TidelogError."""
 
 
@@ -102,15 +92,7 @@ class Keeper:
         self._bell = Bell()
         self._lock = threading.Lock()
         self._begin()
-        mine = weakref.ref(self)
-
-        def broke() -> None:
-            keeper = mine()
-            if keeper is not None and keeper._held:
-                keeper._at_once = True
-                keeper._bell.ring()
-
-        link.broke = broke
+        link.broke = partial(_broke, weakref.ref(self))
 
     def _begin(self) -> None:
         self._pid = os.getpid()
@@ -127,6 +109,12 @@ class Keeper:
         self._troubled = self.closed = False
         self._armed = False  # the thread looks again before a lease needs it
         self._at_once = False  # renew all leases in the next beat
+
+    def broke(self) -> None:
+        """A connection broke: renew all leases soon."""
+        if self._held:
+            self._at_once = True
+            self._bell.ring()
 
     def add(self, consumer: Closable) -> None:
         """A consumer was made; a drain closes it. Raises StoreClosed during a drain."""
@@ -244,7 +232,7 @@ class Keeper:
                 jobs.update(self._finished.get(worked, jobs))
                 self._finished.pop(worked, None)
             for part in _parts(jobs):
-                held = queue._ask(Done(worker, part))
+                held = queue.ask(Done(worker, part))
                 if held < len(part):
                     log.warning(
                         "queue: %d of %d jobs of worker %s were done too late, after another worker got or settled "
@@ -278,6 +266,8 @@ class Keeper:
 
     def flush(self) -> None:
         """Write the finished jobs, and return those that no handler got, if that can be done."""
+        if self.closed or self._pid != os.getpid():
+            return
         try:
             self._release_unseen()
         except TidelogError as error:
@@ -294,7 +284,7 @@ class Keeper:
             queue, worker = worked
             self.let_go(worked, job, deliveries)
             words = queue.end_words(Release(), worker, job, deliveries)
-            self._link.call(words, Safe.READ, queue._db)
+            self._link.call(words, Safe.READ, queue.db)
 
     # --- the thread
 
@@ -383,15 +373,15 @@ class Keeper:
                 log.warning(
                     "queue %s: worker %s renewed its leases only after %.1f s, so other workers may have got its jobs. "
                     "This process was stopped, or a call kept the interpreter",
-                    *(worked[0].name, worked[1].decode(), late),
+                    *(worked[0].options.name, worked[1].decode(), late),
                 )
             tried(self.renew, worked)
         while self._dropped:
             worked, job, deliveries = self._dropped.popleft()
             self.let_go(worked, job, deliveries)
-            tell_drop(worked[0].name, text(job))
+            tell_drop(worked[0].options.name, text(job))
             # Not repeated: the server takes the job back anyway when nobody renews it.
-            tried(worked[0]._ask, Drop(worked[1], [(job, deliveries)]))
+            tried(worked[0].ask, Drop(worked[1], [(job, deliveries)]))
         tried(self._release_unseen)
         for worked in list(self._finished):
             tried(self.write_finished, worked)
@@ -414,7 +404,7 @@ class Keeper:
             jobs = {job: held.deliveries for job, held in self._held.get(worked, {}).items()}
         kept: set[int] = set()
         for part in _parts(jobs):
-            kept.update(queue._ask(Renew(worker, part, queue.lease_s)))
+            kept.update(queue.ask(Renew(worker, part, queue.lease_s)))
         for job in jobs.keys() - kept:
             self.let_go(worked, job, jobs[job])
         with self._lock:
@@ -434,6 +424,12 @@ def _parts(jobs: dict[int, int]) -> Iterator[Fences]:
         yield part
 
 
+def _broke(mine: weakref.ref[Keeper]) -> None:
+    keeper = mine()
+    if keeper is not None:
+        keeper.broke()
+
+
 def _run(mine: weakref.ref[Keeper], bell: Bell) -> None:
     pause: float | None = 0.0
     while True:
@@ -450,5 +446,4 @@ _keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
 def _flush_all() -> None:
     for keeper in list(_keepers):
-        if not keeper.closed and keeper._pid == os.getpid():
-            keeper.flush()
+        keeper.flush()

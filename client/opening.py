@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from tidelog.api.queue.face import Queue
@@ -15,10 +14,10 @@ from tidelog.store.options import make_options
 
 if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
+    from tidelog.client.remote import Remote
     from tidelog.client.store import SharedStore
     from tidelog.jobs.codecs import Codec
-    from tidelog.jobs.retries import RetryPolicy
-    from tidelog.jobs.typed import OpenOptions, T, Typed
+    from tidelog.jobs.typed import OpenOptions, QueueOptions, T, Typed
     from tidelog.store.options import ConnectOptions
 
 TIMEOUT_S = 30.0
@@ -108,9 +107,8 @@ def connect(
     except BaseException:
         link.close()
         raise
-    store = SharedStore(link, decode=decode_responses, db=addresses[0].db)
-    store._opened_here = True
-    return store
+    db = addresses[0].db
+    return SharedStore(link, decode=decode_responses, db=db, opened_here=True)
 
 
 @overload
@@ -202,18 +200,9 @@ def open_queue(
     *,
     shared: bool = False,
     codec: Any = "json",
-    max_deliveries: int = 5,
-    retry_after: Duration = 30.0,
-    keep: int | timedelta = 0,
-    max_depth: int | None = None,
-    max_failures: int = 1000,
-    concurrency: int | None = None,
-    rate: str | None = None,
-    concurrency_per_key: int | None = None,
-    lease: Duration | None = None,
-    retry: RetryPolicy | str | None = None,
     fsync: str | None = None,
     clock: Clock = SYSTEM,
+    **options: Unpack[QueueOptions],
 ) -> Queue | SharedQueue:
     """Open the store in a directory for one queue. Creates it if the directory is empty or missing.
 
@@ -224,7 +213,7 @@ def open_queue(
 
     Args:
         path: The directory; or the URL of a server, as in `tidelog.connect`, whose queues are always shared.
-        name: Name of the queue. For it and the options up to `retry` see `Store.queue`.
+        name: Name of the queue. For it and all that is not named here see `Store.queue`.
         shared: Several processes use the queue at the same time; see `tidelog.connect`. All of them pass True.
         fsync: As in `tidelog.open`, where None is `always`; for a shared queue, as in `tidelog.connect`.
         clock: As in `tidelog.open`. Not for a shared queue.
@@ -237,28 +226,32 @@ def open_queue(
         CannotOpen: As `tidelog.open`, with the same subclasses.
         Unreachable: No server of the shared store answered in time.
     """
-    options: dict[str, Any] = {
-        "codec": codec,
-        "max_deliveries": max_deliveries,
-        "retry_after": retry_after,
-        "keep": keep,
-        "max_depth": max_depth,
-        "max_failures": max_failures,
-        "concurrency": concurrency,
-        "rate": rate,
-        "concurrency_per_key": concurrency_per_key,
-        "lease": lease,
-        "retry": retry,
-    }
     if not (shared or is_url(path)):
-        return open_embedded(path, name, group, **options, fsync=fsync or "always", clock=clock)
+        level = fsync or "always"
+        return open_embedded(path, name, group, codec=codec, fsync=level, clock=clock, **options)
+    # here: a program that opens its own store for a queue does not load the client
+    from tidelog.client.queue import SharedQueue
+
+    return SharedQueue(*open_remote(path, name, group, codec, fsync, clock, options))
+
+
+def open_remote(
+    path: AnyPath,
+    name: str,
+    group: str,
+    codec: Any,
+    fsync: str | None,
+    clock: Clock,
+    options: QueueOptions,
+) -> tuple[SharedStore[bytes], Remote]:
+    """Connect to a store for one queue. Raises as `open_queue`."""
+    # here: a program that opens its own store for a queue does not load the client
+    from tidelog.client.base import inside
+    from tidelog.client.remote import Remote
+    from tidelog.jobs.options import make_options as queue_options
+
     if clock is not SYSTEM:
         raise DataError("a shared queue uses the clock of the process that serves it")
+    made = queue_options(name, group, codec=codec, **options)
     store = connect(path, fsync=fsync)
-    try:
-        queue = store.queue(name, group, **options)
-    except BaseException:
-        store.close()
-        raise
-    queue._opened_here = True
-    return queue
+    return store, Remote(inside(store), made, codec, opened_here=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
 
 from tidelog.api import shapes
+from tidelog.api.closing import Closing
 from tidelog.api.compound import Compound
 from tidelog.api.encode import encode, encode_all
 from tidelog.api.idrange import IdRange
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from tidelog.client.queue import SharedQueue
     from tidelog.client.schedules import SharedSchedules
     from tidelog.jobs.codecs import Codec
-    from tidelog.jobs.retries import RetryPolicy
     from tidelog.jobs.scheduling import Schedule
     from tidelog.jobs.typed import QueueOptions, Typed
     from tidelog.snapshot.portable import Snapshot
@@ -52,7 +50,7 @@ _LAST: Final = [b"DEL", LANE]
 
 
 @answers_missing
-class SharedStore(Base, Compound[SharedPipeline, TextT]):
+class SharedStore(Base, Compound[SharedPipeline, TextT], Closing):
     """A store that another process serves. `tidelog.connect` makes it; many threads may use it at once.
 
     It has the methods of `tidelog.Store`, with the same replies. Leaving `with tidelog.connect(...)` disconnects;
@@ -65,12 +63,20 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
     """
 
     def __init__(
-        self, link: Link, *, decode: bool, db: int = 0, keeper: Keeper | None = None
+        self,
+        link: Link,
+        *,
+        decode: bool,
+        db: int = 0,
+        keeper: Keeper | None = None,
+        opened_here: bool = False,
+        level: str = "",
+        replicas: tuple[int, bool, float] = (0, False, 0.0),
     ) -> None:
         super().__init__(link, keeper or Keeper(link), decode, db)
-        self._opened_here = False
-        self._level = ""  # FSYNCED or REPLICATED: wait for it after each call
-        self._replicas: tuple[int, bool, float] = (0, False, 0.0)
+        self._opened_here = opened_here
+        self._level = level  # FSYNCED or REPLICATED: wait for it after each call
+        self._replicas = replicas
 
     def __repr__(self) -> str:
         return f"<shared store {self._link.address}>"
@@ -82,10 +88,10 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
 
     # --- views
 
-    def _view(self) -> Self:
-        face = type(self)(self._link, decode=self._decode, db=self._db, keeper=self._keeper)
-        face._level, face._replicas = self._level, self._replicas
-        return face
+    def _view(self, **changed: Any) -> Self:
+        same: dict[str, Any] = {"decode": self._decode, "db": self._db, "keeper": self._keeper}
+        same |= {"level": self._level, "replicas": self._replicas}
+        return type(self)(self._link, **{**same, **changed})
 
     def db(self, number: int) -> Self:
         """The same store, another database.
@@ -98,9 +104,7 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
         """
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 16:
             raise DataError(f"there is no database {number!r}; choose one from 0 to 15")
-        face = self._view()
-        face._db = number
-        return face
+        return self._view(db=number)
 
     def at(
         self,
@@ -123,11 +127,10 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
         """
         level_number(level)
         wanted = followers(level, replicas, fsynced, timeout)
-        face = self._view()
-        face._level = "" if level == "written" else level
+        changed: dict[str, Any] = {"level": "" if level == "written" else level}
         if wanted is not None:
-            face._replicas = wanted.replicas, wanted.fsynced, wanted.seconds
-        return face
+            changed["replicas"] = wanted.replicas, wanted.fsynced, wanted.seconds
+        return self._view(**changed)
 
     @property
     def fsync(self) -> str:
@@ -281,46 +284,26 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
         group: str = "workers",
         *,
         codec: Any = "json",
-        max_deliveries: int = 5,
-        retry_after: Duration = 30.0,
-        keep: int | timedelta = 0,
-        max_depth: int | None = None,
-        max_failures: int = 1000,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        concurrency_per_key: int | None = None,
-        lease: Duration | None = None,
-        retry: RetryPolicy | str | None = None,
+        **options: Unpack[QueueOptions],
     ) -> SharedQueue[Any]:
         """A durable queue in this store. As `Store.queue`.
 
         Args:
             name: As in `Store.queue`, and so are the others.
+            group: Each group of a queue gets every job once.
             codec: How values become bytes, in this process.
-            lease: As in `Store.queue`. With it or `retry`, each call at an older server raises Unsupported.
+            options: As in `Store.queue`.
 
         Raises:
             DataError: An option is invalid.
         """
         # here: a program without queues does not load them
         from tidelog.client.queue import SharedQueue
+        from tidelog.client.remote import Remote
         from tidelog.jobs.options import make_options
 
-        options = make_options(
-            *(name, group),
-            codec=codec,
-            max_deliveries=max_deliveries,
-            retry_after=retry_after,
-            keep=keep,
-            max_depth=max_depth,
-            max_failures=max_failures,
-            concurrency=concurrency,
-            rate=rate,
-            concurrency_per_key=concurrency_per_key,
-            lease=lease,
-            retry=retry,
-        )
-        return SharedQueue(self, options, codec)
+        made = make_options(name, group, codec=codec, **options)
+        return SharedQueue(self, Remote(self._inside(), made, codec))
 
     def schedule(
         self,
@@ -363,9 +346,10 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
     def schedules(self) -> SharedSchedules:
         """The schedules of this database: list, pause, resume and remove them."""
         # here: a program without queues does not load them
+        from tidelog.client.remote import RemoteDatabase
         from tidelog.client.schedules import SharedSchedules
 
-        return SharedSchedules(self)
+        return SharedSchedules(RemoteDatabase(self._inside()))
 
     # --- the store itself
 
@@ -483,15 +467,3 @@ class SharedStore(Base, Compound[SharedPipeline, TextT]):
         limit = TOKEN_S if timeout is None else seconds("timeout", timeout, zero=True)
         words = (b"TIDELOG", b"WAITFOR", encode(token), ms_word(limit))  # 0 would be for ever
         self._link.call(words, Safe.READ, self._db, block=limit)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._opened_here:
-            self.close()

@@ -23,6 +23,7 @@ from typing import Any, Final
 from tidelog.api.queue.running.plan import is_coroutine, make_plan
 from tidelog.client.address import Address
 from tidelog.client.processes import Processes
+from tidelog.client.remote import Remote
 from tidelog.jobs.options import arguments_of
 from tidelog.store import errors
 from tidelog.store.durations import patience
@@ -56,7 +57,7 @@ class Work:
     answers: int
 
 
-def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> int:
+def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dict[str, Any]) -> int:
     """Let processes take jobs of a SharedQueue until a signal comes, the store is closed, or all are idle (`block`).
 
     Returns how many jobs were given back. Raises DataError, CannotOpen, NotStored.
@@ -73,11 +74,11 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
     ours, theirs = os.pipe()
     try:
         try:
-            link = queue._link
+            link = remote.link
             work = Work(
-                *(link.addresses, link.timeout, link.options, link.start, queue._db),
+                *(link.addresses, link.timeout, link.options, link.start, remote.db),
                 # the codec as given, which other processes can import; that of the options may be a closure
-                arguments_of(queue._options) | {"codec": queue._given_codec},
+                arguments_of(remote.options) | {"codec": remote.codec},
                 *(handler, run, theirs),
             )
             processes = Processes(
@@ -86,7 +87,7 @@ def run_processes(queue: Any, handler: Any, count: int, run: dict[str, Any]) -> 
                 patience("drain", run["drain"]),
                 run["block"] is not None,
                 final=(CANNOT_WORK,),
-                over=lambda: queue._store.closed,
+                over=lambda: link.closed,
                 given=_message(work),
                 fds=(theirs,),
             )

@@ -9,6 +9,9 @@ from tidelog.jobs import rows
 from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.retries import GiveUp, RetryJob
 
+if TYPE_CHECKING:
+    from tidelog.jobs.options import Options
+
 log: Final = logging.getLogger("tidelog.queue")
 
 
@@ -19,12 +22,13 @@ class Delivered(JobFacts):
 
     if TYPE_CHECKING:
         deliveries: Any
-        _state: str
 
+        @property
+        def _state(self) -> str: ...
         @property
         def _reraises(self) -> bool: ...
         @property
-        def _queue_name(self) -> str: ...
+        def _options(self) -> Options: ...
 
     @property
     def state(self) -> str:
@@ -32,7 +36,9 @@ class Delivered(JobFacts):
         return self._state
 
     def __repr__(self) -> str:
-        return f"<job {self.id} of {self._queue_name!r}, delivery {self.deliveries}, {self._state}>"
+        return (
+            f"<job {self.id} of {self._options.name!r}, delivery {self.deliveries}, {self._state}>"
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -49,12 +55,12 @@ class Delivered(JobFacts):
         if isinstance(error, RetryJob | GiveUp):  # its block said so; a death has its own line
             log.info(
                 "queue %s: job %s, delivery %d, raised %s",
-                *(self._queue_name, self.id, self.deliveries, rows.evidence(error)[0]),
+                *(self._options.name, self.id, self.deliveries, rows.evidence(error)[0]),
             )
         elif self._swallows(error):
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
-                *(self._queue_name, self.id, self.deliveries, rows.evidence(error)[0]),
+                *(self._options.name, self.id, self.deliveries, rows.evidence(error)[0]),
                 exc_info=rows.printable(error),
             )
 
@@ -63,7 +69,7 @@ class Delivered(JobFacts):
         said = str(failure)  # the frames of the error itself would keep the job
         log.warning(
             "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
-            *(self._queue_name, self.id, said),
+            *(self._options.name, self.id, said),
         )
 
     def _too_late(self, error: BaseException) -> None:
@@ -71,12 +77,12 @@ class Delivered(JobFacts):
         if self._swallows(error):
             log.error(
                 "queue %s: job %s was already %s when its block raised: %s",
-                *(self._queue_name, self.id, self._state, rows.evidence(error)[0]),
+                *(self._options.name, self.id, self._state, rows.evidence(error)[0]),
                 exc_info=rows.printable(error),
             )
 
     def _was_lost(self) -> None:
         log.warning(
             "queue %s: job %s was done too late: its lease had been lost to another worker",
-            *(self._queue_name, self.id),
+            *(self._options.name, self.id),
         )

@@ -75,7 +75,13 @@ class Prepared:
         self.once: set[tuple[bytes, bytes]] = set()
 
 
-class Put:
+class NewJob:
+    """A job for `Job.done_and` to put. `Queue.new` makes it."""
+
+    __slots__ = ()
+
+
+class Put(NewJob):
     """One job to put, at once or later.
 
     row    its row in the stream, without what the put itself adds

@@ -10,16 +10,18 @@ from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs.delivered import Delivered
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.raised import ending_of
+from tidelog.jobs.options import Options
+from tidelog.jobs.putting import NewJob
 from tidelog.jobs.typed import T
+from tidelog.jobs.verbs.done_and import DoneAnd
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
-from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.retention import sweep_dead
 from tidelog.jobs.work.shared import Delivery
 from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.callers import Holder
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import from_command
 
@@ -32,15 +34,15 @@ class Place:
 
     worker     its name
     reraise    whether an exception in a job's block propagates
-    face       the view that waits until an end is stored; None: the caller does
+    backend    what waits until an end is stored
     spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
     past       an empty delivery, which replaces that of a job whose delivery became `spare`
     """
 
-    __slots__ = ("engine", "worker", "reraise", "face", "spare", "past")
+    __slots__ = ("engine", "worker", "reraise", "backend", "spare", "past")
 
-    def __init__(self, engine: QueueEngine, worker: str, reraise: bool, face: Any = None) -> None:
-        self.engine, self.worker, self.reraise, self.face = engine, worker, reraise, face
+    def __init__(self, engine: QueueEngine, worker: str, reraise: bool, backend: Any) -> None:
+        self.engine, self.worker, self.reraise, self.backend = engine, worker, reraise, backend
         self.spare: Delivery | None = None
         self.past = Delivery(engine.shared, engine.options, worker.encode(), False)
 
@@ -67,9 +69,10 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending)
 
 
 class JobBase(Delivered, Generic[T]):
-    """A delivered job, as its worker ends or keeps it. The faces wait for the promises, and add the `with` block."""
+    """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
+    _state: str
 
     def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
         self.value = value
@@ -86,10 +89,6 @@ class JobBase(Delivered, Generic[T]):
                 self._delivery.drop(self._number)
         except AttributeError:
             pass  # an interrupt struck during __init__
-
-    @property
-    def _engine(self) -> QueueEngine:
-        return self._place.engine
 
     @property
     def _number(self) -> int:
@@ -114,13 +113,13 @@ class JobBase(Delivered, Generic[T]):
         return self._place.reraise
 
     @property
-    def _queue_name(self) -> str:
-        return self._engine.options.name
+    def _options(self) -> Options:
+        return self._place.engine.options
 
     # --- settling: each method returns whether the worker still had the lease, and the promise to wait for before the
     # caller is told
 
-    def _ack(self) -> Settled:
+    def _acked(self) -> Settled:
         if self._state is not OPEN:
             return self._state is ACKED, None
         place, delivery = self._place, self._delivery
@@ -154,22 +153,31 @@ class JobBase(Delivered, Generic[T]):
         """End or keep the delivery as a verb says."""
         if self._state is not OPEN:
             return False, None
-        held, promise = settled(self._engine, self._delivery, self._entry, verb)
+        held, promise = settled(self._place.engine, self._delivery, self._entry, verb)
         if not held:
             self._state = LOST
         elif verb.end is not OPEN:
             self._state = verb.end
         return held, promise
 
+    def _joined(self, puts: tuple[NewJob, ...]) -> DoneAnd:
+        return DoneAnd.of(self._place.engine, puts)
+
     # --- the with block
 
-    def _leave(self, error: BaseException, ends_worker: bool) -> Settled:
-        """Settle the job after an exception left its block.
+    def _enter(self, holder: Holder) -> None:
+        delivery = self._delivery
+        if delivery.holder != holder:  # another one may have taken it
+            delivery.taken(self._entry[0], holder)
 
-        ends_worker    it was meant for the worker: the job has not failed
-        """
-        if ends_worker:
-            return self._settled(Release())
-        done = self._settled(ending_of(error, self._row, self._engine.options))
-        self._failed(error)
-        return done
+    def _gathers(self) -> bool:
+        """Note a job of a batch as done. It is written with the rest. Returns False if it is of none."""
+        delivery = self._delivery
+        if not delivery.gathers:
+            return False
+        delivery.finished.append(self._entry[0])
+        self._state = ACKED
+        leases = self._place.engine.leases
+        if not leases.armed:
+            leases.arm()
+        return True

@@ -36,7 +36,25 @@ Typed = type[T] | Adapter[T] | tuple[Callable[[T], Encoded], Callable[[bytes], T
 
 
 class QueueOptions(TypedDict, total=False):
-    """The options of a queue other than its codec, for overloads. `Store.queue` describes them."""
+    """The options of a queue other than its codec.
+
+    Attributes:
+        max_deliveries: A job that was delivered this often without success becomes a dead job. Default: 5.
+        retry_after: Seconds or a timedelta: the first pause before a retry, and how long a lease outlives its worker,
+            unless `lease` says that. Default: 30.
+        keep: How many acknowledged jobs to keep, or (timedelta) for how long after they were put. Default: 0.
+        max_depth: Bound on unfinished jobs; `put` waits while the queue is full. None, the default = no bound.
+        max_failures: How many records of failures to keep. Default: 1000.
+        concurrency: How many jobs the workers of the group may hold at once. None, the default = no limit.
+        rate: How many jobs may be delivered, such as `100/m`; also per `s`, `h` or `d`. None, the default = no limit.
+        concurrency_per_key: How many jobs with the same key may be in progress at once. With 1, the jobs of a key are
+            done one after the other. None, the default = no limit.
+        lease: Seconds or a timedelta: how long a job that its worker holds may go without a renewal. Renewals come by
+            themselves, so that is how long a lease outlives its worker. None, the default = `retry_after`. With it or
+            `retry`, each call at an older server raises Unsupported.
+        retry: A RetryPolicy, or its text such as "max=8 base=2 cap=600": how jobs are tried again that have no policy
+            of their own. None, the default = `max_deliveries` deliveries, and pauses that double from `retry_after`.
+    """
 
     max_deliveries: int
     retry_after: Duration

@@ -36,8 +36,9 @@ import tidelog
 from tidelog import testing
 from tidelog.api import encode
 from tidelog.api.methods import Methods
+from tidelog.api.queue.embedded import Embedded
+from tidelog.client.remote import Remote
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.putting import Put
 from tidelog.server.config.config import ConfigError
 from tidelog.store import errors
 
@@ -93,7 +94,7 @@ def documented(name: str, thing: Any) -> Iterator[Documented]:
                 yield from documented(f"{name}.{part}", value)
     elif isinstance(thing, type):
         yield Documented(name, thing.__doc__)
-        for part in dir(thing) if thing is not Put else ():  # a Put is opaque
+        for part in dir(thing):
             found: Any = inspect.getattr_static(thing, part)
             found = getattr(found, "fget", found)
             if is_ours(found) and not part.startswith("_"):
@@ -133,7 +134,8 @@ def test_the_api_reference_shows_what_public_methods_return() -> None:
         for module in (
             "api.queue.face",
             "api.queue.aio",
-            "api.queue.base",
+            "api.queue.faces",
+            "jobs.putting",
             "jobs.engine",
             "jobs.stats",
             "api.sync",
@@ -240,8 +242,8 @@ def returned(owner: type | None, name: str) -> Any:
 
 
 def raised(code: Any, owner: type | None, seen: set[Any]) -> set[type[tidelog.TidelogError]]:
-    """Errors of tidelog that a function raises, itself or in functions that it calls: by name, on `self`, or with the
-    engine of a queue.
+    """Errors of tidelog that a function raises, itself or in functions that it calls: by name, on `self` or a class, on
+    the backends of a queue, or with its engine.
 
     Refusals by the engine come through `from_command` and are left out; tests/store/test_refusals.py provokes them.
     """
@@ -259,10 +261,18 @@ def raised(code: Any, owner: type | None, seen: set[Any]) -> set[type[tidelog.Ti
             case ast.Raise(exc=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name))):
                 error = returned(owner, name)
             case ast.Raise(
-                exc=ast.Call(func=ast.Attribute(value=ast.Attribute(attr="_engine"), attr=name))
+                exc=ast.Call(func=ast.Attribute(value=ast.Attribute(attr="engine"), attr=name))
             ):
                 error = returned(QueueEngine, name)
-            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="_engine"), attr=name)):
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="_backend"), attr=name)):
+                for kind in (Embedded, Remote):
+                    if is_ours(method := getattr(kind, name, None)):
+                        found |= raised(method, kind, seen)
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Name(id="engine") | ast.Attribute(attr="engine"), attr=name
+                )
+            ):
                 called, within = inspect.getattr_static(QueueEngine, name, None), QueueEngine
             case ast.Call(func=ast.Name(id=name)):
                 called = code.__globals__.get(name)
@@ -270,9 +280,13 @@ def raised(code: Any, owner: type | None, seen: set[Any]) -> set[type[tidelog.Ti
                     called, within = called.__init__, called
             case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if owner:
                 called, within = inspect.getattr_static(owner, name, None), owner
+                if isinstance(called, type):
+                    called, within = inspect.getattr_static(called, "__init__"), called
             case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)):
                 if isinstance(code.__globals__.get(module), ModuleType):
                     called = taking_an_engine(code.__globals__[module], name)
+                elif isinstance(within := code.__globals__.get(module), type):
+                    called = getattr(inspect.getattr_static(within, name, None), "__func__", None)
             case _:
                 pass
         if isinstance(error, type) and issubclass(error, tidelog.TidelogError):
@@ -287,7 +301,7 @@ def test_the_rule_finds_errors_raised_in_helpers_constructors_and_methods() -> N
     assert "DataError" in found["tidelog.Store.xtrim"]  # known_policy
     assert "DataError" in found["tidelog.Queue.consume"]  # Consumer.__init__
     assert "DataError" in found["tidelog.Store.snapshot"]  # self._checkpoints
-    assert "QueueFull" in found["tidelog.Queue.put"]  # self._sleep
+    assert "QueueFull" in found["tidelog.Queue.put"]  # Embedded.put, self._sleep
 
 
 @pytest.mark.parametrize("face", [tidelog.Store, tidelog.Queue])

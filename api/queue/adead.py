@@ -6,11 +6,10 @@ Look, redrive, purge. All groups of the queue share them; `DeadJob.group` is the
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
 
+from tidelog.api.queue.abackend import AsyncBackend
 from tidelog.api.queue.achosen import changed, first_chosen, named_pages
 from tidelog.api.queue.choosing import Ids, Jobs, Where, chooser, listed_ids
-from tidelog.jobs.options import Options
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.verbs.dead import (
     PAGE,
@@ -21,18 +20,7 @@ from tidelog.jobs.verbs.dead import (
     Redrive,
     dead_number,
 )
-from tidelog.jobs.verbs.verb import Verb
 from tidelog.store.durations import Duration
-
-
-class AsyncAsked(Protocol):
-    """A queue, of an open store or of a shared one, as far as its dead jobs need it."""
-
-    _options: Options
-
-    async def _ask(self, verb: Verb) -> Any: ...
-
-    async def _time(self) -> float: ...
 
 
 class AsyncDead:
@@ -41,13 +29,13 @@ class AsyncDead:
     All groups of the queue share them. Any method may raise the errors that `AsyncQueue` lists, or `AsyncSharedQueue`.
     """
 
-    def __init__(self, queue: AsyncAsked) -> None:
-        self._queue = queue
+    def __init__(self, backend: AsyncBackend) -> None:
+        self._backend = backend
 
     async def _page(self, start: int, count: int = PAGE) -> Jobs:
         """One page of dead jobs, from the ID `start` on."""
-        options = self._queue._options
-        found = await self._queue._ask(ListDead(start, count))
+        options = self._backend.options
+        found = await self._backend.ask(ListDead(start, count))
         return [DeadJob(job, row, options.codec, options.name) for job, row in found]
 
     async def __aiter__(self) -> AsyncIterator[DeadJob]:
@@ -71,7 +59,7 @@ class AsyncDead:
 
     async def count(self) -> int:
         """Number of dead jobs."""
-        return int(await self._queue._ask(CountDead()))
+        return int(await self._backend.ask(CountDead()))
 
     # threads: def __len__(self) -> int:
     # threads:     return self.count()
@@ -140,10 +128,10 @@ class AsyncDead:
         older_than: Duration | None,
         change: type[ChangeDead] | None,
     ) -> int:
-        chosen = chooser(where, older_than, 0 if older_than is None else await self._queue._time())
+        chosen = chooser(where, older_than, 0 if older_than is None else await self._backend.time())
         ids = listed_ids(given)
         pages = self._pages() if ids is None else named_pages(self.get, ids)
-        return await changed(self._queue._ask, pages, chosen, change)
+        return await changed(self._backend.ask, pages, chosen, change)
 
     async def _pages(self) -> AsyncIterator[Jobs]:
         """All that are dead now, page by page."""

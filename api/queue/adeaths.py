@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from tidelog.api.queue.abackend import AsyncBackend
 from tidelog.api.shapes import raw
 from tidelog.engine.ids import text
 from tidelog.engine.reply import NULL_ARRAY
@@ -26,12 +27,12 @@ FIRST: Final = b"0-0"
 class AsyncDeaths:
     """The deaths of the jobs of a queue of any face."""
 
-    def __init__(self, queue: Any) -> None:
-        options = queue._options
+    def __init__(self, backend: AsyncBackend) -> None:
+        options = backend.options
         self._name, self._codec, self._group = options.name, options.codec, options.group
         self._key, self._group_key = options.dead_key, options.group_key
         self._again_ms = max(1, round(options.retry_after * 1000))
-        self._call = queue.store._call
+        self._call = backend.call
         self._begin_at = b"$"
 
     def _job(self, id: int, row: Any) -> DeadJob:

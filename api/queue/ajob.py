@@ -1,28 +1,15 @@
-"""AsyncJob: one delivered job that a worker holds, for asyncio."""
+"""AsyncJob: one delivered job of an open store that a worker holds, for asyncio."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
-
-from tidelog.api.queue.aends import AsyncEnds
-from tidelog.api.queue.leaving import ends_the_worker
-from tidelog.jobs.putting import Put
+from tidelog.api.queue.afaces import AsyncJobFace
 from tidelog.jobs.settling import JobBase, Settled
 from tidelog.jobs.typed import T
-from tidelog.jobs.verbs.done import DoneWith
-from tidelog.jobs.verbs.done_and import DoneAnd
-from tidelog.jobs.verbs.ending import ACKED, OPEN, Ending
-from tidelog.jobs.work.results import NO_RESULT, RESULT_SECONDS
-from tidelog.store.commit.tasks import this_task  # asyncio
-
-# threads: from threading import get_ident
-from tidelog.store.durations import Duration
-from tidelog.store.errors import TidelogError
+from tidelog.jobs.verbs.ending import Ending
 
 
 # A change itself is made at once and only the disk is awaited, so a cancelled call has settled the job.  # asyncio
-class AsyncJob(JobBase[T], AsyncEnds):
+class AsyncJob(JobBase[T], AsyncJobFace[T]):
     """A job for asyncio.
 
         async with job:                 # acknowledged at the end; an exception is recorded, and the job retried
@@ -35,85 +22,22 @@ class AsyncJob(JobBase[T], AsyncEnds):
 
     __slots__ = ()
 
-    async def ack(self, result: Any = NO_RESULT, *, ttl: Duration = RESULT_SECONDS) -> bool:
-        """Mark the job as done.
-
-            await job.ack(result={"pages": 12})     # the caller who put the job gets it from `Handle.result`
-
-        Args:
-            result: Anything that the codec encodes, None too, stored in the same unit. Without it, the job has none.
-            ttl: Seconds or a timedelta after which the result is deleted.
-
-        Returns:
-            True once the acknowledgement has reached the queue's durability level. False if the lease was lost; then
-            no result is stored.
-
-        Raises:
-            EncodeError: The codec cannot encode the result, or it is too large (PayloadTooLarge); the job stays open.
-            DataError: `ttl` is invalid.
-        """
-        if result is NO_RESULT:
-            return await self._told(self._ack())
-        return await self._end(DoneWith.of(self._engine.options, result, ttl))
-
-    async def done_and(self, *puts: Put) -> bool:
-        """Mark the job as done and put other jobs, in one unit: both happen or neither.
-
-            await job.done_and(invoices.new({"order": 7}), mails.new({"to": "ann"}))
-
-        Args:
-            *puts: Jobs that `queue.new` made, for queues of the same store and database.
-
-        Returns:
-            False if the lease was lost; then nothing was put.
-
-        Raises:
-            DataError: An argument is no such job.
-            QueueFull: A bounded queue has no room; the job stays open.
-        """
-        return await self._end(DoneAnd.of(self._engine, puts))
+    async def _ack(self) -> bool:
+        done, promise = self._acked()  # `_told` inlined, saves two calls
+        if promise is not None:
+            backend = self._place.backend
+            if backend.holds_each or promise[1] > backend.core.durability.through(
+                promise[0], backend.level
+            ):
+                await backend.hold(promise)
+        return done
 
     async def _end(self, verb: Ending) -> bool:
         return await self._told(self._settled(verb))
 
     async def _told(self, settled: Settled) -> bool:
         done, promise = settled
-        face = self._place.face
-        if promise is not None and not face._holds_already(promise):
-            await face._hold(promise)
+        backend = self._place.backend
+        if promise is not None and not backend.holds(promise):
+            await backend.hold(promise)
         return done
-
-    async def __aenter__(self) -> Self:
-        me = this_task()
-        if self._delivery.holder != me:  # another task may have taken it
-            self._delivery.taken(self._entry[0], me)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if error is None:
-            if self._state is OPEN:
-                delivery = self._delivery
-                if delivery.gathers:  # written with the rest of the batch
-                    delivery.finished.append(self._entry[0])
-                    self._state = ACKED
-                    leases = self._place.engine.leases
-                    if not leases.armed:
-                        leases.arm()
-                elif not await self._told(self._ack()):
-                    self._was_lost()
-            return False
-        if self._state is OPEN:
-            try:
-                await self._told(self._leave(error, ends_the_worker(error)))
-            except TidelogError as failure:
-                if isinstance(error, Exception):
-                    raise
-                self._kept(failure)  # the interrupt propagates
-        else:
-            self._too_late(error)
-        return self._swallows(error)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.api.queue.atold import told
-from tidelog.jobs.engine import InDatabase
+from tidelog.api.queue.abackend import AsyncAsked
 from tidelog.jobs.scheduling import Schedule
 from tidelog.jobs.verbs.schedule import AddSchedule, PauseSchedule, RemoveSchedule, ResumeSchedule
 from tidelog.jobs.verbs.schedules import ListSchedules
-from tidelog.jobs.verbs.verb import OfDatabase
 
 
 class AsyncSchedules:
@@ -24,17 +22,12 @@ class AsyncSchedules:
     lists.
     """
 
-    def __init__(self, face: Any) -> None:
-        self._face = face
-
-    async def _ask(self, verb: OfDatabase) -> Any:
-        """The result of a verb, once its effect has reached the store's durability level."""
-        face = self._face
-        return await told(face, verb.decide(InDatabase(face._core, face._db)))
+    def __init__(self, database: AsyncAsked) -> None:
+        self._database = database
 
     async def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        found: list[Schedule] = await self._ask(ListSchedules())
+        found: list[Schedule] = await self._database.ask(ListSchedules())
         return found
 
     async def pause(self, name: str) -> bool:
@@ -49,7 +42,7 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(await self._ask(PauseSchedule.of(name)))
+        return bool(await self._database.ask(PauseSchedule.of(name)))
 
     async def resume(self, name: str) -> bool:
         """End a pause. Ticks of the time of the pause are not made up.
@@ -63,7 +56,7 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name, or the machine that has the store open does not know its time zone.
         """
-        return bool(await self._ask(ResumeSchedule.of(name)))
+        return bool(await self._database.ask(ResumeSchedule.of(name)))
 
     async def remove(self, name: str) -> bool:
         """Delete a schedule. Jobs that it has put stay in their queue.
@@ -77,9 +70,9 @@ class AsyncSchedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(await self._ask(RemoveSchedule.of(name)))
+        return bool(await self._database.ask(RemoveSchedule.of(name)))
 
     async def _make(self, *given: Any) -> Schedule:
         """`Store.schedule`, which documents the arguments."""
-        found: Schedule = await self._ask(AddSchedule.of(*given))
+        found: Schedule = await self._database.ask(AddSchedule.of(*given))
         return found

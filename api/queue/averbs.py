@@ -6,8 +6,9 @@ import asyncio  # asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
+from tidelog.api.queue.abackend import AsyncBackend
 from tidelog.api.queue.adead import AsyncDead
 from tidelog.api.queue.adeaths import AsyncDeaths
 from tidelog.api.queue.base import QueueOf
@@ -31,26 +32,19 @@ from tidelog.jobs.verbs.purge import Purge
 from tidelog.jobs.verbs.resume import Resume
 from tidelog.jobs.verbs.stats import AskStats
 from tidelog.jobs.verbs.subscribe import Subscribe
-from tidelog.jobs.verbs.verb import Verb
 from tidelog.jobs.verbs.workers import AskWorkers
 from tidelog.store.durations import Duration
 
 
 class AsyncVerbs(QueueOf[T]):
-    """The verbs of a queue that are asked and answered at once. A class that inherits it adds `_ask` and `_time`."""
+    """The verbs of a queue that are asked and answered at once."""
 
-    async def _ask(self, verb: Verb) -> Any:
-        """The result of a verb, once its effect has reached the store's durability level."""
-        raise NotImplementedError
-
-    async def _time(self) -> float:
-        """The store's time, unix seconds."""
-        raise NotImplementedError
+    _backend: AsyncBackend
 
     @property
     def dead(self) -> AsyncDead:
         """The dead jobs: those that were given up."""
-        return AsyncDead(self)
+        return AsyncDead(self._backend)
 
     def deaths(
         self, since: str | None = None, *, block: Duration | None = None
@@ -74,20 +68,20 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return AsyncDeaths(self).after(since, block)
+        return AsyncDeaths(self._backend).after(since, block)
 
     async def subscribe(self) -> None:
         """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
 
         The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
         """
-        await self._ask(Subscribe())
+        await self._backend.ask(Subscribe())
 
     # --- looking
 
     async def stats(self) -> Stats:
         """Figures about the queue now."""
-        found: Stats = await self._ask(AskStats())
+        found: Stats = await self._backend.ask(AskStats())
         return found
 
     async def workers(self) -> list[WorkerStatus]:
@@ -96,7 +90,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old.
         """
-        found: list[WorkerStatus] = await self._ask(AskWorkers())
+        found: list[WorkerStatus] = await self._backend.ask(AskWorkers())
         return found
 
     async def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
@@ -110,7 +104,7 @@ class AsyncVerbs(QueueOf[T]):
             DataError: `count` is not a positive integer.
         """
         codec = self._options.codec
-        found = await self._ask(Peek(count, scheduled))
+        found = await self._backend.ask(Peek(count, scheduled))
         return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
@@ -123,7 +117,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        found: list[Failure] = await self._ask(Failures(job_id, count))
+        found: list[Failure] = await self._backend.ask(Failures(job_id, count))
         return found
 
     async def job(self, job_id: str) -> JobStatus | None:
@@ -140,7 +134,7 @@ class AsyncVerbs(QueueOf[T]):
             DataError: `job_id` is no ID.
             Unsupported: The server of a shared store is too old.
         """
-        found: JobStatus | None = await self._ask(AskJob.of(job_id))
+        found: JobStatus | None = await self._backend.ask(AskJob.of(job_id))
         return None if found is None else replace(found, codec=self._options.codec)
 
     async def find(self, **options: Unpack[FindOptions]) -> FoundJobs:
@@ -169,7 +163,7 @@ class AsyncVerbs(QueueOf[T]):
         limit = request.count
         jobs: list[JobStatus] = []
         for _ in range(SLICES_MAX):
-            found, until = await self._ask(request)
+            found, until = await self._backend.ask(request)
             jobs += (replace(each, codec=self._options.codec) for each in found)
             if until is None or len(jobs) >= limit:
                 break
@@ -179,7 +173,7 @@ class AsyncVerbs(QueueOf[T]):
 
     # threads: def __len__(self) -> int:
     # threads:     """Number of jobs that are not done."""
-    # threads:     return int(self._ask(Length()))
+    # threads:     return int(self._backend.ask(Length()))
 
     # threads: def __bool__(self) -> bool:
     # threads:     return True  # an empty queue is a queue
@@ -198,7 +192,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             DataError: `job_id` is no ID.
         """
-        return bool(await self._ask(Cancel.of(job_id)))
+        return bool(await self._backend.ask(Cancel.of(job_id)))
 
     async def forget(self, dedup_id: str) -> bool:
         """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.
@@ -213,7 +207,7 @@ class AsyncVerbs(QueueOf[T]):
             DataError: `dedup_id` is no ID.
             Unsupported: The server of a shared store is too old; nothing changed.
         """
-        return bool(await self._ask(Forget.of(dedup_id)))
+        return bool(await self._backend.ask(Forget.of(dedup_id)))
 
     async def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
@@ -231,7 +225,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return bool(await self._ask(Move.of(job_id, delay, at)))
+        return bool(await self._backend.ask(Move.of(job_id, delay, at)))
 
     async def pause(self) -> bool:
         """Deliver no more jobs, to no group of the queue, until `resume`. The pause is stored.
@@ -244,7 +238,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old; nothing changed.
         """
-        return bool(await self._ask(Pause()))
+        return bool(await self._backend.ask(Pause()))
 
     async def resume(self) -> bool:
         """Deliver jobs again.
@@ -255,7 +249,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old; nothing changed.
         """
-        return bool(await self._ask(Resume()))
+        return bool(await self._backend.ask(Resume()))
 
     async def paused_at(self) -> datetime | None:
         """When the queue was paused, in UTC; None if it is not paused.
@@ -263,7 +257,7 @@ class AsyncVerbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old.
         """
-        ms: int | None = await self._ask(Paused())
+        ms: int | None = await self._backend.ask(Paused())
         return None if ms is None else rows.moment(ms)
 
     async def purge(self) -> int:
@@ -275,7 +269,7 @@ class AsyncVerbs(QueueOf[T]):
         """
         total, more = 0, True
         while more:
-            dropped, more = await self._ask(Purge())
+            dropped, more = await self._backend.ask(Purge())
             total += dropped
             await asyncio.sleep(0)  # asyncio: other tasks run
         return total

@@ -6,13 +6,12 @@ import logging
 from functools import partial
 from typing import Any, ClassVar, Generic
 
-from tidelog.api.queue.base import QueueBase
-from tidelog.engine.api import Context, Waiter
+from tidelog.engine.api import Context, EntryRow, Waiter
 from tidelog.engine.reply import Reply
-from tidelog.jobs.options import positive
+from tidelog.jobs import rows
 from tidelog.jobs.settling import Place
 from tidelog.jobs.typed import T
-from tidelog.jobs.verbs.take import BATCH_MAX
+from tidelog.jobs.verbs.take import checked_batch
 from tidelog.jobs.work.ends import log_all_leftovers
 from tidelog.jobs.work.fetch import DELIVERED, NO_GROUP, Fetch, Outcome
 from tidelog.jobs.work.retention import SWEEP_JOBS
@@ -20,7 +19,6 @@ from tidelog.jobs.work.selection import History
 from tidelog.jobs.work.shared import Delivery, Leftover
 from tidelog.store.commit.callers import Caller
 from tidelog.store.durations import patience, seconds
-from tidelog.store.errors import DataError
 
 log = logging.getLogger("tidelog.queue")
 
@@ -35,32 +33,30 @@ class ConsumerBase(Generic[T]):
 
     def __init__(
         self,
-        queue: QueueBase,
-        worker: Any,
+        backend: Any,
+        worker: str,
+        named: bool,
         batch: Any,
         block: Any,
         time_limit: Any,
         reraise: bool,
     ) -> None:
-        if batch != 1 or batch is True:
-            positive("batch", batch)
-            if batch > BATCH_MAX:
-                raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+        self._batch = 1 if batch.__class__ is int and batch == 1 else checked_batch(batch)
         wait = None if block is None else patience("block", block)
-        self.worker = queue._worker(worker)
-        self._queue = queue
-        self._engine = engine = queue._engine
-        self._name = self.worker.encode()
-        self._batch: int = batch
+        self.worker = worker
+        self._backend = backend  # embedded, for threads or for asyncio
+        self._engine = engine = backend.engine
+        self._decode = backend.decode
+        self._name = worker.encode()
         # To the engine, a timeout of 0 means to wait for ever. To a caller, 0 means not to wait at all; here, None
         # stands for that.
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._place = Place(engine, self.worker, reraise, queue._face)
+        self._place = Place(engine, worker, reraise, backend)
         # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
         # jobs then.
-        new = worker is not None and self._name not in engine.shared.returned
+        new = named and self._name not in engine.shared.returned
         begun = engine.shared.begun
         self._history: History | None = begun.setdefault(self._name, {}) if new else None
         self._delivery: Delivery | None = None
@@ -70,7 +66,11 @@ class ConsumerBase(Generic[T]):
         engine.shared.workers[id(self)] = self
 
     def __repr__(self) -> str:
-        return f"<consumer {self.worker!r} of {self._queue.name!r}>"
+        return f"<consumer {self.worker!r} of {self._engine.options.name!r}>"
+
+    def _value(self, row: EntryRow) -> Any:
+        """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
+        return rows.decode_row(self._engine.options.codec, row)
 
     def _park(self, waiter: Waiter) -> None:
         """Note a call of this consumer that is about to wait. Closing the consumer ends the wait, in either order."""

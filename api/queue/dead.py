@@ -8,11 +8,10 @@ Generated from adead.py by tools/dev/make_sync.py: change that file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
 
+from tidelog.api.queue.backend import Backend
 from tidelog.api.queue.choosing import Ids, Jobs, Where, chooser, listed_ids
 from tidelog.api.queue.chosen import changed, first_chosen, named_pages
-from tidelog.jobs.options import Options
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.verbs.dead import (
     PAGE,
@@ -23,18 +22,7 @@ from tidelog.jobs.verbs.dead import (
     Redrive,
     dead_number,
 )
-from tidelog.jobs.verbs.verb import Verb
 from tidelog.store.durations import Duration
-
-
-class Asked(Protocol):
-    """A queue, of an open store or of a shared one, as far as its dead jobs need it."""
-
-    _options: Options
-
-    def _ask(self, verb: Verb) -> Any: ...
-
-    def _time(self) -> float: ...
 
 
 class Dead:
@@ -43,13 +31,13 @@ class Dead:
     All groups of the queue share them. Any method may raise the errors that `Queue` lists, or `SharedQueue`.
     """
 
-    def __init__(self, queue: Asked) -> None:
-        self._queue = queue
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     def _page(self, start: int, count: int = PAGE) -> Jobs:
         """One page of dead jobs, from the ID `start` on."""
-        options = self._queue._options
-        found = self._queue._ask(ListDead(start, count))
+        options = self._backend.options
+        found = self._backend.ask(ListDead(start, count))
         return [DeadJob(job, row, options.codec, options.name) for job, row in found]
 
     def __iter__(self) -> Iterator[DeadJob]:
@@ -73,7 +61,7 @@ class Dead:
 
     def count(self) -> int:
         """Number of dead jobs."""
-        return int(self._queue._ask(CountDead()))
+        return int(self._backend.ask(CountDead()))
 
     def __len__(self) -> int:
         return self.count()
@@ -140,10 +128,10 @@ class Dead:
         older_than: Duration | None,
         change: type[ChangeDead] | None,
     ) -> int:
-        chosen = chooser(where, older_than, 0 if older_than is None else self._queue._time())
+        chosen = chooser(where, older_than, 0 if older_than is None else self._backend.time())
         ids = listed_ids(given)
         pages = self._pages() if ids is None else named_pages(self.get, ids)
-        return changed(self._queue._ask, pages, chosen, change)
+        return changed(self._backend.ask, pages, chosen, change)
 
     def _pages(self) -> Iterator[Jobs]:
         """All that are dead now, page by page."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from tidelog.api.opening import open_store
 from tidelog.api.queue.face import Queue
 from tidelog.jobs.options import make_options
-from tidelog.jobs.retries import RetryPolicy
+from tidelog.jobs.typed import QueueOptions
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath
 
 
@@ -20,18 +18,9 @@ def open_queue(
     group: str = "workers",
     *,
     codec: Any = "json",
-    max_deliveries: int = 5,
-    retry_after: Duration = 30.0,
-    keep: int | timedelta = 0,
-    max_depth: int | None = None,
-    max_failures: int = 1000,
-    concurrency: int | None = None,
-    rate: str | None = None,
-    concurrency_per_key: int | None = None,
-    lease: Duration | None = None,
-    retry: RetryPolicy | str | None = None,
     fsync: str = "always",
     clock: Clock = SYSTEM,
+    **options: Unpack[QueueOptions],
 ) -> Queue:
     """Open the store in a directory for one queue. Creates it if the directory is empty or missing.
 
@@ -42,7 +31,7 @@ def open_queue(
 
     Args:
         path: The directory.
-        name: Name of the queue. For it and the options up to `retry` see `Store.queue`.
+        name: Name of the queue. For it and all that is not named here see `Store.queue`.
         fsync: As in `tidelog.open`.
         clock: As in `tidelog.open`.
 
@@ -53,20 +42,5 @@ def open_queue(
         DataError: An option or the path is invalid.
         CannotOpen: As `tidelog.open`, with the same subclasses.
     """
-    options = make_options(
-        *(name, group),
-        codec=codec,
-        max_deliveries=max_deliveries,
-        retry_after=retry_after,
-        keep=keep,
-        max_depth=max_depth,
-        max_failures=max_failures,
-        concurrency=concurrency,
-        rate=rate,
-        concurrency_per_key=concurrency_per_key,
-        lease=lease,
-        retry=retry,
-    )
-    queue = Queue(open_store(path, fsync=fsync, clock=clock), options)
-    queue._opened_here = True
-    return queue
+    made = make_options(name, group, codec=codec, **options)
+    return Queue(open_store(path, fsync=fsync, clock=clock), made, opened_here=True)

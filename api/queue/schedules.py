@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.api.queue.told import told
-from tidelog.jobs.engine import InDatabase
+from tidelog.api.queue.backend import Asked
 from tidelog.jobs.scheduling import Schedule
 from tidelog.jobs.verbs.schedule import AddSchedule, PauseSchedule, RemoveSchedule, ResumeSchedule
 from tidelog.jobs.verbs.schedules import ListSchedules
-from tidelog.jobs.verbs.verb import OfDatabase
 
 
 class Schedules:
@@ -26,17 +24,12 @@ class Schedules:
     lists.
     """
 
-    def __init__(self, face: Any) -> None:
-        self._face = face
-
-    def _ask(self, verb: OfDatabase) -> Any:
-        """The result of a verb, once its effect has reached the store's durability level."""
-        face = self._face
-        return told(face, verb.decide(InDatabase(face._core, face._db)))
+    def __init__(self, database: Asked) -> None:
+        self._database = database
 
     def list(self) -> list[Schedule]:
         """All schedules, by name."""
-        found: list[Schedule] = self._ask(ListSchedules())
+        found: list[Schedule] = self._database.ask(ListSchedules())
         return found
 
     def pause(self, name: str) -> bool:
@@ -51,7 +44,7 @@ class Schedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(self._ask(PauseSchedule.of(name)))
+        return bool(self._database.ask(PauseSchedule.of(name)))
 
     def resume(self, name: str) -> bool:
         """End a pause. Ticks of the time of the pause are not made up.
@@ -65,7 +58,7 @@ class Schedules:
         Raises:
             DataError: `name` is no name, or the machine that has the store open does not know its time zone.
         """
-        return bool(self._ask(ResumeSchedule.of(name)))
+        return bool(self._database.ask(ResumeSchedule.of(name)))
 
     def remove(self, name: str) -> bool:
         """Delete a schedule. Jobs that it has put stay in their queue.
@@ -79,9 +72,9 @@ class Schedules:
         Raises:
             DataError: `name` is no name.
         """
-        return bool(self._ask(RemoveSchedule.of(name)))
+        return bool(self._database.ask(RemoveSchedule.of(name)))
 
     def _make(self, *given: Any) -> Schedule:
         """`Store.schedule`, which documents the arguments."""
-        found: Schedule = self._ask(AddSchedule.of(*given))
+        found: Schedule = self._database.ask(AddSchedule.of(*given))
         return found

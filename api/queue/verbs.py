@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
+from tidelog.api.queue.backend import Backend
 from tidelog.api.queue.base import QueueOf
 from tidelog.api.queue.dead import Dead
 from tidelog.api.queue.deaths import Deaths
@@ -32,26 +33,19 @@ from tidelog.jobs.verbs.purge import Purge
 from tidelog.jobs.verbs.resume import Resume
 from tidelog.jobs.verbs.stats import AskStats
 from tidelog.jobs.verbs.subscribe import Subscribe
-from tidelog.jobs.verbs.verb import Verb
 from tidelog.jobs.verbs.workers import AskWorkers
 from tidelog.store.durations import Duration
 
 
 class Verbs(QueueOf[T]):
-    """The verbs of a queue that are asked and answered at once. A class that inherits it adds `_ask` and `_time`."""
+    """The verbs of a queue that are asked and answered at once."""
 
-    def _ask(self, verb: Verb) -> Any:
-        """The result of a verb, once its effect has reached the store's durability level."""
-        raise NotImplementedError
-
-    def _time(self) -> float:
-        """The store's time, unix seconds."""
-        raise NotImplementedError
+    _backend: Backend
 
     @property
     def dead(self) -> Dead:
         """The dead jobs: those that were given up."""
-        return Dead(self)
+        return Dead(self._backend)
 
     def deaths(
         self, since: str | None = None, *, block: Duration | None = None
@@ -75,20 +69,20 @@ class Verbs(QueueOf[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return Deaths(self).after(since, block)
+        return Deaths(self._backend).after(since, block)
 
     def subscribe(self) -> None:
         """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
 
         The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
         """
-        self._ask(Subscribe())
+        self._backend.ask(Subscribe())
 
     # --- looking
 
     def stats(self) -> Stats:
         """Figures about the queue now."""
-        found: Stats = self._ask(AskStats())
+        found: Stats = self._backend.ask(AskStats())
         return found
 
     def workers(self) -> list[WorkerStatus]:
@@ -97,7 +91,7 @@ class Verbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old.
         """
-        found: list[WorkerStatus] = self._ask(AskWorkers())
+        found: list[WorkerStatus] = self._backend.ask(AskWorkers())
         return found
 
     def peek(self, count: int = 10, *, scheduled: bool = False) -> list[WaitingJob]:
@@ -111,7 +105,7 @@ class Verbs(QueueOf[T]):
             DataError: `count` is not a positive integer.
         """
         codec = self._options.codec
-        found = self._ask(Peek(count, scheduled))
+        found = self._backend.ask(Peek(count, scheduled))
         return [rows.waiting_job(codec, job, row, due) for job, row, due in found if row]
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
@@ -124,7 +118,7 @@ class Verbs(QueueOf[T]):
         Raises:
             DataError: `count` is not a positive integer.
         """
-        found: list[Failure] = self._ask(Failures(job_id, count))
+        found: list[Failure] = self._backend.ask(Failures(job_id, count))
         return found
 
     def job(self, job_id: str) -> JobStatus | None:
@@ -141,7 +135,7 @@ class Verbs(QueueOf[T]):
             DataError: `job_id` is no ID.
             Unsupported: The server of a shared store is too old.
         """
-        found: JobStatus | None = self._ask(AskJob.of(job_id))
+        found: JobStatus | None = self._backend.ask(AskJob.of(job_id))
         return None if found is None else replace(found, codec=self._options.codec)
 
     def find(self, **options: Unpack[FindOptions]) -> FoundJobs:
@@ -170,7 +164,7 @@ class Verbs(QueueOf[T]):
         limit = request.count
         jobs: list[JobStatus] = []
         for _ in range(SLICES_MAX):
-            found, until = self._ask(request)
+            found, until = self._backend.ask(request)
             jobs += (replace(each, codec=self._options.codec) for each in found)
             if until is None or len(jobs) >= limit:
                 break
@@ -179,7 +173,7 @@ class Verbs(QueueOf[T]):
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""
-        return int(self._ask(Length()))
+        return int(self._backend.ask(Length()))
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
@@ -198,7 +192,7 @@ class Verbs(QueueOf[T]):
         Raises:
             DataError: `job_id` is no ID.
         """
-        return bool(self._ask(Cancel.of(job_id)))
+        return bool(self._backend.ask(Cancel.of(job_id)))
 
     def forget(self, dedup_id: str) -> bool:
         """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.
@@ -213,7 +207,7 @@ class Verbs(QueueOf[T]):
             DataError: `dedup_id` is no ID.
             Unsupported: The server of a shared store is too old; nothing changed.
         """
-        return bool(self._ask(Forget.of(dedup_id)))
+        return bool(self._backend.ask(Forget.of(dedup_id)))
 
     def move(
         self, job_id: str, *, delay: Duration | None = None, at: datetime | None = None
@@ -231,7 +225,7 @@ class Verbs(QueueOf[T]):
         Raises:
             DataError: An argument is invalid.
         """
-        return bool(self._ask(Move.of(job_id, delay, at)))
+        return bool(self._backend.ask(Move.of(job_id, delay, at)))
 
     def pause(self) -> bool:
         """Deliver no more jobs, to no group of the queue, until `resume`. The pause is stored.
@@ -244,7 +238,7 @@ class Verbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old; nothing changed.
         """
-        return bool(self._ask(Pause()))
+        return bool(self._backend.ask(Pause()))
 
     def resume(self) -> bool:
         """Deliver jobs again.
@@ -255,7 +249,7 @@ class Verbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old; nothing changed.
         """
-        return bool(self._ask(Resume()))
+        return bool(self._backend.ask(Resume()))
 
     def paused_at(self) -> datetime | None:
         """When the queue was paused, in UTC; None if it is not paused.
@@ -263,7 +257,7 @@ class Verbs(QueueOf[T]):
         Raises:
             Unsupported: The server of a shared store is too old.
         """
-        ms: int | None = self._ask(Paused())
+        ms: int | None = self._backend.ask(Paused())
         return None if ms is None else rows.moment(ms)
 
     def purge(self) -> int:
@@ -275,6 +269,6 @@ class Verbs(QueueOf[T]):
         """
         total, more = 0, True
         while more:
-            dropped, more = self._ask(Purge())
+            dropped, more = self._backend.ask(Purge())
             total += dropped
         return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from tidelog.engine.api import Context
 from tidelog.engine.errors import SYNTAX, CommandError
@@ -14,12 +14,14 @@ from tidelog.jobs.dedup import REPLACE, needed_elsewhere
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import depth_of
 from tidelog.jobs.own import Own
-from tidelog.jobs.putting import Prepared, Put
+from tidelog.jobs.putting import NewJob, Prepared, Put
 from tidelog.jobs.verbs.ending import ACKED, Ending
 from tidelog.jobs.verbs.verb import PUTS, Facts
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.settle import Held
 from tidelog.store.errors import DataError, QueueFull
+
+N = TypeVar("N", bound=NewJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,19 @@ class AckAnd(Ending):
     """A job is done and others are put, as one unit: as a client says it.
 
     puts    what QUEUE PUT takes for each: the name of its queue, its value, options of the job and of its queue
+    lacks   the capability that one of them needs
     """
 
     name = b"DONEAND"
     end = ACKED
 
     puts: list[list[bytes]]
+    lacks: bytes | None = None
+
+    @property
+    def needs(self) -> bytes | None:
+        """See `Verb`."""
+        return self.lacks
 
     def words(self) -> list[bytes]:
         """See `Verb`."""
@@ -83,20 +92,17 @@ class DoneAnd(Ending):
     puts: tuple[Put, ...]
 
     @classmethod
-    def of(cls, engine: QueueEngine, puts: Sequence[Put]) -> Self:
+    def of(cls, engine: QueueEngine, puts: Sequence[NewJob]) -> Self:
         """The request of a worker. Raises DataError."""
-        for put in puts:
-            if not isinstance(put, Put):
-                raise DataError(
-                    f"done_and takes puts made by queue.new(...), not {type(put).__name__!r}"
-                )
+        mine = some_of(Put, puts)
+        for put in mine:
             if put.engine.core is not engine.core:
                 raise DataError(
                     f"done_and works within one store; queue {put.engine.options.name!r} is in another store"
                 )
-        if any(put.engine.db != engine.db for put in puts):
+        if any(put.engine.db != engine.db for put in mine):
             raise DataError("done_and puts only into queues of the job's own database")
-        return cls(engine, tuple(puts))
+        return cls(engine, mine)
 
     def plan(self, held: Held, ctx: Context) -> list[list[bytes]] | None:
         """See `Ending`. Raises QueueFull."""
@@ -113,6 +119,18 @@ class DoneAnd(Ending):
         _check_room(ctx, some, self.engine, ending)
         prepared = Prepared(ending)
         return [words for put in some for words in put.words(ctx, prepared)]
+
+
+def some_of(kind: type[N], puts: Sequence[NewJob]) -> tuple[N, ...]:
+    """The jobs that `done_and` is to put, all made by a queue of the same kind of store. Raises DataError."""
+    mine: list[N] = []
+    for put in puts:
+        if not isinstance(put, kind):
+            raise DataError(
+                f"done_and takes puts made by queue.new(...), not {type(put).__name__!r}"
+            )
+        mine.append(put)
+    return tuple(mine)
 
 
 def _last_ones(puts: Sequence[Put]) -> Sequence[Put]:

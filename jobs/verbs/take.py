@@ -7,10 +7,21 @@ from typing import Any, Final, Self
 
 from tidelog.engine import ids
 from tidelog.engine.api import EntryRow
+from tidelog.jobs.options import positive
 from tidelog.jobs.own import FLAG, ONE, Own, ms_word
 from tidelog.jobs.verbs.verb import Facts, Verb
+from tidelog.store.errors import DataError
 
 BATCH_MAX: Final = 100_000  # jobs that one call may ask for
+
+
+def checked_batch(batch: Any) -> int:
+    """The `batch` of a consumer. Raises DataError."""
+    positive("batch", batch)
+    if batch > BATCH_MAX:
+        raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+    number: int = batch
+    return number
 
 
 @dataclass(frozen=True, slots=True)

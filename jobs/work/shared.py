@@ -480,8 +480,10 @@ class Shared(Pauses):
 
     def sample_now(self, state: State, mono: float) -> None:
         """[lock] Note the figures of all lanes, for `sample`."""
-        lane_0 = self.lane_0 or self
-        lane_0.sample(mono, *totals(state, self.db, lane_0._options))
+        if self.lane_0 is not None:
+            self.lane_0.sample_now(state, mono)
+        else:
+            self.sample(mono, *totals(state, self.db, self._options))
 
     def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
         """Jobs put and jobs done per second, over the last minute at most. None if there is no earlier sample."""

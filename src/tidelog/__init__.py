@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from tidelog.api.queue.job import Job
     from tidelog.api.receipts import Receipt
     from tidelog.api.sync import Store
-    from tidelog.client.aio import AsyncSharedJob, AsyncSharedQueue, AsyncSharedStore
+    from tidelog.client.aio import AsyncSharedStore
     from tidelog.client.aopening import aconnect
     from tidelog.client.aopening import aopen_queue as aqueue
+    from tidelog.client.aqueue import AsyncSharedJob, AsyncSharedQueue
     from tidelog.client.job import SharedJob
     from tidelog.client.opening import connect
     from tidelog.client.opening import open_queue as queue
@@ -145,8 +146,8 @@ _LATER = {
     "Job": ("tidelog.api.queue.job", "Job"),
     "aqueue": ("tidelog.client.aopening", "aopen_queue"),
     "aconnect": ("tidelog.client.aopening", "aconnect"),
-    "AsyncSharedJob": ("tidelog.client.aio", "AsyncSharedJob"),
-    "AsyncSharedQueue": ("tidelog.client.aio", "AsyncSharedQueue"),
+    "AsyncSharedJob": ("tidelog.client.aqueue", "AsyncSharedJob"),
+    "AsyncSharedQueue": ("tidelog.client.aqueue", "AsyncSharedQueue"),
     "AsyncSharedStore": ("tidelog.client.aio", "AsyncSharedStore"),
     "queue": ("tidelog.client.opening", "open_queue"),
     "connect": ("tidelog.client.opening", "connect"),

@@ -96,7 +96,7 @@ class SharedJob(Base, Generic[T]):
         return self._id
 
     def new(self, value: T = NONE) -> Put:
-        """A job for `SharedJob.done_and`."""
+        """A job as `SharedJob`."""
         return Put(value)
 
     def ack(self, first: int, *more: T, ttl: Duration = 5, **options: str) -> bool:
@@ -126,9 +126,9 @@ CALLS = '''class JobCalls(Generic[T]):
         """Its ID."""
         return self._job.id
 
-    def new(self, value: T=NONE) -> Put:
-        """A job for `AsyncSharedJob.done_and`."""
-        return self._job.new(value)
+    async def new(self, value: T=NONE) -> Put:
+        """A job as `AsyncSharedJob`."""
+        return await threaded(partial(self._job.new, value))
 
     async def ack(self, first: int, *more: T, ttl: Duration=5, **options: str) -> bool:
         """Done.

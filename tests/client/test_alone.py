@@ -54,7 +54,7 @@ class Process:
         for _ in range(7):
             bench.clock.advance(LEASE / 6)
             for queue in living:
-                queue._keeper.beat(True)
+                queue._remote.keeper.beat(True)
 
 
 def lost(bench: Bench, *values: bytes) -> Any:

@@ -32,7 +32,7 @@ class Two:
 
     def beat(self, queue: SharedQueue) -> None:
         """Do a round of the keeper's thread now."""
-        queue._keeper.beat(at_once=True)
+        queue._remote.keeper.beat(at_once=True)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_an_interrupt_while_finished_jobs_are_written_loses_none(
     for _, job in zip(range(4), consumer):
         with job:
             pass
-    call = two.one._link.call
+    call = two.one._remote.link.call
 
     def interrupted(words: list[bytes], *args: Any, **options: Any) -> Any:
         if b"DONE" in words:
@@ -118,7 +118,7 @@ def test_an_interrupt_while_finished_jobs_are_written_loses_none(
         return call(words, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(two.one._link, "call", interrupted)
+        patch.setattr(two.one._remote.link, "call", interrupted)
         with pytest.raises(KeyboardInterrupt):
             consumer.close()
     assert len(two.one) == 4
@@ -313,7 +313,7 @@ def test_a_connection_that_breaks_renews_the_leases(two: Two) -> None:
     server = two.bench.serving.server
     assert server is not None and not server.desk._held
     assert len(two.one) == 1  # this call finds the connection broken
-    two.one._keeper.beat()
+    two.one._remote.keeper.beat()
     assert len(server.desk._held) == 1
     assert job.ack()
 
@@ -408,7 +408,7 @@ def test_a_child_of_a_fork_settles_a_job(two: Two) -> None:
     """Another thread of the parent may have held a lock at the moment of the fork."""
     two.one.put(1)
     job = take(two.one)
-    keeper, link = two.one._keeper, two.one._link
+    keeper, link = two.one._remote.keeper, two.one._remote.link
     with keeper._lock, link._lock:
         child = os.fork()
         if not child:
@@ -439,7 +439,7 @@ def test_without_a_thread_jobs_are_taken_and_the_next_one_tries_again(
     assert caplog.text.count("could not be started: can't start new thread") == 1
     third = take(queue)
     renewed = threading.Event()
-    call = queue._link.call
+    call = queue._remote.link.call
 
     def noted(words: list[bytes], *args: Any, **options: Any) -> Any:
         found = call(words, *args, **options)
@@ -447,8 +447,8 @@ def test_without_a_thread_jobs_are_taken_and_the_next_one_tries_again(
             renewed.set()
         return found
 
-    monkeypatch.setattr(queue._link, "call", noted)
-    monkeypatch.setattr(queue, "renew_s", 0.0)
-    queue._keeper._bell.ring()
+    monkeypatch.setattr(queue._remote.link, "call", noted)
+    monkeypatch.setattr(queue._remote, "renew_s", 0.0)
+    queue._remote.keeper._bell.ring()
     assert renewed.wait(60)
     assert [job.ack() for job in (first, second, third)] == [True] * 3

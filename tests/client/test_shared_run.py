@@ -14,7 +14,7 @@ from tests.client.owners import ended_owner, kill
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.aio import AsyncSharedJob
+from tidelog.client.aqueue import AsyncSharedJob
 from tidelog.client.job import SharedJob
 
 

@@ -350,5 +350,5 @@ def test_a_server_that_cannot_confirm(bench: Bench, monkeypatch: pytest.MonkeyPa
     consumer.close()
     thread.join(60)
     assert not thread.is_alive()
-    (lane, *_) = mails._link._free
+    (lane, *_) = mails._remote.link._free
     assert not lane.can(b"confirm")

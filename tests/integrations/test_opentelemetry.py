@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.client.conftest import Bench, bench  # noqa: F401  # a fixture
 
 import tidelog
-from tidelog.client.aio import AsyncSharedJob
+from tidelog.client.aqueue import AsyncSharedJob
 from tidelog.integrations.opentelemetry import instrument, job_span, traced
 
 

@@ -418,7 +418,14 @@ def test_a_worker_outlives_a_full_disk(
     mails.put_many(range(5))
     broken = Broken(mails, tidelog.OutOfSpace("no room"))
     made = plan.make_plan(
-        broken, lambda job: None, 1, None, asynchronous=False, worker="anna", block=0
+        broken,
+        lambda job: None,
+        1,
+        None,
+        asynchronous=False,
+        backend=mails._backend,
+        worker="anna",
+        block=0,
     )
     assert run_threads(made) == 0
     assert len(mails) == 0
@@ -427,4 +434,8 @@ def test_a_worker_outlives_a_full_disk(
 def test_an_error_that_does_not_pass_ends_the_run_and_is_raised(mails: tidelog.Queue) -> None:
     broken = Broken(mails, tidelog.StorePoisoned("a sync failed"))
     with pytest.raises(tidelog.StorePoisoned):
-        run_threads(plan.make_plan(broken, lambda job: None, 2, None, asynchronous=False))
+        run_threads(
+            plan.make_plan(
+                broken, lambda job: None, 2, None, asynchronous=False, backend=mails._backend
+            )
+        )

@@ -84,7 +84,7 @@ MUTANTS: Final = (
     Mutant(
         "lanes/a-worker-begins-again-and-again",
         "client/consumer.py",
-        "        queue._begun.add(worker)\n",
+        "        queue.begun.add(worker)\n",
         "",
         ("tests/client/faces/test_faces_agree.py::test_a_worker_begins_once",),
         "A shared worker begins once.",

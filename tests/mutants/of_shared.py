@@ -107,8 +107,8 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-new-server-is-not-told",
         KEEPER,
-        "                keeper._at_once = True\n                keeper._bell.ring()\n",
-        "                keeper._bell.ring()\n",
+        "            self._at_once = True\n            self._bell.ring()\n",
+        "            self._bell.ring()\n",
         (f"{SHARED}::test_a_connection_that_breaks_renews_the_leases",),
         "A connection that breaks starts a beat that renews all leases.",
     ),
@@ -139,7 +139,7 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-dropped-job-is-not-told",
         KEEPER,
-        "            tried(worked[0]._ask, Drop(worked[1], [(job, deliveries)]))\n",
+        "            tried(worked[0].ask, Drop(worked[1], [(job, deliveries)]))\n",
         "            pass\n",
         (f"{SHARED}::test_a_dropped_job_waits_for_the_end_of_its_lease",),
         "A dropped job waits for the end of its lease, and not for the end of its process.",

@@ -31,7 +31,9 @@ FILES: Final = {
     "api/acompound.py": "api/compound.py",
     "api/queue/achosen.py": "api/queue/chosen.py",
     "api/queue/ahandle.py": "api/queue/handle.py",
-    "api/queue/atold.py": "api/queue/told.py",
+    "api/queue/abackend.py": "api/queue/backend.py",
+    "api/queue/aembedded.py": "api/queue/embedded.py",
+    "api/queue/afaces.py": "api/queue/faces.py",
     "api/queue/aends.py": "api/queue/ends.py",
     "api/queue/ajob.py": "api/queue/job.py",
     "api/queue/adead.py": "api/queue/dead.py",
@@ -45,8 +47,8 @@ NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
-        for name in "close closing clearing compound next queue chosen ends handle job dead deaths schedules told "
-        "telling verbs".split()
+        for name in "backend close closing clearing compound next queue chosen ends handle job dead deaths embedded "
+        "faces schedules telling verbs".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",

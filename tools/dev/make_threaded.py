@@ -1,13 +1,12 @@
-"""Write client/calls.py and client/queue_calls.py: the methods of shared stores for asyncio that only run in threads.
+"""Write client/calls.py: the methods of shared stores for asyncio that only run in threads.
 
-Each class of FACES gives a class with its public methods as coroutines, with the same parameters, types and docstrings.
-Properties and the methods of AT_ONCE, which wait for nothing, stay what they are. A method is left out if the class of
-client/aio.py that inherits the generated one has it, or if LEFT_OUT names it. Run after every change of a signature or
-a docstring there:
+The class SharedStore gives a class with its public methods as coroutines, with the same parameters, types and
+docstrings. Properties stay what they are. A method is left out if the class of client/aio.py that inherits the
+generated one has it, or if LEFT_OUT names it. Run after every change of a signature or a docstring there:
 
     python tools/dev/make_threaded.py
 
-A test compares the generated modules with what this would write.
+A test compares the generated module with what this would write.
 """
 
 from __future__ import annotations
@@ -22,20 +21,8 @@ from tidelog.tools.dev.writing import ROOT, write
 
 CLIENT: Final = ROOT / "client"
 # For each file, its classes: the one for threads, the module of that, and the attribute that has its object.
-FACES: Final = {
-    "calls.py": (("SharedStore", "store", "_store"),),
-    "queue_calls.py": (
-        ("SharedQueue", "queue", "_queue"),
-        ("SharedJob", "job", "_job"),
-    ),
-}
-AT_ONCE: Final = ("new",)
-LEFT_OUT: Final = (
-    # for modules of client/
-    *("words", "end_words"),
-    # its assignment cannot be awaited
-    "fsync",
-)
+FACES: Final = {"calls.py": (("SharedStore", "store", "_store"),)}
+LEFT_OUT: Final = ("fsync",)  # its assignment cannot be awaited
 _NAMED: Final = re.compile(r"\b(Shared(?:Store|Queue|Job))\b")
 
 
@@ -81,8 +68,6 @@ def method(node: ast.FunctionDef, source: str, attribute: str) -> str:
     signature = f"def {node.name}({ast.unparse(node.args)}) -> {returns}:\n        {document}\n"
     if node.decorator_list:  # a property
         return f"    @property\n    {signature}        return {target}\n"
-    if node.name in AT_ONCE:
-        return f"    {signature}        return {target}({given})\n"
     call = f"threaded(partial({target}, {given}))" if given else f"threaded({target})"
     result = "" if returns == "None" else "return "
     return f"    async {signature}        {result}await {call}\n"

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import tidelog
+from tidelog.api.face import inside
 from tidelog.api.queue.face import Queue
 from tidelog.client.address import is_served
 from tidelog.disk.real import RealDisk
@@ -137,10 +138,9 @@ def looked(store: AnyStore, only: tuple[str, str] | None = None) -> list[QueueFi
         names = store.execute_command("QUEUE", "LIST") if wanted is None else [wanted]
         return queues_told(ask, 0, names, rates=True)
     now_ms = now_ns() // 1_000_000
-    rows: list[QueueFigures] = store._core.look(
-        lambda state: in_state(
-            state, (store._db,), now_ms, lambda key: wanted is None or key == wanted[0]
-        )
+    core, db, *_ = inside(store)
+    rows: list[QueueFigures] = core.look(
+        lambda state: in_state(state, (db,), now_ms, lambda key: wanted is None or key == wanted[0])
     )[0]
     return rows if wanted is None else [row for row in rows if row.group == wanted[1]]
 
@@ -157,7 +157,8 @@ def names_of(store: AnyStore) -> list[tuple[str, str]]:
     if isinstance(store, tidelog.SharedStore):
         listed = store.execute_command("QUEUE", "LIST")
         return [(name.decode(), group.decode()) for name, group in listed]
-    found: list[tuple[str, str]] = queue_names(store._core, store._db)[0]
+    core, db, *_ = inside(store)
+    found: list[tuple[str, str]] = queue_names(core, db)[0]
     return found
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tidelog.api.queue.running.plan import PASSING, make_plan
+from tidelog.api.queue.running.plan import make_plan
 from tidelog.api.queue.running.tasks import run_tasks
 from tidelog.jobs.rows import DeadJob
 from tidelog.store.durations import Duration
@@ -17,7 +17,7 @@ J = TypeVar("J")
 class RunsTasks(Generic[J]):
     """A queue for asyncio. J: the class of its jobs."""
 
-    _passing: ClassVar[tuple[type[Exception], ...]] = PASSING
+    _backend: Any
 
     async def arun(
         self,
@@ -41,7 +41,7 @@ class RunsTasks(Generic[J]):
             make_plan(
                 *(self, handler, workers, drain),
                 asynchronous=True,
-                passing=self._passing,
+                backend=self._backend,
                 worker=worker,
                 batch=batch,
                 block=block,

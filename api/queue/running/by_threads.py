@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tidelog.api.queue.running.plan import PASSING, count_processes, make_plan
+from tidelog.api.queue.running.plan import count_processes, make_plan
 from tidelog.api.queue.running.threads import run_threads
 from tidelog.jobs.rows import DeadJob
 from tidelog.store.durations import Duration
@@ -18,7 +18,7 @@ J = TypeVar("J")
 class RunsThreads(Generic[J]):
     """A queue for threads. J: the class of its jobs."""
 
-    _passing: ClassVar[tuple[type[Exception], ...]] = PASSING
+    _backend: Any
 
     def run(
         self,
@@ -82,7 +82,7 @@ class RunsThreads(Generic[J]):
             run |= {"workers": workers, "drain": drain}
             return self._run_processes(handler, processes, run)
         plan = (self, handler, workers, drain)
-        return run_threads(make_plan(*plan, asynchronous=False, passing=self._passing, **run))
+        return run_threads(make_plan(*plan, asynchronous=False, backend=self._backend, **run))
 
     def _run_processes(
         self, handler: Callable[[J], object], count: int, run: dict[str, Any]

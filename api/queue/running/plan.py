@@ -30,23 +30,23 @@ class Plan:
     """The arguments of a run, checked.
 
     queue      of any face; its public methods are enough
+    backend    of the queue
     handler    called with each job
     workers    threads or tasks
     drain      seconds that running jobs have after a signal; None = for ever
     consume    the arguments of `consume`
     results    what the handler returns is the result of the job
     on_dead    called with each dead job; None = nobody asks
-    passing    errors after which a worker goes on
     """
 
     queue: Any
+    backend: Any
     handler: Callable[[Any], Any]
     workers: int
     drain: float | None
     consume: dict[str, Any]
     results: bool
     on_dead: Callable[[Any], Any] | None
-    passing: tuple[type[Exception], ...]
 
     def consumers(self) -> list[Any]:
         """The consumers of all workers, which share one name. Raises DataError."""
@@ -62,7 +62,7 @@ def make_plan(
     asynchronous: bool,
     results: bool = False,
     on_dead: Any = None,
-    passing: tuple[type[Exception], ...] = PASSING,
+    backend: Any = None,
     **consume: Any,
 ) -> Plan:
     """Check the arguments of a run. Raises DataError."""
@@ -81,7 +81,7 @@ def make_plan(
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
         raise DataError(f"workers must be an integer from 1 to {WORKERS_MAX:,}, not {workers!r}")
     limit = patience("drain", drain)
-    return Plan(queue, handler, workers, limit, consume, results, on_dead, passing)
+    return Plan(queue, backend, handler, workers, limit, consume, results, on_dead)
 
 
 def count_processes(processes: Any) -> int:

@@ -80,11 +80,12 @@ class Signals:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._put_back()
+        self.put_back()
         if self in _open:
             _open.remove(self)
 
-    def _put_back(self) -> None:
+    def put_back(self) -> None:
+        """Set the handlers of before."""
         for number in reversed(SIGNALS):
             # the program may have set a handler of its own meanwhile
             if number in self._before and signal.getsignal(number) == self._came:
@@ -93,7 +94,7 @@ class Signals:
     def _came(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             if self._interrupted:
-                self._put_back()
+                self.put_back()
                 before = self._before[number]
                 if not callable(before):
                     raise KeyboardInterrupt
@@ -106,7 +107,7 @@ class Signals:
 def _after_fork_in_child() -> None:
     # a handler of jobs may fork: its child must end when it is told to
     for signals in reversed(_open):
-        signals._put_back()
+        signals.put_back()
     _open.clear()
 
 

@@ -162,7 +162,7 @@ class _Run:
                 return
             except StoreClosed:
                 return  # closed by another task, which ends the run
-            except self._plan.passing as error:
+            except self._plan.backend.passing as error:
                 self._words.passing(error)
                 try:
                     await asyncio.wait_for(self._stopped.wait(), AGAIN_SECONDS)

@@ -24,9 +24,9 @@ class Teller:
     """The teller of one run."""
 
     def __init__(self, plan: Plan, words: Words) -> None:
-        self._deaths = Deaths(plan.queue)
+        self._deaths = Deaths(plan.backend)
         self._on_dead, self._words = plan.on_dead, words
-        self._again_s = plan.queue._options.retry_after
+        self._again_s = plan.backend.options.retry_after
         self._trouble = ""
         self.late = False
         """The run has ended; no more calls begin."""

@@ -145,7 +145,7 @@ class _Run:
                     for job in self._consumers[number]:
                         self._one(number, job)
                     return
-                except self._plan.passing as error:
+                except self._plan.backend.passing as error:
                     self._words.passing(error)
                     self._stopped.wait(AGAIN_SECONDS)
         except StoreClosed:

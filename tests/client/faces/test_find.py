@@ -210,7 +210,7 @@ def test_nodes_that_are_not_decoded_count_by_their_size() -> None:
     with tidelog.open(ROOT, fsync="no", disk=SimulatedDisk(1)) as db:
         queue: Any = db.queue("q", codec="bytes")
         queue.put_many([b"v" * 1000] * (2 * SLICE_COST))
-        found, until = queue._ask(Find(Wanted(key=b"k")))
+        found, until = queue._backend.ask(Find(Wanted(key=b"k")))
         assert found == [] and until is not None  # one slice does not pass 1,000 KiB
 
 

@@ -207,7 +207,7 @@ class Peer:
             "release": job.release,
             "fail": lambda: job.fail("no"),
             "with": lambda: job.__exit__(None, None, None),
-            "and": lambda: job.done_and(effects.new([job._queue.name, job.id])),
+            "and": lambda: job.done_and(effects.new([job._options.name, job.id])),
         }
         self.evidence.call(how, ways[how], UNWRITTEN if how == "with" else bool, take=number)
 

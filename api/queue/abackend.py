@@ -1,0 +1,71 @@
+"""Backend: what the faces of a queue ask of its store, for asyncio.
+
+There are two kinds. One works on a store that this process has open, and decides what it is asked (aembedded.py). The
+other one says it in words to the process that serves the store (client/remote.py), renews leases from afar, and knows
+which outcomes are unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tidelog.api.shapes import Shape
+from tidelog.jobs.job_options import JobOptions
+from tidelog.jobs.options import Options
+from tidelog.jobs.putting import NewJob
+from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.verbs.result import AskResult
+from tidelog.jobs.verbs.verb import OfDatabase, Verb
+
+
+class AsyncAsked(Protocol):
+    """A database of a store, as its schedules use it."""
+
+    async def ask(self, verb: OfDatabase) -> Any:
+        """The result of a verb, once its effect has reached the store's durability level."""
+
+
+class AsyncBackend(Protocol):
+    """A queue of a store.
+
+    options        those of the queue
+    kind           in the names of its workers
+    passing        errors after which the workers of a run go on
+    opened_here    the store was opened for this queue, which closes it
+    unpicklable    why the queue cannot be pickled
+    short          it is embedded, and a put without options may go the short way (`AsyncQueueFace.put`)
+    """
+
+    options: Options
+    kind: str
+    passing: tuple[type[Exception], ...]
+    opened_here: bool
+    unpicklable: str
+    short: bool
+
+    async def ask(self, verb: Verb) -> Any:
+        """The result of a verb, once its effect has reached the store's durability level."""
+
+    async def answer(self, request: AskResult, wait: float | None) -> Any:
+        """The outcome of a job; waits so many seconds for it, None = for ever."""
+
+    async def time(self) -> float:
+        """The store's time, unix seconds."""
+
+    async def call(self, shape: Shape[Any], words: list[Any]) -> Any:
+        """The reply of a command."""
+
+    async def put(self, request: PutJob, wait: float | None) -> str:
+        """Put a job; waits so many seconds for room, None = for ever. Returns its ID. Raises QueueFull."""
+
+    def batches(self, options: JobOptions, wait: float | None) -> Any:
+        """How `put_some` puts: with these options, and waiting so long for room, all calls together."""
+
+    async def put_some(self, how: Any, values: list[bytes], before: int) -> int:
+        """Put as many of these jobs as there is room for, at least one. Returns how many.
+
+        Raises QueueFull, which says that `before` jobs were put before.
+        """
+
+    def new(self, request: PutJob) -> NewJob:
+        """A job for `done_and` to put."""
