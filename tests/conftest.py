@@ -6,7 +6,7 @@ import gc
 import logging
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -96,6 +96,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # Tests draw their seeds from the global generator. A verdict must depend on the code, not on the day it is tried.
     if not item.config.getoption("--new-seeds"):
         random.seed(crc32(item.nodeid.encode()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """A report travels from a worker of xdist as UTF-8, so what a test printed and logged must be that."""
+    made: Any = yield
+    made.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in made.sections
+    ]
+    return made
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
