@@ -196,7 +196,7 @@ def test_a_lane_that_nobody_owns_is_gone(bench: Bench, store: Any) -> None:
     link = plain(store)._link
     lane = link.take()
     del pipeline, lane
-    gc.collect()
-    assert len(link._busy) == 0
+    # The thread that worked for the last call may still be on its way out, and hold it.
+    until(lambda: gc.collect() >= 0 and len(link._busy) == 0, "a lane is still there")
     until(lambda: len(bench.serving.server.sessions) <= 2)  # type: ignore[union-attr]
     assert store.get("k") is None
