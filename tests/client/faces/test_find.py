@@ -227,7 +227,7 @@ def test_long_values_are_more_work_for_a_text() -> None:
     with tidelog.open(ROOT, fsync="no", disk=SimulatedDisk(1)) as db:
         queue: Any = db.queue("q", codec="bytes")
         queue.put_many([b"v" * (1 << 20)] * 5)
-        found, until = queue._ask(Find(Wanted(text="k")))
+        found, until = queue._backend.ask(Find(Wanted(text="k")))
         assert found == [] and until is not None  # one slice does not pass 2 MiB
         assert queue.find(text="k").until is None
 
