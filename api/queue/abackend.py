@@ -47,7 +47,7 @@ class AsyncBackend(Protocol):
         """The result of a verb, once its effect has reached the store's durability level."""
 
     async def answer(self, request: AskResult, wait: float | None) -> Any:
-        """The outcome of a job; waits so many seconds for it, None = for ever."""
+        """The outcome of a job; `wait` is how many seconds to wait for it, None = for ever."""
 
     async def time(self) -> float:
         """The store's time, unix seconds."""
@@ -56,7 +56,7 @@ class AsyncBackend(Protocol):
         """The reply of a command."""
 
     async def put(self, request: PutJob, wait: float | None) -> str:
-        """Put a job; waits so many seconds for room, None = for ever. Returns its ID. Raises QueueFull."""
+        """Put a job; `wait` is how many seconds to wait for room, None = for ever. Returns its ID. Raises QueueFull."""
 
     def batches(self, options: JobOptions, wait: float | None) -> Any:
         """How `put_some` puts: with these options, and waiting so long for room, all calls together."""
