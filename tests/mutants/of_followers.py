@@ -78,8 +78,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "follow/circle",
         "server/commands/follow.py",
-        "    return not link.up or (role.host, role.port) == (host, asked.port)\n",
-        "    return False\n",
+        "    if not replicating.following or link is None or asked.heir or asked.id.hex() == role.id:\n",
+        "    if role is not None:\n",
         (f"{_CIRCLE}::test_two_that_follow_each_other",),
         "A follower without a leader that is connected takes no new followers.",
     ),

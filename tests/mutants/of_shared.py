@@ -41,9 +41,8 @@ MUTANTS: Final = (
     Mutant(
         "once/a-put-is-not-noted",
         PUTTING,
-        '                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])\n'
-        "                once.note(ctx, reply)\n",
-        '                reply = core.decide_words(ctx, [_XADD, args[2], b"*", *row])\n',
+        "        work = partial(once.decided, add)\n",
+        "        work = add\n",
         (f"{SERVED}::test_a_numbered_write_is_done_once",),
         "A numbered put stores its number in its own unit.",
     ),
