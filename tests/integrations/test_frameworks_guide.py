@@ -35,7 +35,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tidelog.
         yield db
 
 
-async def asked(app: Any, method: str, path: str, query: str) -> Any:
+async def asked(app: Any, method: str, path: str, query: str = "", status: int = 200) -> Any:
     """The reply of an ASGI application, within its lifespan."""
     said: asyncio.Queue[Any] = asyncio.Queue()
     heard: asyncio.Queue[Any] = asyncio.Queue()
@@ -62,7 +62,7 @@ async def asked(app: Any, method: str, path: str, query: str) -> Any:
     await app(scope, receive, send)
     await heard.put({"type": "lifespan.shutdown"})
     await asyncio.wait_for(life, PATIENCE_S)
-    assert sent[0]["status"] == 200, sent
+    assert sent[0]["status"] == status, sent
     return json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
 
 
@@ -73,6 +73,10 @@ def test_fastapi(served: tidelog.Store) -> None:
     reply = asyncio.run(asked(names["app"], "POST", "/mails", "to=ann%40example.org"))
     (job,) = served.queue("mails").peek()
     assert (job.id, job.value) == (reply["id"], {"to": "ann@example.org"})
+    shown = asyncio.run(asked(names["app"], "GET", f"/mails/{job.id}"))
+    assert (shown["state"], shown["value"]) == ("waiting", {"to": "ann@example.org"})
+    for other in ("1-1", "x"):
+        asyncio.run(asked(names["app"], "GET", f"/mails/{other}", status=404))
 
 
 DJANGO = """
