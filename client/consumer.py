@@ -98,7 +98,8 @@ class SharedConsumer(Closing, Generic[T]):
         try:
             found = self.following(handed=handed)
             if found is not None:
-                return SharedJob(found)
+                job: SharedJob[T] = SharedJob(found)  # kept before it leaves the `try`
+                return job
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt: the job was not seen
                 self._take_back(handed)
