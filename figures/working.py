@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidelog.engine.api import Stream, lag, reading
+from tidelog.engine.api import Stream, lag, reading, resident
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX
 from tidelog.figures.model import Place, QueueFigures
@@ -30,7 +30,7 @@ from tidelog.figures.names import (
     jobs_of,
     owner_of,
 )
-from tidelog.figures.resident import KEYS_MAX, label, names_in_memory
+from tidelog.figures.resident import KEYS_MAX, NAMES, label, names_in_memory
 from tidelog.figures.streams import is_helper_in, stream_at
 from tidelog.jobs.living import living_workers
 from tidelog.jobs.names import has_jobs
@@ -108,12 +108,17 @@ class Working:
 
     def _look(self, places: list[Place]) -> None:
         """Find the queues among streams that this process has not worked with, by their first entry."""
-        for at in range(0, len(places), LOOKS):
+        unknown: list[Place] = []
+        for at in range(0, len(places), NAMES):
             with self._core.lock:
-                for place in places[at : at + LOOKS]:
+                unknown += [each for each in places[at : at + NAMES] if self._is_unknown(each)]
+            time.sleep(PAUSE_S)
+        for at in range(0, len(unknown), LOOKS):
+            with self._core.lock:
+                for place in unknown[at : at + LOOKS]:
                     try:
                         stream = stream_at(self._core.state, place)
-                        if stream is None or self._others.get(place) == stream.number:
+                        if stream is None:
                             continue
                         if has_jobs(stream):
                             self._known.add(place)
@@ -122,6 +127,14 @@ class Working:
                     except CorruptBlock:
                         continue  # verify tells of it
             time.sleep(PAUSE_S)
+
+    def _is_unknown(self, place: Place) -> bool:
+        """[lock] Whether a key may hold a queue, as far as memory tells. Most keys were looked at before."""
+        db, key = place
+        value = resident(self._core.state.databases[db].keys, key)
+        return (
+            value is None or isinstance(value, Stream) and self._others.get(place) != value.number
+        )
 
     def _of(
         self, place: Place, shared: dict[tuple[int, bytes, bytes], Shared], worked: bool
