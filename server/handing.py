@@ -43,6 +43,7 @@ class Handing:
         self._server, self._feeding, self._dial = server, feeding, dial
         self._roles = server.core.roles  # None if the store is open read-only
         self._handover: Handover | None = None
+        self._holds: Handover | None = None  # the one that clients wait for
         self._links: dict[bytes, Downstream] = {}  # those that may be chosen, by ID
         self._returning: asyncio.Future[None] | None = None
         self._said = ""  # why this store does not lead again yet
@@ -63,6 +64,11 @@ class Handing:
         """Whether there is a handover that may still be aborted, or that this server waits for."""
         return self._handover is not None
 
+    @property
+    def holding(self) -> bool:
+        """Whether writes of clients wait until a handover has ended, whatever role REPLICA states meanwhile."""
+        return self._holds is not None
+
     # --- commands
 
     def begin(self, target: Downstream | None, force: bool, timeout_ms: int) -> None:
@@ -72,7 +78,8 @@ class Handing:
         ends_at = self._server.loop.time() + timeout_ms / 1000 if timeout_ms else None
         self._handover = Handover(last, None if target is None else target.id, ends_at, force)
         self._said, self._again_at = "", 0.0
-        self._server.hold_writes(self, True)
+        self._holds = self._handover
+        self._server.hold_writes(self._handover, True)
         if ends_at is not None:
             self._server.loop.call_at(ends_at, self.look)
         _logger.warning("FAILOVER: writes wait until %s has LSN %d", target or "a follower", last)
@@ -240,7 +247,7 @@ class Handing:
             self._end()
         else:
             self._again_at = self._server.loop.time() + AGAIN_S
-            self._server.hold_writes(self, False)
+            self._let_go(handover)
         if error is not None and str(error) != self._said:
             self._said = str(error)
             _logger.error(
@@ -250,11 +257,21 @@ class Handing:
 
     def _end(self, ask: bool = True) -> None:
         """Let waiting clients go on."""
-        self._handover = None
+        handover, self._handover = self._handover, None
         self._links = {}
-        self._server.hold_writes(self, False)
+        if handover is not None:
+            self._let_go(handover)
         if ask:
             self._server.loop.call_soon(self._ask)  # behind what a change of the role has asked for
+
+    def _let_go(self, handover: Handover) -> None:
+        """Clients wait for it no longer, once the server has taken the role that was just stated."""
+        self._server.loop.call_soon(self._go_on, handover)
+
+    def _go_on(self, handover: Handover) -> None:
+        if self._holds is handover:
+            self._holds = None  # another FAILOVER may have begun in the same turn
+        self._server.hold_writes(handover, False)
 
     def _ask(self) -> None:
         if not self._stopped:

@@ -190,6 +190,24 @@ def test_no_thread_to_take_it_back(two: Two, faults: Faults) -> None:
     never_told(two)
 
 
+@pytest.mark.parametrize("refused", ["no thread", "nothing"])
+def test_a_write_that_comes_while_it_is_stated_waits(
+    two: Two, faults: Faults, refused: str
+) -> None:
+    """REPLICA states the new role already, but a client is told neither that nor of the way back."""
+    with ThreadPoolExecutor(1) as pool, stating(two) as go:
+        until(lambda: two.pair.server.replicating.following, "the server has not taken the role")
+        late = pool.submit(two.pair.client().xadd, "orders", {"n": 3})
+        until(lambda: two.pair.server._pause.postponed, "it does not wait")
+        if refused == "no thread":
+            faults.threads.add("tidelog-saving")
+        two.client.execute_command("FAILOVER", "ABORT")
+        go.set()
+        assert late.result(60)
+    faults.threads.clear()  # the follower connects again
+    never_told(two)
+
+
 def test_the_disk_does_not_take_the_old_role_back(two: Two, faults: Faults) -> None:
     """Clients get an error instead of waiting for the disk, and the leader tries again."""
     with stating(two) as go:
