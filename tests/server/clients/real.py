@@ -20,13 +20,17 @@ START_MS = 1_692_632_000_000
 
 
 def wait_until_served(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until it answers. It listens earlier, and reads its directory only then."""
     deadline = time.monotonic() + oracle.START_SECONDS_MAX
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
+            with socket.create_connection(("127.0.0.1", port), 1) as link:
+                link.sendall(b"PING\r\n")
+                if link.recv(16) == b"+PONG\r\n":
+                    return
         except OSError:
-            time.sleep(0.01)
+            pass
+        time.sleep(0.01)
     raise RuntimeError("redis-server did not start")
 
 
