@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.client.owners import ended_owner
 from tests.oracle.differences import TABLE
 from tests.tools.conftest import Run
 from tests.tools.page_blocks import done_in, examples, outputs, printed
@@ -94,18 +95,9 @@ def test_the_worker_of_the_readme_does_what_the_first_example_puts(tmp_path: Pat
     assert told == {line: list(printed(putting))} and "tidelog.queue(" in putting
     (tmp_path / "work.py").write_text(handler)
     (command,) = re.findall(r"^\$ tidelog (worker .*)$", text, re.M)
-    lines = done_in(
-        tmp_path,
-        "-m",
-        "tidelog",
-        *command.split(),
-        "--workers",
-        "1",
-        "--until-idle",
-        "0",
-        "--loglevel",
-        "error",
-    )
+    quick = ("--workers", "1", "--until-idle", "0", "--loglevel", "error")
+    with ended_owner(tmp_path / "mail-data"):
+        lines = done_in(tmp_path, "-m", "tidelog", *command.split(), *quick)
     assert sorted(lines) == ["sent to ann", "sent to ben"]
 
 
