@@ -233,9 +233,11 @@ class SharedConsumer(Closing, Generic[T]):
             queue.keeper.hold(self._worked, held)
             self._unseen.extend(entries)
         except BaseException:
-            lane.drop()  # the server takes the jobs back
-            for job, one in held:
-                queue.keeper.let_go(self._worked, job, one.deliveries)
+            try:
+                for job, one in held:
+                    queue.keeper.let_go(self._worked, job, one.deliveries)
+            finally:
+                lane.drop()  # the server takes the jobs back, and another thread may get them at once
             raise
         if lane.ended:
             self._give_back()

@@ -65,10 +65,20 @@ class Lease:
         """End the delivery or keep it, as a verb says: whether the worker still held the job."""
         if self.state is not OPEN:
             return self.state is ACKED and verb.name == Done.name
-        remote, worker = self.terms.remote, self.terms.worked[1]
-        sent = remote.end_words(verb, worker, self.job, self.deliveries)
-        held = bool(remote.link.call(sent, verb.safe, remote.db, needs=verb.needs))
-        if verb.end is not OPEN or not held:
+        remote, worked = self.terms.remote, self.terms.worked
+        sent = remote.end_words(verb, worked[1], self.job, self.deliveries)
+        # Before the server hears of it: this process may get the job again, as the same delivery, before it reads the
+        # reply.
+        given = None if verb.counted else remote.keeper.let_go(worked, self.job, self.deliveries)
+        try:
+            held = bool(remote.link.call(sent, verb.safe, remote.db, needs=verb.needs))
+        except BaseException:
+            if given is not None:
+                remote.keeper.hold_still(worked, self.job, given)
+            raise
+        if not verb.counted:
+            self.state = verb.end if held else LOST
+        elif verb.end is not OPEN or not held:
             self.over(verb.end if held else LOST)
         return held
 

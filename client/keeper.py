@@ -193,15 +193,30 @@ class Keeper:
             if jobs is not None and job in jobs:
                 jobs[job] = Held(held.deliveries, holder)
 
-    def let_go(self, worked: Worked, job: int, deliveries: int) -> None:
-        """A delivery of a job was settled, or lost. The worker may have got the job once more since."""
+    def hold_still(self, worked: Worked, job: int, given: Held) -> None:
+        """The job may not have been given back, so it is held as before, unless this process got it again since."""
+        if self._held.get(worked, {}).get(job) is None:
+            self.hold(worked, [(job, given)])
+
+    def let_go(
+        self, worked: Worked, job: int, deliveries: int, seen: Held | None = None
+    ) -> Held | None:
+        """A delivery of a job was settled, or lost. The worker may have got the job once more since.
+
+        Returns what was held. `seen`: it was lost then, so anything that is held now is another delivery.
+        """
         with self._mine():
             held = self._held.get(worked)
-            if held is not None and job in held and held[job].deliveries == deliveries:
-                del held[job]
-                if not held:
-                    del self._held[worked]
-                    del self._renewed[worked]
+            found = None if held is None else held.get(job)
+            if held is None or found is None or found.deliveries != deliveries:
+                return None
+            if seen is not None and found is not seen:
+                return None
+            del held[job]
+            if not held:
+                del self._held[worked]
+                del self._renewed[worked]
+            return found
 
     def finish(self, worked: Worked, job: int, deliveries: int) -> None:
         """A job of a batch is done; a beat writes it if nothing else does."""
@@ -401,12 +416,13 @@ class Keeper:
         queue, worker = worked
         now = time.monotonic()
         with self._lock:
-            jobs = {job: held.deliveries for job, held in self._held.get(worked, {}).items()}
+            seen = dict(self._held.get(worked, {}))
+        jobs = {job: held.deliveries for job, held in seen.items()}
         kept: set[int] = set()
         for part in _parts(jobs):
             kept.update(queue.ask(Renew(worker, part, queue.lease_s)))
         for job in jobs.keys() - kept:
-            self.let_go(worked, job, jobs[job])
+            self.let_go(worked, job, jobs[job], seen[job])
         with self._lock:
             if worked in self._renewed:
                 self._renewed[worked] = now

@@ -23,7 +23,8 @@ class Ending(Verb):
 
     Its places are those behind the worker, the ID and the number of deliveries.
 
-    end    the state of the job afterwards
+    end       the state of the job afterwards
+    counted   False: the job may be delivered again with the same number of deliveries
     """
 
     __slots__ = ()
@@ -31,6 +32,7 @@ class Ending(Verb):
     safe = Safe.FENCED
 
     end: ClassVar[str] = GIVEN
+    counted: ClassVar[bool] = True
 
     def plan(self, held: Held, ctx: Context) -> list[list[bytes]] | None:
         """[lock] The commands that do it; None if the worker does not hold the job."""

@@ -16,6 +16,7 @@ class Release(Ending):
     """A worker gives a job back as if it had not been delivered."""
 
     name = b"RELEASE"
+    counted = False
     facts = Facts(
         *(-6, WORKS, "RW update", "0.1.0"),
         "Give a job back as if it had not been delivered",

@@ -23,6 +23,7 @@ import tidelog
 from tidelog.client import consumer as client_consumer
 from tidelog.client.keeper import Keeper
 from tidelog.client.lane import Lane
+from tidelog.client.link import Link
 from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.server import jobs
 from tidelog.server.commands import capabilities
@@ -173,6 +174,45 @@ def test_waits_that_are_cancelled_while_jobs_come(backend: str, tmp_path: Path) 
             assert (stats.depth, await mails.dead.count()) == (0, 0)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("when", ["before its reply", "while it is renewed"])
+def test_a_job_that_was_given_back_comes_again_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """To another thread of its worker, as delivery 1 once more. That one holds it, whatever the first one hears."""
+    with bench.connect() as db:
+        mails = db.queue("mails", **OPTIONS)
+        mails.put("a")
+        first, others = mails.get("anna"), mails.consume("anna")
+        remote: Any = mails._backend
+        keeper, worked = remote.keeper, (remote, b"anna")
+        assert first is not None
+        call = Link.call
+        again: list[tidelog.SharedJob[Any]] = []
+
+        def calls(link: Link, words: Any, *args: Any, **given: Any) -> Any:
+            if isinstance(words, list) and not again:
+                if when == "before its reply" and words[1] == b"RELEASE":
+                    found = call(link, words, *args, **given)
+                    again.append(next(others))
+                    return found
+                if when == "while it is renewed" and words[1] == b"RENEW":
+                    assert first.release()
+                    found = call(link, words, *args, **given)
+                    again.append(next(others))
+                    return found
+            return call(link, words, *args, **given)
+
+        monkeypatch.setattr(Link, "call", calls)
+        if when == "before its reply":
+            assert first.release()
+        else:
+            keeper.renew(worked)
+        (job,) = again
+        assert job.deliveries == 1
+        assert keeper.holds(worked, job._number, 1)
+        assert job.ack()
 
 
 def leave(queue: Any) -> None:
