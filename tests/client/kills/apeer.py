@@ -16,6 +16,8 @@ from typing import Any
 
 from tests.client.kills.evidence import CUT, Evidence
 from tests.client.kills.peer import (
+    AGAIN,
+    BLOCKS,
     DRAIN_S,
     PUT_TIMEOUT_S,
     UNWRITTEN,
@@ -151,9 +153,10 @@ class AsyncPeer:
             "release": job.release,
             "fail": lambda: job.fail("no"),
             "with": lambda: job.__aexit__(None, None, None),
+            "raise": lambda: job.__aexit__(*AGAIN),
             "and": lambda: job.done_and(effects.new([kind.name, job.id])),
         }
-        show = UNWRITTEN if how == "with" else bool
+        show = UNWRITTEN if how in BLOCKS else bool
         await self.evidence.acall(how, ways[how], show, take=number)
 
 

@@ -15,6 +15,7 @@ from tests.client.kills.ends import (
     nothing_is_left_of_those_who_ended,
 )
 from tests.client.kills.evidence import DONE, NS, SLACK_NS, Call, Delivery, Story
+from tests.client.kills.pauses import nothing_comes_from_a_paused_queue, pauses
 from tests.client.kills.queues import (
     BY_NAME,
     CONCURRENCY,
@@ -61,6 +62,7 @@ def _check_all(story: Story) -> None:
     jobs_are_as_they_were_put(story)
     jobs_of_a_key_are_in_order(story)
     keys_are_limited(story)
+    nothing_comes_from_a_paused_queue(story)
     the_highest_priority_goes_first(story)
     assert held_at_once(story) <= CONCURRENCY, "workers held more jobs at once than they may"
     assert delivered_in_a_second(story) <= RATE, "more jobs were delivered in a second than may be"
@@ -76,6 +78,7 @@ def limits_are_reached(story: Story) -> None:
     ticks, held, of_a_key = story.left.ticks, held_at_once(story), held_of_a_key(story)
     assert all(number > 10 for number in ticks.values()), f"few ticks: {ticks}"
     assert (held, of_a_key) == (CONCURRENCY, PER_KEY), f"held at once: {held}; {of_a_key} of a key"
+    assert pauses(story) > 3, f"{pauses(story)} pauses"
     rate = delivered_in_a_second(story)
     assert rate >= 0.6 * RATE, f"{rate} jobs were delivered in a second"
     if story.slowness < BUSY:

@@ -331,6 +331,8 @@ class Crowd:
             later = queue.peek(10_000, scheduled=True)
             return any(job.due_at.timestamp() < far for job in later)
 
+        for queue in queues.values():
+            queue.resume()
         for plan in db.schedules.list():
             db.schedules.pause(plan.name)
             left.ticks[plan.name] = plan.ticks

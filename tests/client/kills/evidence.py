@@ -27,7 +27,7 @@ UNKNOWN: Final = "unknown"  # the outcome of a call that raised OutcomeUnknown
 FULL: Final = "full"  # of a put that raised QueueFull
 CUT: Final = "cut"  # of a wait for a job that its caller ended: perhaps nobody was asked
 DONE: Final = ("ack", "result", "and", "with")
-CLOSING: Final = (*DONE, "nack", "release", "fail")
+CLOSING: Final = (*DONE, "nack", "raise", "release", "fail")
 
 
 class Evidence:

@@ -24,6 +24,8 @@ from tests.client.kills.queues import (
     EFFECTS,
     HELD_IDS,
     KINDS,
+    PAUSED,
+    PAUSES_S,
     PLANS,
     RETRY_AFTER_S,
     TIMEOUT_S,
@@ -38,8 +40,14 @@ import tidelog.client.store
 PUT_TIMEOUT_S = 0.5
 RESULT_TIMEOUT_S = 0.5
 PACE_S = 0.015  # between two puts, so that the workers keep up
-# A finished job of a batch is acknowledged by a later call.
+# The end of a block: a finished job of a batch is acknowledged by a later call, and an error is swallowed.
 UNWRITTEN: Callable[[Any], str] = lambda _: UNKNOWN  # noqa: E731
+BLOCKS = ("with", "raise")
+AGAIN = (
+    ValueError,
+    ValueError("again"),
+    None,
+)  # what leaves the block of a job that is to be tried again
 DEDUP_S = 0.1  # two putters use the same dedup ID in each span of this length
 DRAIN_S = 5.0  # a peer that ends waits so long for its jobs
 
@@ -81,6 +89,8 @@ class Peer:
             if delayed and self.pick.random() < 0.1:
                 self.change(queues, *delayed.pop(self.pick.randrange(len(delayed))))
             del delayed[:-20]
+            if self.pick.random() < 0.02:
+                self.pause(queues[PAUSED])
             self.stop.wait(self.pick.uniform(0, 2 * PACE_S))
         self.end()
 
@@ -141,6 +151,12 @@ class Peer:
         delay = self.pick.choice((0.0, 0.2, 1.0))
         move = lambda: queues[name].move(id, delay=delay)  # noqa: E731
         self.evidence.call("move", move, queue=name, id=id, delay=delay)
+
+    def pause(self, queue: Any) -> None:
+        """Pause a queue for a while. The other putters do it, too, so one that was killed meanwhile does no harm."""
+        self.evidence.call("pause", queue.pause, queue=queue.name)
+        self.stop.wait(self.pick.choice(PAUSES_S))
+        self.evidence.call("resume", queue.resume, queue=queue.name)
 
     # --- working
 
@@ -207,9 +223,10 @@ class Peer:
             "release": job.release,
             "fail": lambda: job.fail("no"),
             "with": lambda: job.__exit__(None, None, None),
+            "raise": lambda: job.__exit__(*AGAIN),
             "and": lambda: job.done_and(effects.new([job._options.name, job.id])),
         }
-        self.evidence.call(how, ways[how], UNWRITTEN if how == "with" else bool, take=number)
+        self.evidence.call(how, ways[how], UNWRITTEN if how in BLOCKS else bool, take=number)
 
 
 def shown(job: Any) -> dict[str, Any] | None:

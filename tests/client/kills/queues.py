@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import tidelog
 from tidelog.jobs.dedup import REPLACE, UNTIL_DONE
 
 RETRY_AFTER_S: Final = 1.0
@@ -55,6 +56,8 @@ PER_KEY: Final = 1
 RATE: Final = 15
 FEW: Final = 2  # deliveries of a job that is given up soon
 HELD_IDS: Final = 3  # dedup IDs that jobs have until they are done
+PAUSED: Final = "paused"  # the queue that putters pause and resume
+PAUSES_S: Final = (0.0, 0.05, 0.4)
 EFFECTS: Final = "effects"  # the queue into which `done_and` puts; nobody works on it
 ENDS: Final = (*["ack"] * 5, "result", "result", "nack", "release", "and", "extend", "fail")
 KINDS: Final = (
@@ -124,6 +127,16 @@ KINDS: Final = (
         delays=(None, None, None, 0.3),
         priorities=(0, 0, 2),
         dedups=(None, UNTIL_DONE, UNTIL_DONE, REPLACE),
+    ),
+    Kind(
+        PAUSED,
+        {"retry": tidelog.RetryPolicy(max=OFTEN, base=0.05, cap=0.2)},
+        share=3,
+        blocks=(0.0, 0.3),
+        work_s=0.02,
+        ends=("ack", "ack", "result", "nack", "raise", "release"),
+        delays=(None, None, None, 0.2),
+        priorities=(0, 0, 4),
     ),
     Kind("ticks", ends=("ack", "ack", "nack")),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.client.kills import checks, ends
 from tests.client.kills.evidence import CUT, NS, SLACK_NS, Call, Story
+from tests.client.kills.pauses import nothing_comes_from_a_paused_queue
 from tests.client.kills.queues import FAR_S, PLANS, RETRY_AFTER_S
 from tests.client.kills.ticks import ticks_are_made_once
 
@@ -112,6 +113,13 @@ def another_result(told: Told) -> None:
 def told_another_result(told: Told) -> None:
     told.call("p", "wait", ["result", "something else"], queue="plain", id=ID)
     told.end(told.take(), "ack")
+
+
+def paused(told: Told) -> None:
+    told.call("p", "resume", True, queue="plain")
+    told.call("p", "pause", True, queue="plain")
+    told.take()
+    told.call("p", "resume", True, queue="plain")
 
 
 def no_effect(told: Told) -> None:
@@ -256,6 +264,7 @@ def low_first(told: Told) -> None:
         (checks.nobody_has_it_besides, after_a_kill, "two workers had"),
         (checks.nothing_comes_too_early, early, "before it was due"),
         (checks.nothing_comes_too_late, late, "after its time to live"),
+        (nothing_comes_from_a_paused_queue, paused, "came in the pause"),
         (checks.no_call_hangs, hangs, "99.0 s"),
         (checks.results_are_stored, another_result, "is another one"),
         (checks.results_are_stored, told_another_result, "told another result"),
@@ -313,6 +322,17 @@ def test_replaced_jobs() -> None:
     held(told, "1000-2", "y", "until-done")
     told.end(told.take(queue="once", id="1000-2", first="1000-2", value="x"))
     checks.nothing_put_is_lost(told.story)
+
+
+def test_pauses() -> None:
+    """A job that was asked for before the pause may come in it, and so may one after a `resume` of another putter."""
+    told = Told()
+    early = told.take()
+    told.call("p", "pause", True, queue="plain")
+    early.end = told.now + S // 2
+    told.call("q", "resume", None, queue="plain").end = None
+    told.take(count=2)
+    nothing_comes_from_a_paused_queue(told.story)
 
 
 def test_limits() -> None:
