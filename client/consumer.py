@@ -219,6 +219,7 @@ class SharedConsumer(Closing, Generic[T]):
         def said(wire: Wire) -> list[bytes]:
             return [*words, b"CONFIRM", lane.name] if CONFIRM in wire.can else words
 
+        asked = time.monotonic()
         found = link.call(said, Safe.READ, queue.db, block=block, lane=lane, needs=queue.needs)
         self._begins = False
         queue.begun.add(worker)
@@ -226,9 +227,15 @@ class SharedConsumer(Closing, Generic[T]):
             if lane.ended:
                 raise ended_elsewhere()
             return False
+        confirms = lane.can(CONFIRM)
+        late = confirms and time.monotonic() - asked >= queue.lease_s
         held: list[tuple[int, Held]] = []
         try:
             entries = self._request.result(found)
+            if late:
+                entries = self._confirmed(lane, entries)
+                if not entries:
+                    return False
             held += [(job, Held(number, me)) for job, number, _ in entries]
             queue.keeper.hold(self._worked, held)
             self._unseen.extend(entries)
@@ -242,11 +249,25 @@ class SharedConsumer(Closing, Generic[T]):
         if lane.ended:
             self._give_back()
             raise ended_elsewhere()
-        if lane.can(CONFIRM):
+        if confirms and not late:
             # Before a handler begins. Nobody waits for the reply.
             first, taken = held[0]
             link.post(lane, queue.words(Confirm(worker, [(first, taken.deliveries)])))
         return True
+
+    def _confirmed(self, lane: Lane, entries: list[Entry]) -> list[Entry]:
+        """Those of the jobs that are this worker's still. The server knows then that a handler begins with them.
+
+        The server counts the lease from within the call that took them. If this process was stopped since, the lease
+        may have ended, and others may have the jobs, perhaps by deliveries of the same number: no handler had begun.
+        """
+        queue, worker = self._remote, self._worked[1]
+        words = [queue.words(Confirm(worker, [(job, number)])) for job, number, _ in entries]
+        replies = queue.link.calls(words, Safe.READ, queue.db, lane=lane)
+        for reply in replies:
+            if isinstance(reply, CommandError):
+                raise error_of(reply)
+        return [entry for entry, held in zip(entries, replies, strict=True) if held]
 
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""

@@ -7,6 +7,8 @@ its jobs are abandoned: they are delivered again when their lease is over, as af
 The jobs of a TAKE with CONFIRM are unconfirmed until CONFIRM, RENEW or a settling names one of them, over any
 connection. Until then no handler has begun, so if their connection ends they go back to the queue uncounted. That waits
 for GRACE_S: the connection may have ended just before a CONFIRM arrived, and then the client renews over another one.
+If their lease ends, the next worker gets them uncounted (jobs/work/look.py). When that has the name of the first one,
+the names of their processes tell the two apart, and in one process their connections, over which they confirm.
 
 Deliveries, leases and settling are those of the embedded queue (jobs/work). The loop's thread uses this module.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
@@ -142,14 +144,19 @@ class Desk:
             self._held[db, key, group, job] = mine.jobs[db, key, group, job] = lent
         mine.prune()
 
-    def confirm(self, session: Holding, queue: Served, lent: Lent) -> None:
-        """The client of this session has named one of these jobs, which are unconfirmed."""
-        lent.unconfirmed = False
-        lent.delivery.jobs.clear()
+    def confirm(self, session: Holding, queue: Served, lent: Lent, job: int) -> bool:
+        """The client of this session has named a job of these, which are unconfirmed. False if another one got it."""
+        with lent.delivery.shared.core.lock:  # a worker of this process may be getting it
+            if job not in lent.delivery.open:
+                return False
+            lent.unconfirmed = False
+            lent.delivery.jobs.clear()
+            lent.renew(lent.delivery.shared.monotonic())  # its lease may have ended
         if lent.orphaned:
             lent.orphaned = False
             lent.delivery.process = session.process
             self.hand(session, queue, lent)
+        return True
 
     def orphan(self, lent: Lent, later: Later) -> None:
         """The connection of unconfirmed jobs has ended."""
@@ -186,11 +193,19 @@ class Desk:
         """Whether `unblock` came before the TAKE with this token."""
         return self._unblocked.pop(token, 0) is None
 
-    def find(self, queue: Served, worker: bytes, job: int, count: int) -> Lent | None:
-        """The jobs among which a worker holds this one; None if no connection of this process holds it."""
+    def find(
+        self, session: Holding, queue: Served, worker: bytes, job: int, count: int
+    ) -> Lent | Literal[False] | None:
+        """The jobs among which a worker holds this one.
+
+        None if no connection to this server holds it, False if a worker of this name in another process does.
+        """
         lent = self._held.get((*queue.place, job))
         if lent is None or lent.delivery.worker != worker or lent.delivery.open.get(job) != count:
             return None
+        mine, others = session.process, lent.delivery.process
+        if mine != others and isinstance(mine, bytes) and isinstance(others, bytes):
+            return False
         return lent
 
     def settled(self, queue: Served, jobs: Iterable[int]) -> None:
@@ -238,6 +253,13 @@ class Held:
         for place in gone:
             self._desk.forget(place, self.jobs.pop(place))
         self._prune_at = max(FEW, 2 * len(self.jobs))
+
+    def is_lost(self, place: Place_) -> bool:
+        """Whether the last TAKE with CONFIRM gave this job, and its worker holds it no more by that."""
+        lent = self.newest
+        if lent is None or self.jobs.get(place) is not lent:
+            return False
+        return place[3] not in lent.delivery.open
 
     def retract(self) -> None:
         """The client asks for more jobs over this connection. If it has not confirmed the last ones, no handler will
@@ -287,12 +309,20 @@ class Served:
             return lent.delivery, (job, row, count)
         return self.delivery(session, worker, lane), (job, row, count)
 
-    def named(self, session: Holding, worker: bytes, job: int, count: int) -> Lent | None:
+    def named(
+        self, session: Holding, worker: bytes, job: int, count: int
+    ) -> Lent | Literal[False] | None:
         """A worker has named a job, which confirms its TAKE. Returns what `Desk.find` does."""
-        lent = self.desk.find(self, worker, job, count)
-        if lent is not None and lent.unconfirmed:
-            self.desk.confirm(session, self, lent)
+        lent = self.desk.find(session, self, worker, job, count)
+        if lent and lent.unconfirmed and not self.desk.confirm(session, self, lent, job):
+            return False
         return lent
+
+    def confirm(self, session: Holding, worker: bytes, job: int, count: int) -> bool:
+        """A handler begins with the jobs of a TAKE: whether the worker holds this one of them."""
+        if session.jobs is not None and session.jobs.is_lost((*self.place, job)):
+            return False
+        return bool(self.named(session, worker, job, count))
 
     def _found(self, job: int) -> tuple[Shared, EntryRow]:
         """The lane of a job, and its row, as evidence if it dies; an empty one if it is gone."""
@@ -322,8 +352,9 @@ class Served:
         unknown: Fences = []
         for job, count in request.fences:
             lent = self.named(session, worker, job, count)
-            if lent is None:
-                unknown.append((job, count))
+            if not lent:
+                if lent is None:
+                    unknown.append((job, count))
                 continue
             if beat is not None:
                 lent.heartbeat = beat
@@ -342,12 +373,12 @@ class Served:
                 kept += delivery.open
         return kept
 
-    def drop(self, request: Drop) -> int:
+    def drop(self, session: Holding, request: Drop) -> int:
         """A living worker dropped these jobs: they wait for the end of their lease. Returns how many it held."""
         dropped = 0
         for job, count in request.fences:
-            lent = self.desk.find(self, request.worker, job, count)
-            if lent is not None:
+            lent = self.desk.find(session, self, request.worker, job, count)
+            if lent:
                 lent.delivery.drop(job)
                 self.desk.settled(self, (job,))
                 dropped += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from tidelog.engine.api import XNACK, Context, Group, Stream
@@ -29,6 +30,7 @@ class Ends:
     writing   these jobs              held    those of them that the worker still holds
     lane      the lane in which they are to be logged as done; None if there is nothing to log any more
     left      leftovers that the unit deals with
+    unseen    see `Selection`
     """
 
     before: Delivery | None = None
@@ -36,6 +38,7 @@ class Ends:
     held: Sequence[int] = ()
     lane: Ending | None = None
     left: Sequence[Leftover] = ()
+    unseen: Sequence[tuple[Delivery, Job]] = ()
 
     def take_finished(self, before: Delivery, lanes: Iterable[Ending]) -> None:
         """Take the finished jobs of the previous delivery, to acknowledge them in this unit."""
@@ -62,6 +65,15 @@ class Ends:
                 handled.update(job for job, _, _ in leftover.unseen)
         return handled
 
+    def take_unseen(self, unseen: Sequence[tuple[Delivery, Job]]) -> None:
+        """[lock] Take jobs from the deliveries that had them. A CONFIRM that comes from now on does not find them."""
+        self.unseen = unseen
+        for delivery, entry in unseen:
+            delivery.settled(entry[0])
+            # It is not there if its connection ends just now, which gives the job back, too.
+            with suppress(ValueError):
+                delivery.jobs.remove(entry)
+
     def log_rest(self, ctx: Context) -> None:
         """[lock] Log the done jobs of a lane that nobody asked for jobs."""
         if self.lane is not None and self.held:
@@ -79,6 +91,9 @@ class Ends:
         """The unit is not in the log, or its outcome is unknown: the finished jobs have to be written (again)."""
         if self.before is not None:
             self.before.finished.extendleft(reversed(self.writing))
+        for delivery, entry in self.unseen:
+            delivery.open[entry[0]] = entry[2]
+            delivery.jobs.append(entry)
 
 
 NOTHING_ENDS: Final = Ends()

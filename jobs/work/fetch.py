@@ -211,6 +211,9 @@ class Fetch:
         if found is None:
             return self._without(now)
         self._dying = found.dead
+        if found.unseen:
+            self._ends = self._ends or Ends()
+            self._ends.take_unseen(found.unseen)
         if not found.got:
             return None if found.dead else AGAIN
         self._deliver(now, found)

@@ -17,7 +17,7 @@ from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.deaths import given_up
 from tidelog.jobs.work.selection import DEAD_MAX, ENDED, Decision, History, Selection
 from tidelog.jobs.work.settle import failures
-from tidelog.jobs.work.shared import Shared
+from tidelog.jobs.work.shared import HOME, Delivery, Job, Shared
 
 ABANDONED: Final = "abandoned: the worker ended or dropped the job without finishing it"
 
@@ -34,6 +34,9 @@ class Look:
     """Two sources of a lane: the worker's own history; and paused jobs that are due, with lost ones.
 
     A suspect (alone.py) is taken alone, or is held back.
+
+    A delivery that no handler saw is no delivery. So a job of a client that let its lease end before it confirmed
+    (server/jobs.py) is delivered with the same number again.
 
     If the decision is `unsure`, a server does not log which jobs its clients confirmed. So a job that an earlier server
     gave out, and that nobody has renewed since, is delivered once more before it is given up: perhaps no handler has
@@ -53,6 +56,7 @@ class Look:
         self._stream, self._group = lane.stream, lane.group
         self._lane, self._found, self._asking = lane, found, asking
         self._overran: set[int] | None = None
+        self._unconfirmed: dict[int, tuple[Delivery, Job]] | None = None
         self._born_ms = lane.shared.core.opened_at[0] if now.unsure else 0
         self._doomed: list[int] = []
         self._gone: list[int] = []
@@ -154,7 +158,12 @@ class Look:
             assert row is not None
             owner = owners[row[1]]
             name = b"" if owner is None else owner.name
-            if not self._take(job, row[2], name, time, self._is_suspect(job)):
+            unseen = self._unseen(job, name, row[2])
+            if unseen is None:
+                suspect = self._is_suspect(job)
+            else:
+                suspect = self._was_lost(job, row[2] - 1)  # as before that delivery
+            if not self._take(job, row[2], name, time, suspect, unseen):
                 look_at = mono
                 if self._asking.enough:
                     break
@@ -166,6 +175,20 @@ class Look:
         if shared.lane_0 is None:
             look_at = min(look_at, shared.chores_at)
         shared.looks[period] = look_at
+
+    def _unseen(self, job: int, worker: bytes, count: int) -> tuple[Delivery, Job] | None:
+        """The delivery of this number if no handler began with it, and the job's entry there."""
+        if job not in self._lapsed:
+            return None
+        if self._unconfirmed is None:
+            late = (d for d in self._shared.deliveries() if not d.lives(self._mono))
+            # An embedded worker's delivery lists jobs of a batch here. These count.
+            lent = (d for d in late if d.process is not HOME)
+            self._unconfirmed = {e[0]: (d, e) for d in lent for e in list(d.jobs)}
+        found = self._unconfirmed.get(job)
+        if found is None or found[0].worker != worker or found[1][2] != count:
+            return None
+        return found
 
     def _is_suspect(self, job: int) -> bool:
         """Whether a job whose lease is over was lost with its worker, and not given up by that."""
@@ -195,13 +218,28 @@ class Look:
         asking.lone = True
         return True
 
-    def _take(self, job: int, count: int, worker: bytes, time: int, suspect: bool) -> bool:
-        """Take a job, or end it. Returns False if it is held back."""
+    def _take(
+        self,
+        job: int,
+        count: int,
+        worker: bytes,
+        time: int,
+        suspect: bool,
+        unseen: tuple[Delivery, Job] | None = None,
+    ) -> bool:
+        """Take a job, or end it. Returns False if it is held back.
+
+        unseen    the last delivery, if no handler saw it
+        """
         row = self._stream.get(job)
         most = self._options.most(None if row is None else rows.retry_of(row))
         allowed = most + (bool(worker) and time < self._born_ms)
         expired = row is not None and rows.is_expired(row, self._ctx.now)
-        doomed = expired or count >= allowed and (not suspect or self._is_culprit(job, count, most))
+        doomed = expired
+        if unseen is not None:
+            count -= 1
+        elif count >= allowed and (not suspect or self._is_culprit(job, count, most)):
+            doomed = True
         if row is not None and not doomed and not self._may_take(suspect):
             return False
         self._skip.add(job)
@@ -210,7 +248,9 @@ class Look:
         if row is None:
             self._gone.append(job)
             return True
-        if worker:
+        if unseen is not None:
+            self._found.unseen.append(unseen)
+        elif worker:
             at = rows.moment(self._ctx.now)
             name = rows.shown(worker)
             self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")

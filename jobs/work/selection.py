@@ -31,7 +31,7 @@ from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.ends import Ends, log_finished
 from tidelog.jobs.work.freeing import free_unseen
 from tidelog.jobs.work.limits import Limits
-from tidelog.jobs.work.shared import Job, Process, Shared
+from tidelog.jobs.work.shared import Delivery, Job, Process, Shared
 
 # One source makes at most this many jobs dead jobs in one unit, with about UNIT_BYTES of values at most.
 DEAD_MAX: Final = 100
@@ -122,11 +122,12 @@ class Selection:
     passed   whether new jobs were set aside
     dead     entries for `<name>:dead`
     done     jobs that leave the group in this unit: those that the worker has finished, and those that become dead jobs
+    unseen   jobs that are taken from clients whose handlers never began with them, with their deliveries
     """
 
     __slots__ = (
-        *("lane", "got", "claims", "opened", "passed", "dead", "done", "_limits", "_most"),
-        "_bytes",
+        *("lane", "got", "claims", "opened", "passed", "dead", "done", "unseen", "_limits"),
+        *("_most", "_bytes"),
     )
 
     def __init__(self, lane: LaneNow, done: list[int], limits: Limits) -> None:
@@ -137,6 +138,7 @@ class Selection:
         self.passed = False
         self.dead: list[EntryRow] = []
         self.done = done
+        self.unseen: list[tuple[Delivery, Job]] = []
         self._most, self._bytes = DEAD_MAX, 0
 
     def begin_source(self) -> None:

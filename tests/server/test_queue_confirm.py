@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from tests import inside
 from tests.server.conftest import Running, Start
 from tests.until import parked, until
 
 import tidelog
 from tidelog import testing
+from tidelog.aof.errors import NoSpace
+from tidelog.aof.log import Log
 from tidelog.server import jobs
 
 # One delivery is one too many: a job that was counted for nothing is dead.
@@ -133,6 +138,122 @@ def test_a_stop_of_the_server_counts_no_unconfirmed_job(
         job = db.queue("q", codec="bytes", max_deliveries=1).get(block=0)
         assert job is not None and job.deliveries == 1
         job.ack()
+
+
+def test_a_job_whose_lease_ends_before_a_handler_began_is_given_uncounted(bench: Bench) -> None:
+    assert bench.take("HEARTBEAT", 1000) == bench.given()
+    bench.clock.advance(10)
+    for worker in "v", "u":  # also the second one that is stuck
+        given = bench.call("TAKE", worker, "HEARTBEAT", 1000, "CONFIRM", "t2", client=bench.other)
+        assert given == bench.given()
+        bench.clock.advance(10)
+    assert bench.call("TAKE", "x", client=bench.other) == bench.given()
+    assert bench.call("CONFIRM", "w", bench.id, 1) == 0
+    assert bench.call("RENEW", "w", bench.id, 1) == []
+    assert (
+        bench.call("RETRY", "w", bench.id, 1, "error") == bench.call("DONE", "w", bench.id, 1) == 0
+    )
+    bench.hang_up()
+    assert bench.call("DONE", "x", bench.id, 1, client=bench.other) == 1
+    assert bench.other.execute_command("QUEUE", "DEAD", "q", "COUNT") == 0
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["one process", "two processes"])
+def test_workers_of_one_name_are_told_apart(bench: Bench, at_once: None, one: bool) -> None:
+    for client, name in (bench.client, b"p1"), (bench.other, b"p1" if one else b"p2"):
+        client.execute_command("TIDELOG", "CAPABILITIES", name)
+    assert bench.take("HEARTBEAT", 1000) == bench.given()
+    bench.clock.advance(10)
+    assert bench.take("HEARTBEAT", 1000, client=bench.other) == bench.given()
+    assert bench.call("CONFIRM", "w", bench.id, 1) == 0
+    if not one:  # the connections of one process may all speak for it
+        assert bench.call("RENEW", "w", bench.id, 1) == []
+        assert bench.call("DROP", "w", bench.id, 1) == bench.call("DONE", "w", bench.id, 1) == 0
+        assert bench.call("RETRY", "w", bench.id, 1, "error") == 0
+    bench.hang_up()  # which gives nothing back
+    assert bench.call("TAKE", "v", client=bench.running.client()) is None
+    assert bench.call("CONFIRM", "w", bench.id, 1, client=bench.other) == 1
+    assert bench.call("DONE", "w", bench.id, 1, client=bench.other) == 1
+
+
+def test_of_a_call_of_which_others_have_a_job_the_worker_keeps_the_rest(bench: Bench) -> None:
+    second = bench.call("PUT", b"w")
+    bench.take("COUNT", 2, "HEARTBEAT", 1000)
+    bench.clock.advance(10)
+    assert bench.call("TAKE", "v", client=bench.other) == bench.given()
+    assert bench.call("CONFIRM", "w", bench.id, 1) == 0
+    assert bench.call("RENEW", "w", bench.id, 1, second, 1) == [second]
+    assert bench.call("TAKE", "u", client=bench.other) is None
+    assert bench.call("DONE", "w", bench.id, 1, second, 1) == 1
+    assert bench.call("DONE", "v", bench.id, 1, client=bench.other) == 1
+
+
+def test_a_late_word_renews_the_lease_if_nobody_else_has_the_job(bench: Bench) -> None:
+    assert bench.take("HEARTBEAT", 1000) == bench.given()
+    bench.clock.advance(10)
+    assert bench.call("CONFIRM", "w", bench.id, 1) == 1
+    assert bench.call("TAKE", "v", client=bench.other) is None
+    assert bench.call("DONE", "w", bench.id, 1) == 1
+
+
+def test_a_confirmed_job_whose_lease_ends_counts(bench: Bench) -> None:
+    assert bench.take("HEARTBEAT", 1000) == bench.given()
+    assert bench.call("CONFIRM", "w", bench.id, 1) == 1
+    bench.clock.advance(10)
+    assert bench.call("TAKE", "v", client=bench.other) is None
+    assert bench.other.execute_command("QUEUE", "DEAD", "q", "COUNT") == 1
+
+
+def test_an_unseen_job_that_is_too_old_was_not_delivered(bench: Bench) -> None:
+    bench.call("DONE", "w", bench.take()[0][0], 1)
+    id = bench.call("PUT", b"w", "TTL", 5000)
+    assert bench.take("HEARTBEAT", 1000)[0][:2] == [id, 1]
+    bench.clock.advance(10)
+    assert bench.call("TAKE", "v", client=bench.other) is None
+    ((_, fields),) = bench.other.xrange("q:dead")
+    assert fields[b"deliveries"] == b"0" and b"expired" in fields[b"reason"]
+
+
+def test_an_embedded_worker_gets_an_unseen_job_uncounted(bench: Bench) -> None:
+    assert bench.take("HEARTBEAT", 1000) == bench.given()
+    bench.clock.advance(10)
+    job = bench.db.queue("q", codec="bytes", retry_after=8, max_deliveries=1).get("v", block=0)
+    assert job is not None and job.deliveries == 1
+    assert bench.call("CONFIRM", "w", bench.id, 1) == bench.call("DONE", "w", bench.id, 1) == 0
+    assert job.ack()
+
+
+def test_a_suspect_that_no_handler_saw_is_a_suspect_still(bench: Bench) -> None:
+    words = [*WORDS[:-1], 3]
+    take = ["QUEUE", "TAKE", "q", "w", "HEARTBEAT", 1000]
+    second = bench.call("PUT", b"w")
+    bench.client.execute_command(*take, *words)
+    bench.clock.advance(10)
+    given = bench.other.execute_command(*take, "CONFIRM", "t", *words)
+    assert [each[:2] for each in given] == [[bench.id, 2]]  # it may have killed its process
+    bench.clock.advance(10)
+    third = bench.running.client()
+    given = third.execute_command(*take, "COUNT", 2, *words)
+    assert [each[:2] for each in given] == [[bench.id, 2]]  # alone
+    assert bench.call("TAKE", "v", client=bench.running.client())[0][0] == second
+
+
+def test_a_take_that_fails_leaves_the_unseen_job_where_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench.take("HEARTBEAT", 1000) == bench.given()
+    bench.clock.advance(10)
+
+    def full(log: Log, nbytes: int) -> None:
+        raise NoSpace(Path("log.aof"), nbytes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "reserve", full)
+        inside.log(bench.db).room = -1  # so that everyone asks
+        with pytest.raises(redis.ResponseError, match="disk"):
+            bench.call("TAKE", "v", client=bench.other)
+    bench.clock.advance(3)
+    assert bench.call("TAKE", "v", client=bench.other) == bench.given()
 
 
 def test_an_unblocked_call_ends(bench: Bench) -> None:

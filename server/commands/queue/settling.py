@@ -48,7 +48,13 @@ def done(session: Session, given: Given, request: Done) -> Reply:
         return _settle(session, given, worker, *fences[0], with_result)
     queue = given.queue
     check_writable(session)
-    mine = [job for job, count in fences if queue.named(session, worker, job, count) is not None]
+    found = [queue.named(session, worker, *fence) for fence in fences]
+    mine = [fence[0] for fence, lent in zip(fences, found, strict=True) if lent]
+    if False in found:
+        fences = [fence for fence, lent in zip(fences, found, strict=True) if lent is not False]
+        if not fences:
+            return 0
+        request = Done(worker, fences)
     try:
         reply = changed(session, given, request)
     except BaseException:
@@ -66,6 +72,8 @@ def _settle(
     """End or keep the delivery of a job. Returns whether the worker still held it."""
     queue, worker = given.queue, worker_of(worker)
     lent = queue.named(session, worker, job, count)
+    if lent is False:
+        return 0
     held, promise = settled(queue.engine, *queue.held(session, worker, job, count, lent), request)
     if lent is not None:
         if not held or request.end is not OPEN:
@@ -117,7 +125,7 @@ def renew(session: Session, given: Given, request: Renew) -> Reply:
 
 def confirm(session: Session, given: Given, request: Confirm) -> Reply:
     """QUEUE CONFIRM: from now on the delivery of the jobs counts, whatever happens to the connection."""
-    return int(given.queue.named(session, request.worker, *request.fences[0]) is not None)
+    return int(given.queue.confirm(session, request.worker, *request.fences[0]))
 
 
 def unblock(session: Session, given: Given, request: Unblock) -> Reply:
@@ -128,4 +136,4 @@ def unblock(session: Session, given: Given, request: Unblock) -> Reply:
 def drop(session: Session, given: Given, request: Drop) -> Reply:
     """QUEUE DROP."""
     worker_of(request.worker)
-    return given.queue.drop(request)
+    return given.queue.drop(session, request)
