@@ -171,9 +171,24 @@ def test_a_new_queue(run: Run, root: Path) -> None:
     assert jobs(root, name="mail") == [1]
     assert run("queue", "put", root, "mail", "2", "--create").code == 0
     assert jobs(root, name="mail") == [1, 2]
-    missing = root.parent / "nothing"
-    assert run("queue", "put", missing, "mail", "1", "--create").code == exits.NOT_A_STORE
-    assert not missing.exists()
+
+
+def test_a_new_store(run: Run, root: Path) -> None:
+    missing, empty = root.parent / "nothing", root.parent / "empty"
+    empty.mkdir()
+    for path in missing, empty:
+        done = run("queue", "put", path, "mail", "1")
+        assert done.code == exits.NOT_A_STORE
+        assert done.err.endswith("give a missing or empty directory and --create\n")
+        assert not path.exists() or not list(path.iterdir())
+        assert run("queue", "put", path, "mail", "1", "--create").code == 0
+        assert jobs(path, name="mail") == [1]
+    done = run("queue", "put", missing, "other", "1")
+    assert done.err.endswith("it holds mail; to begin it, add --create\n")
+    other = root.parent / "other"
+    other.mkdir()
+    (other / "notes.txt").touch()
+    assert run("queue", "put", other, "mail", "1", "--create").code == exits.NOT_A_STORE
 
 
 def test_through_the_process_that_serves_the_store(run: Run, root: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_new_store(run: Run, place: Path) -> None:
         done = run("worker", path, "mails", "work:send", *EMBEDDED)
         assert (
             done.code == exits.NOT_A_STORE
-            and "To begin a new store and its queue there" in done.err
+            and "To begin a new store and its queue, give a missing" in done.err
         )
     assert not (place / "s").exists() and not list((place / "empty").iterdir())
     done = run("worker", place / "s", "mails", "work:send", "--create", *EMBEDDED)

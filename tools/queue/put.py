@@ -90,7 +90,9 @@ def headers_of(
     help="A name for the subject of each job, for concurrency_per_key.",
 )
 @retry_option("a job that fails")
-@click.option("--create", is_flag=True, help="Begin the queue if the store has none of that name.")
+@click.option(
+    "--create", is_flag=True, help="Begin the queue, and the store, if there is none of that name."
+)
 def command(
     path: Place,
     name: str,

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import tidelog
+from tidelog.aof.errors import NotAStore
 from tidelog.api.face import inside
 from tidelog.api.queue.face import Queue
 from tidelog.client.address import is_served
@@ -84,25 +85,50 @@ def reading(path: Place, name: str, group: str | None) -> Iterator[Opened]:
 
 @contextmanager
 def writing(
-    path: Place, name: str, group: str | None, call: str, *, create: bool = False
+    path: Place, name: str, group: str | None, call: str, *, create: bool | None = None
 ) -> Iterator[Opened]:
     """A queue to change. `call` names the method that does the same in a process that has the store open.
 
-    With `create` the queue need not be there. Raises Locked, NoSuch; the store's errors.
+    create    the option --create of the command, None if it has none: the queue and the store need not be there
+
+    Raises Locked, NoSuch; the store's errors.
     """
-    with writable(path, call) as store:
-        if create and name not in {known for known, _ in names_of(store)}:
+    with writable(path, call, create) as store:
+        known = {known for known, _ in names_of(store)}
+        if create and name not in known:
             yield Opened(store, store.queue(name, group or USUAL_GROUP, codec="bytes"))
+        elif create is not None and name not in known:
+            raise no_queue(path, name, sorted(known))
         else:
             yield found(store, path, name, group)
 
 
-def writable(path: Place, call: str) -> AnyStore:
-    """A store to change. `call` is as in `writing`. Raises Locked; the store's errors."""
+def no_queue(path: Place, name: str, known: list[str]) -> NoSuch:
+    """The error for a queue that is not there, of a command with --create."""
+    return NoSuch(
+        f"there is no queue {one_line(name)} in {path}: {listed('it holds', known)}; to begin it, add --create"
+    )
+
+
+def no_store(error: Exception) -> NoSuch:
+    """The error for a path without a store, of a command with --create."""
+    reason = str(error).partition(". ")[0]
+    return NoSuch(
+        f"{reason}. To begin a new store and its queue, give a missing or empty directory and --create"
+    )
+
+
+def writable(path: Place, call: str, create: bool | None = None) -> AnyStore:
+    """A store to change. `call` and `create` are as in `writing`. Raises Locked, NoSuch; the store's errors."""
     if isinstance(path, str):
         return tidelog.connect(path)
     # Check that the path is a store, because opening for writing would create a missing one.
-    root = LogFiles(path).root
+    try:
+        root = LogFiles(path).root
+    except NotAStore as error:
+        if create:
+            return tidelog.open(path, clock=CLOCK)
+        raise error if create is None else no_store(error) from error
     try:
         return tidelog.open(root, clock=CLOCK)
     except tidelog.StoreLocked as error:

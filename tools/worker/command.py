@@ -21,9 +21,9 @@ from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
 from tidelog.tools.places import Place, at_place
-from tidelog.tools.queue.store import NoSuch, listed, names_of
+from tidelog.tools.queue.store import names_of, no_queue, no_store
 from tidelog.tools.queue.store import opened as reader
-from tidelog.tools.queue.value import one_line, retry_option
+from tidelog.tools.queue.value import retry_option
 from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
@@ -252,16 +252,11 @@ def look_for(path: Place, name: str, create: bool) -> None:
         return
     except (aof.NotAStore, NotAStore) as error:
         if not create:
-            reason = str(error).partition(". ")[0]
-            raise NoSuch(
-                f"{reason}. To begin a new store and its queue there, add --create"
-            ) from error
+            raise no_store(error) from error
         log.info("new store %s", path)
         return
     if name not in known and not create:
-        raise NoSuch(
-            f"there is no queue {one_line(name)} in {path}: {listed('it holds', known)}; to begin it, add --create"
-        )
+        raise no_queue(path, name, known)
 
 
 def opened(path: Place, given: dict[str, Any]) -> tidelog.Store | tidelog.SharedStore:
