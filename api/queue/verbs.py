@@ -30,6 +30,7 @@ from tidelog.jobs.verbs.pause import Pause
 from tidelog.jobs.verbs.paused import Paused
 from tidelog.jobs.verbs.peek import Peek
 from tidelog.jobs.verbs.purge import Purge
+from tidelog.jobs.verbs.remove import Remove
 from tidelog.jobs.verbs.resume import Resume
 from tidelog.jobs.verbs.stats import AskStats
 from tidelog.jobs.verbs.subscribe import Subscribe
@@ -259,6 +260,21 @@ class Verbs(QueueOf[T]):
         """
         ms: int | None = self._backend.ask(Paused())
         return None if ms is None else rows.moment(ms)
+
+    def remove(self) -> bool:
+        """Remove the queue from the store, with the jobs and failures that it keeps of its past.
+
+        Results stay until they expire. The next put begins the queue again.
+
+        Returns:
+            False if it was not there.
+
+        Raises:
+            ResponseError: The queue holds jobs or dead jobs, workers wait for its jobs, or a schedule puts jobs into
+                it; the error says which. Nothing changed.
+            Unsupported: The server of a shared store is too old; nothing changed.
+        """
+        return bool(self._backend.ask(Remove()))
 
     def purge(self) -> int:
         """Delete every job that is not in flight, delayed jobs too.

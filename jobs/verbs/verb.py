@@ -33,6 +33,7 @@ JOB: Final = b"job"
 FIND: Final = b"find"
 WORKERS: Final = b"workers"
 RETRY: Final = b"retry"
+REMOVE: Final = b"remove"
 
 
 # The commands of a change, and its result

@@ -18,8 +18,8 @@ from tidelog.server.session import Session
 # workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
 CAPABILITIES: Final = (
-    *(b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"retry"),
-    b"workers",
+    *(b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"remove"),
+    *(b"retry", b"workers"),
 )
 PROCESS_BYTES_MAX: Final = 64
 

@@ -127,6 +127,32 @@ async def pause(t: Tape) -> None:
 
 
 @script
+async def remove(t: Tape) -> None:
+    """A queue is removed once it holds nothing; before, each thing that it holds is in the way. It begins anew."""
+    mails = t.queue("mails", max_deliveries=1, keep=5, rate="9/m")
+    await mails.remove()
+    await mails.put("a", dedup_id="x", dedup="until-done")
+    await mails.put("b", priority=3)
+    await mails.put("c", delay=60)
+    await mails.pause()
+    await mails.remove()
+    await mails.resume()
+    job = await mails.get("anna", 0)
+    await mails.purge()
+    await mails.remove()
+    await job.nack("no", 0)
+    await mails.remove()
+    await t.dead(mails).purge()
+    for _ in range(2):
+        await mails.remove()
+    await t.reopen()
+    await t.look(mails)
+    await mails.put("a", dedup_id="x", dedup="until-done")
+    await t.work(mails, "anna")
+    await mails.remove()
+
+
+@script
 async def job(t: Tape) -> None:
     """The status of a job in each state: delayed, waiting, running, paused, dead, redriven, done, and of none."""
     mails = t.queue("mails", max_deliveries=2, keep=5)

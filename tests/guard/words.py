@@ -489,6 +489,28 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE RESUME bills
         QUEUE RESUME none
     """,
+    "remove": """
+        QUEUE REMOVE mails
+        QUEUE PUT mails a
+        QUEUE REMOVE mails
+        QUEUE TAKE mails anna
+        QUEUE REMOVE mails
+        QUEUE FAIL mails anna @a 1 no
+        QUEUE REMOVE mails
+        QUEUE DEAD mails LIST
+        QUEUE DEAD mails PURGE @a
+        QUEUE SCHEDULE ADD hour mails tick EVERY 3600000
+        QUEUE REMOVE mails
+        QUEUE SCHEDULE REMOVE hour
+        QUEUE DEAD mails LIST
+        QUEUE REMOVE mails ONCE lane 1
+        QUEUE REMOVE mails ONCE lane 1
+        XADD logs 1-1 a b
+        QUEUE REMOVE logs
+        SET text x
+        QUEUE REMOVE text
+        QUEUE REMOVE mails now
+    """,
     "paused": """
         QUEUE PAUSED mails
         QUEUE PAUSE mails
@@ -589,7 +611,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE JOB mails x
         QUEUE JOB mails
     """,
-    "help-7": """
+    "help-8": """
         QUEUE HELP
         QUEUE NONE
         reopen

@@ -110,6 +110,21 @@ def test_a_queue_is_paused_and_goes_on(run: Run, opened: Opened) -> None:
     assert run("queue", "pause", place, "nails").code == exits.NOT_A_STORE
 
 
+def test_an_empty_queue_is_removed(run: Run, opened: Opened) -> None:
+    db, place = opened
+    db.queue("mails").put("a")
+    db.queue("bills").put("a")
+    done = run("queue", "rm", place, "mails")
+    assert done.code == exits.REFUSED and "jobs that are not done: 1" in done.err
+    assert len(db.queue("mails")) == 1
+    for name, more in (("mails", ()), ("bills", ("--json",))):
+        assert run("queue", "purge", place, name, "--yes").code == 0
+        done = run("queue", "rm", place, name, *more)
+        assert done.out == ('{"removed": 1}\n' if more else f"{name} is removed\n")
+    assert run("queue", "rm", place, "mails").code == exits.NOT_A_STORE
+    assert db.keys("mails*") == db.keys("bills*") == []
+
+
 def test_what_cannot_be_asked(run: Run, opened: Opened) -> None:
     db, place = opened
     job = db.queue("mails").put(1)

@@ -67,6 +67,7 @@ OTHERS = {
     "queue move":      "it writes",
     "queue pause":     "it writes",
     "queue resume":    "it writes",
+    "queue rm":        "it writes",
     "import":          "it reads the data of a Redis",
     "serve":           "it writes",
     "config":          "a snapshot is not served",

@@ -1,9 +1,9 @@
 """`tidelog queue`: the durable queues of a store.
 
 Commands that only read a queue read the log as all tools do, so the writer may be running. The commands that change a
-queue (`put`, `cancel`, `move`, `pause`, `resume`, `dead redrive`, `dead purge`, `forget`, `purge`) or a schedule open
-the store for writing, or go through the process that serves it; if another process has it open, the error says what to
-do.
+queue (`put`, `cancel`, `move`, `pause`, `resume`, `dead redrive`, `dead purge`, `forget`, `purge`, `rm`) or a schedule
+open the store for writing, or go through the process that serves it; if another process has it open, the error says
+what to do.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ QUEUE = {
     "resume":   ("tidelog.tools.queue.resume", "Deliver the jobs of a paused queue again."),
     "forget":   ("tidelog.tools.queue.forget", "Free a dedup ID, so that the next put with it adds a job."),
     "purge":    ("tidelog.tools.queue.purge", "Delete every job that is not in flight."),
+    "rm":       ("tidelog.tools.queue.rm", "Remove a queue that holds no jobs."),
 }
 # fmt: on
 

@@ -11,18 +11,23 @@ from tidelog.tools.queue.store import writing
 from tidelog.tools.queue.value import one_line
 
 
-def switch(verb: str, done: str, changed: str, unchanged: str) -> click.Command:
-    """The command that calls a method of a queue, and what it says; `done` is for JSON."""
+def switch(
+    verb: str, done: str, changed: str, unchanged: str, command: str | None = None
+) -> click.Command:
+    """The command that calls a method of a queue, and what it says; `done` is for JSON.
 
-    @at_place(f"tidelog queue {verb} redis://127.0.0.1:6379 mails", codes=exits.CHANGING)
+    command    its name, None = as the method
+    """
+
+    @at_place(f"tidelog queue {command or verb} redis://127.0.0.1:6379 mails", codes=exits.CHANGING)
     @click.argument("name", shell_complete=queues)
-    def command(path: Place, name: str, as_json: bool) -> None:
+    def call(path: Place, name: str, as_json: bool) -> None:
         with writing(path, name, None, f"queue.{verb}()") as (_, queue):
             did: bool = getattr(queue, verb)()
         said = changed if did else unchanged
         console.told(as_json, {done: int(did)}, f"{one_line(name)} {said}")
 
-    return command
+    return call
 
 
 command = switch("pause", "paused", "is paused", "was paused already")

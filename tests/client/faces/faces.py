@@ -174,6 +174,9 @@ class Methods(Face):
     def resume(self) -> Any:
         return self.queue.resume()
 
+    def remove(self) -> Any:
+        return self.queue.remove()
+
     def paused_at(self) -> Any:
         return self.queue.paused_at()
 
@@ -480,6 +483,9 @@ class Commands(Face):
 
     def resume(self) -> Any:
         return bool(self.call("RESUME"))
+
+    def remove(self) -> Any:
+        return bool(self.call("REMOVE"))
 
     def paused_at(self) -> Any:
         ms = self.call("PAUSED")

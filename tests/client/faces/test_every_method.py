@@ -51,6 +51,7 @@ COMPARED = {
         **{"consume": "step take", "new": "end later", "dead": "step dead"},
         "find": "faces/test_find.py face.find(",
         "workers": "faces/test_workers.py face.workers(",
+        "remove": "faces/test_remove.py face.remove(",
         "get": "faces/test_blocking.py queue.get(",
         "deaths": "faces/test_blocking.py queue.deaths(",
         **{name: f"faces/test_blocking.py queue.{name}" for name in ("name", "group")},

@@ -1,0 +1,91 @@
+"""A queue is removed once it holds nothing, through every face; what is in the way is named, and nothing changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from tests.client.faces.test_blocking import LONG_S, blocked
+from tests.client.faces.test_dedup import take
+from tests.client.faces.test_pause import REFUSED, nothing
+
+import tidelog
+
+GROUPS = ("workers", "audit")
+
+
+def refused(face: Any, what: str) -> None:
+    with pytest.raises(REFUSED, match="q is not removed: " + what):
+        face.remove()
+
+
+def work(face: Any, how: str = "ack") -> None:
+    """End a job in all groups."""
+    for group in GROUPS:
+        ((job, *_),) = face.take(group, "anna", 1, None)
+        assert face.end(group, job, how)
+
+
+def test_what_it_holds_is_in_the_way(face: Any) -> None:
+    assert nothing(face)  # both groups have looked before
+    face.put(b"v")
+    refused(face, "jobs that are not done: 1 ")
+    job = take(face)
+    refused(face, "jobs that are not done: 1 ")
+    assert face.end("workers", job, "ack")
+    refused(face, "jobs that are not done: 1 ")  # the other group has not had it
+    assert face.take("audit", "anna", 1, None) and face.end("audit", job, "fail")
+    refused(face, "dead jobs that it holds: 1 ")
+    face.put(b"later", delay=60)
+    face.put(b"urgent", priority=9)
+    refused(face, "jobs that are not done: 2 .*; dead jobs that it holds: 1 ")
+    work(face)
+    face.purge()
+    face.dead_purge("all")
+    face.schedule(every=5.0, catch_up="all", priority=0)
+    refused(face, "schedules that put jobs into it: s ")
+
+
+def test_it_begins_again_with_the_next_put(face: Any) -> None:
+    assert nothing(face)
+    face.put(b"first", dedup_id="x", dedup="until-done")
+    face.put(b"urgent", priority=9)
+    for _ in range(2):
+        work(face, "ack")
+    face.put(b"later", delay=60)
+    face.purge()
+    face.pause()
+    assert face.remove() and not face.remove()
+    assert face.db.keys("q*") == []
+    face.crash()
+    assert not face.remove()
+    later = face.put(b"later", delay=2)
+    jobs = [face.put(b"again", dedup_id="x", dedup="until-done"), face.put(b"low", priority=1)]
+    face.pass_time(3)
+    assert {take(face), take(face)} == {jobs[0], jobs[1]} and take(face) != later
+    assert len(face.take("audit", "anna", 9, None)) > 0
+
+
+def test_a_stream_that_is_no_queue_stays(face: Any) -> None:
+    face.db.delete("q")
+    face.db.xadd("q", {"a": "b"})
+    with pytest.raises(REFUSED, match="no queue"):
+        face.remove()
+    face.db.delete("q")
+    face.db.set("q", "a")
+    with pytest.raises(REFUSED, match="WRONGTYPE|wrong kind"):
+        face.remove()
+    face.db.delete("q")
+
+
+def test_a_worker_that_waits_is_in_the_way(methods: Any) -> None:
+    queue = methods.queue
+    queue.subscribe()
+
+    def meanwhile() -> None:
+        with pytest.raises((tidelog.ResponseError, redis.ResponseError), match="its jobs: anna "):
+            queue.remove()
+        queue.put(b"v")
+
+    assert blocked(methods, lambda: queue.get("anna", LONG_S), meanwhile).ack()
