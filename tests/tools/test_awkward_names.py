@@ -132,7 +132,7 @@ def lines(place: Place, to: Path) -> list[tuple[int, tuple[object, ...]]]:
         ("snapshot", "create", root), ("snapshot", "create", root, "--json"), ("snapshot", "ls", root, "--json"),
         ("snapshot", "show", kept, "--json"), ("snapshot", "verify", kept, "--json"),
         ("snapshot", "copy", kept, to / "copy", "--json"), ("snapshot", "restore", kept, to / "new", "--json"),
-        ("replica", "status", root, "--json"),
+        ("replica", "status", root, "--json"), ("replica", "promote", root), ("replica", "promote", root, "--json"),
         ("export", kept, "--to", to / "export", "--json"), ("completion", "bash"),
         ("report", root, "-o", to / "é.html", "--queue", QUEUE, "--log"),
         ("crash", "--minutes", 0, "--layers", "kill", "--jobs", 1, "--dir", to, "--keep", to / "found"),

@@ -53,6 +53,7 @@ OTHERS = {
     "repair":          "it mends stores",
     "replica status":  "a snapshot follows nobody",
     "replica verify":  "a snapshot follows nobody",
+    "replica promote": "a snapshot follows nobody",
     "doctor":          "it advises on a store, and on the process that serves it",
     "snapshot create": "it reads the log behind the checkpoint",
     "snapshot ls":     "it lists the snapshots of a store",

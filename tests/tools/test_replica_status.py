@@ -117,6 +117,58 @@ def test_servers(run: Run, tmp_path: Path) -> None:
         expect("replica-status-two.txt", text, tmp_path)
 
 
+def test_a_follower_is_promoted(run: Run, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+
+        def served(name: str, **options: Any) -> tuple[tidelog.Store, str]:
+            db = stack.enter_context(tidelog.open(tmp_path / name))
+            serving = stack.enter_context(tidelog.serve(db, port=0, **options))
+            return db, f"127.0.0.1 {serving.port}"
+
+        leader, old = served("a")
+        leader.xadd("orders", {"n": 1})
+        for name, more in ("b", ()), ("c", ("--json",)):
+            db, at = served(name, replicaof=old)
+            until(lambda db=db: db.xlen("orders") == 1)
+            place: Any = f"redis://{at.replace(' ', ':')}" if more else tmp_path / name
+            done = run("replica", "promote", place, *more)
+            assert (done.code, done.err, db.role().kind) == (exits.OK, "", "leader")
+            db.xadd("orders", {"n": 2})
+            address = old.replace(" ", ":")
+            if more:
+                assert json.loads(done.out) == {
+                    **{"place": at.replace(" ", ":"), "role": "leader", "promoted": True},
+                    **{"generation": 1, "old_leader": address},
+                }
+            else:
+                assert done.out == (
+                    f"{place} leads now: generation 1\n"
+                    f"If {address} runs, it takes writes, too: stop it, or cut it off from its clients. When it is "
+                    "back, let it follow: REPLICAOF HOST PORT, or tidelog serve --replicaof HOST PORT\n"
+                )
+        done = run("replica", "promote", tmp_path / "a")
+        assert done.out == f"{tmp_path / 'a'} leads already: generation 0\n"
+
+
+def test_a_closed_follower_is_promoted(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    tidelog.open(root).close()
+    role.publish(RealDisk(), root, role.Role("follower", "ab" * 16, "10.0.0.1", 6379))
+    with tidelog.open(root):
+        done = run("replica", "promote", root)
+        assert done.code == exits.LOCKED and "call db.promote() in it" in done.err
+    done = run("replica", "promote", root)
+    assert (done.code, done.err) == (exits.OK, "") and "leads now: generation 1" in done.out
+    assert json.loads(run("replica", "promote", root, "--json").out) == {
+        **{"place": str(root), "role": "leader", "promoted": False},
+        **{"generation": 1, "old_leader": None},
+    }
+    with tidelog.open(root) as db:
+        db.xadd("orders", {"n": 1})
+    assert run("replica", "promote", tmp_path / "nothing").code == exits.NOT_A_STORE
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_a_follower_that_lags_is_not_the_furthest(run: Run, tmp_path: Path) -> None:
     """Two copies of one store, and one of them goes on."""
     ahead, behind = tmp_path / "ahead", tmp_path / "behind"

@@ -6,8 +6,9 @@ from tidelog.tools.lazy import LazyGroup
 
 # fmt: off
 REPLICA = {
-    "status": ("tidelog.tools.replica.status", "Show role, followers and lag, and which follower to promote."),
-    "verify": ("tidelog.tools.replica.verify", "Compare a follower's data with its leader's."),
+    "status":  ("tidelog.tools.replica.status", "Show role, followers and lag, and which follower to promote."),
+    "promote": ("tidelog.tools.replica.promote", "Let a follower lead."),
+    "verify":  ("tidelog.tools.replica.verify", "Compare a follower's data with its leader's."),
 }
 # fmt: on
 
