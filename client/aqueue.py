@@ -35,7 +35,8 @@ class AsyncRemote:
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
         self.options, self.opened_here = remote.options, remote.opened_here
-        self.kind, self.passing, self.short = remote.kind, remote.passing, False
+        self.kind, self.passing = remote.kind, remote.passing
+        self.puts_directly = False
         self.unpicklable = remote.unpicklable
         self.batches, self.new = remote.batches, remote.new
 

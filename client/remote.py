@@ -69,7 +69,7 @@ class Remote:
     needs               the capabilities without which a server does not know the options
     """
 
-    kind, short = "shared-", False
+    kind, puts_directly = "shared-", False
     passing: tuple[type[Exception], ...] = SHARED_PASSING
     unpicklable = "a shared queue cannot be pickled; in the other process, connect to its path"
 

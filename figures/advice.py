@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.figures.model import QueueFigures
+from tidelog.store.sizes import size_text
 
 SNAPSHOT_AGE_S: Final = 2 * 86_400.0  # a backup that is older is none
 LAG_S: Final = 10.0
@@ -132,13 +133,8 @@ def _of_disk(facts: Facts) -> Iterator[Finding]:
         )
     used, quota = facts.disk_bytes, facts.maxdisk
     if used is not None and quota and used >= QUOTA_SHARE * quota:
-        text = f"The store has {_size(used)}, and at its quota (maxdisk) of {_size(quota)} it refuses puts."
+        text = f"The store has {size_text(used)}, and at its quota (maxdisk) of {size_text(quota)} it refuses puts."
         yield Finding("quota", text, "Trim, purge or delete snapshots, or raise `maxdisk`.")
-
-
-def _size(nbytes: int) -> str:
-    unit, name = (1 << 30, "GiB") if nbytes >= 1 << 30 else (1 << 20, "MiB")
-    return f"{nbytes / unit:,.1f} {name}"
 
 
 def _of_files(facts: Facts) -> Iterator[Finding]:
@@ -194,10 +190,10 @@ def _of_quota(facts: Facts) -> Iterator[Finding]:
         return
     room = used + free
     if quota > room:
-        text = f"The quota (maxdisk) is {_size(quota)}, but the disk has room for {_size(room)} of the store."
+        text = f"The quota (maxdisk) is {size_text(quota)}, but the disk has room for {size_text(room)} of the store."
         yield Finding("quota-too-large", text, "Set `maxdisk` to less, or make room on the disk.")
     elif not quota and capacity - room > OTHERS_SHARE * capacity:
-        text = f"Others have {_size(capacity - room)} on the disk, and the store may fill the rest."
+        text = f"Others have {size_text(capacity - room)} on the disk, and the store may fill the rest."
         yield Finding("no-quota", text, "Set `maxdisk` to what the store may have.")
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from os import PathLike
 from typing import Any, Final
 
+from tidelog.store.sizes import size_text as size_text
 from tidelog.tools import exits
 
 _PLAIN: Final = re.compile(rb"[!#-&(-~]+")  # printable ASCII without blanks and quotes
@@ -110,16 +111,6 @@ def examples(*lines: str, codes: Sequence[int] = exits.READING) -> str:
     told = ", ".join(f"{code} {exits.WORDS[code]}" for code in dict.fromkeys(codes))
     head = f"Exit codes: {told}.\n\n" if told else ""
     return f"{head}\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def size_text(size: int) -> str:
-    """A number of bytes, in the largest unit in which it is at least 1."""
-    value, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> str:

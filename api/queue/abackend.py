@@ -33,7 +33,7 @@ class AsyncBackend(Protocol):
     passing        errors after which the workers of a run go on
     opened_here    the store was opened for this queue, which closes it
     unpicklable    why the queue cannot be pickled
-    short          it is embedded, and a put without options may go the short way (`AsyncQueueFace.put`)
+    puts_directly  it is embedded, and a put without options may go the short way (`AsyncQueueFace.put`)
     """
 
     options: Options
@@ -41,7 +41,7 @@ class AsyncBackend(Protocol):
     passing: tuple[type[Exception], ...]
     opened_here: bool
     unpicklable: str
-    short: bool
+    puts_directly: bool
 
     async def ask(self, verb: Verb) -> Any:
         """The result of a verb, once its effect has reached the store's durability level."""

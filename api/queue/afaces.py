@@ -50,7 +50,8 @@ class AsyncQueueFace(RunsTasks[J], AsyncVerbs[T], AsyncClosing, Generic[J, C, T]
 
     def __init__(self, store: Any, backend: AsyncBackend) -> None:
         super().__init__(backend.options)
-        self._store, self._backend, self._short = store, backend, backend.short
+        self._store, self._backend = store, backend
+        self._puts_directly = backend.puts_directly
 
     @property
     def store(self) -> Any:
@@ -85,7 +86,8 @@ class AsyncQueueFace(RunsTasks[J], AsyncVerbs[T], AsyncClosing, Generic[J, C, T]
             QueueFull: The queue stayed full until the timeout; nothing was put.
             Unsupported: The server of a shared store is too old for a `dedup` other than "window"; nothing was put.
         """
-        if self._short and not options and timeout is None:  # without a request, and a call less
+        # Without a request, and a call less.
+        if self._puts_directly and not options and timeout is None:
             if self._raw and value.__class__ is bytes:
                 data: Any = value
             else:

@@ -35,7 +35,7 @@ class Backend(Protocol):
     passing        errors after which the workers of a run go on
     opened_here    the store was opened for this queue, which closes it
     unpicklable    why the queue cannot be pickled
-    short          it is embedded, and a put without options may go the short way (`QueueFace.put`)
+    puts_directly  it is embedded, and a put without options may go the short way (`QueueFace.put`)
     """
 
     options: Options
@@ -43,7 +43,7 @@ class Backend(Protocol):
     passing: tuple[type[Exception], ...]
     opened_here: bool
     unpicklable: str
-    short: bool
+    puts_directly: bool
 
     def ask(self, verb: Verb) -> Any:
         """The result of a verb, once its effect has reached the store's durability level."""

@@ -65,7 +65,7 @@ class Embedded:
         self.holds, self.hold, self.wait, self.call = face[4:]
         self.engine = QueueEngine(self.core, self.db, options)
         self.decode = options.codec.decode
-        self.short = not self.engine.bounded
+        self.puts_directly = not self.engine.bounded
 
     # --- putting
 
@@ -73,7 +73,7 @@ class Embedded:
         """See `Backend`."""
         engine, job = self.engine, request.job
         due = engine.due(job)
-        goes_aside = due is not None or job.priority and wait is None and self.short
+        goes_aside = due is not None or job.priority and wait is None and self.puts_directly
         if goes_aside and job.dedup_id is None:
             id, promise = put_aside(engine, request.value, job, due)
             self.hold(promise)
