@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Generic, NamedTuple
 
 from tidelog.api.queue.faces import JobFace
 from tidelog.client.keeper import Worked
 from tidelog.client.remote import Remote
 from tidelog.engine.api import EntryRow
+from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.delivered import Delivered, log
 from tidelog.jobs.options import Options
 from tidelog.jobs.putting import NewJob
@@ -80,6 +82,8 @@ class Lease:
             self.state = verb.end if held else LOST
         elif verb.end is not OPEN or not held:
             self.over(verb.end if held else LOST)
+        if not held:
+            remote.keeper.find_cancelled(self.terms.worked, {self.job: self.deliveries})
         return held
 
     def over(self, state: str) -> None:
@@ -123,6 +127,15 @@ class Leased(Delivered, Generic[T]):
         return self._lease.terms.reraise
 
     @property
+    def _cancels(self) -> Cancels:
+        return self._lease.terms.remote.keeper.cancels
+
+    @property
+    def _delivery_key(self) -> Hashable:
+        lease = self._lease
+        return lease.terms.worked, lease.job, lease.deliveries
+
+    @property
     def _options(self) -> Options:
         return self._lease.terms.remote.options
 
@@ -133,6 +146,9 @@ class Leased(Delivered, Generic[T]):
         lease = self._lease
         if lease.state is OPEN:
             lease.terms.remote.keeper.enter(lease.terms.worked, lease.job, holder)
+
+    def _lose(self) -> None:
+        self._lease.over(LOST)
 
     def _gathers(self) -> bool:
         lease = self._lease

@@ -2,10 +2,11 @@
 
 One thread for each shared store, which sleeps while no job is held. On each beat it sends
 
-    QUEUE RENEW    for the jobs that are held; a server that was started meanwhile lends them again
-    QUEUE DROP     for the jobs that were dropped unsettled
-    QUEUE RELEASE  for the jobs that no handler got, of consumers that were dropped
-    QUEUE DONE     for the finished jobs of batches
+    QUEUE RENEW      for the jobs that are held; a server that was started meanwhile lends them again
+    QUEUE CANCELLED  for those that it held, and does not hold any more
+    QUEUE DROP       for the jobs that were dropped unsettled
+    QUEUE RELEASE    for the jobs that no handler got, of consumers that were dropped
+    QUEUE DONE       for the finished jobs of batches
 
 A connection that breaks starts a beat, so a new server soon knows which jobs are in living hands.
 """
@@ -25,8 +26,10 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.client.link import Link
+from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import text
+from tidelog.jobs.verbs.cancelled import AskCancelled
 from tidelog.jobs.verbs.done import Done
 from tidelog.jobs.verbs.drop import Drop
 from tidelog.jobs.verbs.ending import Ending
@@ -39,7 +42,8 @@ from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError, Unreachable
 
 BEAT_S: Final = 1.0  # longest pause between two beats while a job is held
-RENEW_S: Final = 5.0  # longest time between two renewals of a lease
+# longest time between two renewals of a lease, by which a worker learns that a job was cancelled
+RENEW_S: Final = 1.0
 RETRY_S: Final = 1.0  # pause after a beat that failed
 LOOK_S: Final = 0.02  # between two looks of a drain: nothing wakes it when a job is settled
 JOBS_MAX: Final = 500  # in one command
@@ -85,7 +89,10 @@ class Held(NamedTuple):
 
 
 class Keeper:
-    """The jobs that this process holds of one shared store."""
+    """The jobs that this process holds of one shared store.
+
+    cancels    those of them that were cancelled, as far as it knows
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -96,6 +103,7 @@ class Keeper:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
+        self.cancels = Cancels()
         self._held: dict[Worked, dict[int, Held]] = {}
         self._finished: dict[Worked, dict[int, int]] = {}
         self._dropped: deque[tuple[Worked, int, int]] = deque()
@@ -254,6 +262,7 @@ class Keeper:
                         "them",
                         *(len(part) - held, len(part), worker.decode()),
                     )
+                    self.find_cancelled(worked, dict(part))
                 for job, _ in part:
                     self.let_go(worked, job, jobs.pop(job))
         except BaseException:
@@ -421,11 +430,24 @@ class Keeper:
         kept: set[int] = set()
         for part in _parts(jobs):
             kept.update(queue.ask(Renew(worker, part, queue.lease_s)))
-        for job in jobs.keys() - kept:
-            self.let_go(worked, job, jobs[job], seen[job])
+        lost = {job: jobs[job] for job in jobs.keys() - kept}
+        for job, deliveries in lost.items():
+            self.let_go(worked, job, deliveries, seen[job])
+        self.find_cancelled(worked, lost)
         with self._lock:
             if worked in self._renewed:
                 self._renewed[worked] = now
+
+    def find_cancelled(self, worked: Worked, lost: dict[int, int]) -> None:
+        """Announce those of these jobs that were cancelled. A server of version 0.1, or none, does not tell."""
+        queue, worker = worked
+        for part in _parts(lost):
+            try:
+                found = queue.ask(AskCancelled(worker, part))
+            except TidelogError:
+                return
+            for job in found:
+                self.cancels.announce((worked, job, lost[job]))
 
     def holds(self, worked: Worked, job: int, deliveries: int) -> bool:
         """Whether a worker holds this delivery of a job, as far as this process knows."""

@@ -1,8 +1,8 @@
 """Names: the streams of a queue by their keys, and which streams are helpers that no view shows as the user's.
 
 A queue `mails` has its jobs in `mails`, and those of a priority in the lane `mails:priority:1` to `mails:priority:9`.
-Each of these streams has its own `:holds`. All share `mails:failures`, `mails:dead` and `mails:later`, and the results,
-the strings `mails:result:<id>`. The schedules of a database are in `tidelog:schedules`.
+Each of these streams has its own `:holds`. All share `mails:failures`, `mails:dead`, `mails:cancels` and `mails:later`,
+and the results, the strings `mails:result:<id>`. The schedules of a database are in `tidelog:schedules`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tidelog.jobs.names import CANCELS as CANCELS
 from tidelog.jobs.names import DEAD as DEAD
 from tidelog.jobs.names import FAILURES as FAILURES
 from tidelog.jobs.names import HELPERS as HELPERS
@@ -32,6 +33,7 @@ _FIELDS: Final = {
     HOLDS: {b"group", b"job", b"until"},
     FAILURES: {b"group", b"job", b"worker"},
     DEAD: {b"deliveries", b"reason"},
+    CANCELS: {b"deliveries", b"reason"},
 }
 
 
@@ -49,8 +51,10 @@ class QueueStreams:
         self.jobs = frozenset(jobs_of(name))
         self.later = name + LATER
         self.dead = name + DEAD
+        self.cancels = name + CANCELS
         self.failures = name + FAILURES
-        self.notes = frozenset((self.failures, self.dead, *(jobs + HOLDS for jobs in self.jobs)))
+        holds = (jobs + HOLDS for jobs in self.jobs)
+        self.notes = frozenset((self.failures, self.dead, self.cancels, *holds))
         self.all = self.jobs | self.notes | {self.later}
 
     def result(self, first: bytes) -> bytes:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.jobs import rows
+from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.job_facts import JobFacts
 from tidelog.jobs.retries import GiveUp, RetryJob
+from tidelog.jobs.status import CANCELLED
 
 if TYPE_CHECKING:
     from tidelog.jobs.options import Options
@@ -29,11 +32,38 @@ class Delivered(JobFacts):
         def _reraises(self) -> bool: ...
         @property
         def _options(self) -> Options: ...
+        @property
+        def _cancels(self) -> Cancels: ...
+        @property
+        def _delivery_key(self) -> Hashable: ...
 
     @property
     def state(self) -> str:
-        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
-        return self._state
+        """`open`; `acked`; `given` (back for a retry, or dead); `lost` to another worker; or `cancelled`."""
+        return CANCELLED if self.cancelled else self._state
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job was cancelled while the worker had it, so that nothing the worker says of it counts any more.
+
+        It takes less than a microsecond. A worker of a shared store learns it when it renews its leases, within a
+        second or so, or when it settles the job.
+        """
+        told = self._cancels.told
+        return bool(told) and self._delivery_key in told
+
+    def on_cancel(self, call: Callable[[], object]) -> None:
+        """Have a function called once when the job is cancelled, at once if it was.
+
+            job.on_cancel(process.kill)
+
+        It is called in whichever thread learns of the cancel, so it should be short, and not wait for the store. An
+        exception that it raises is logged. A job has one such function: another one takes its place.
+
+        Args:
+            call: A function without arguments.
+        """
+        self._cancels.listen(self._delivery_key, "", call)
 
     def __repr__(self) -> str:
         return (
@@ -52,7 +82,9 @@ class Delivered(JobFacts):
 
     def _failed(self, error: BaseException) -> None:
         """Log an exception that left the block."""
-        if isinstance(error, RetryJob | GiveUp):  # its block said so; a death has its own line
+        if self.cancelled:
+            self._was_cancelled()
+        elif isinstance(error, RetryJob | GiveUp):  # its block said so; a death has its own line
             log.info(
                 "queue %s: job %s, delivery %d, raised %s",
                 *(self._options.name, self.id, self.deliveries, rows.evidence(error)[0]),
@@ -74,7 +106,9 @@ class Delivered(JobFacts):
 
     def _too_late(self, error: BaseException) -> None:
         """Log an exception that left the block after the job was settled; there is nothing to retry."""
-        if self._swallows(error):
+        if self.cancelled:
+            self._was_cancelled()
+        elif self._swallows(error):
             log.error(
                 "queue %s: job %s was already %s when its block raised: %s",
                 *(self._options.name, self.id, self._state, rows.evidence(error)[0]),
@@ -82,7 +116,16 @@ class Delivered(JobFacts):
             )
 
     def _was_lost(self) -> None:
+        if self.cancelled:
+            self._was_cancelled()
+            return
         log.warning(
             "queue %s: job %s was done too late: its lease had been lost to another worker",
+            *(self._options.name, self.id),
+        )
+
+    def _was_cancelled(self) -> None:
+        log.info(
+            "queue %s: job %s was cancelled while its worker had it",
             *(self._options.name, self.id),
         )

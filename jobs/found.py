@@ -8,7 +8,8 @@ from tidelog.jobs import rows
 from tidelog.jobs.due import known
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import Lane, lanes_in
-from tidelog.jobs.status import DEAD, DELAYED, DONE, PAUSED, RUNNING, WAITING, JobStatus
+from tidelog.jobs.status import CANCELLED, DEAD, DELAYED, DONE, PAUSED, RUNNING, WAITING, JobStatus
+from tidelog.jobs.work.cancelling import find_cancelled
 from tidelog.jobs.work.later import find_later
 from tidelog.jobs.work.results import Died, Found, Outcome
 from tidelog.jobs.work.settle import failures
@@ -28,6 +29,12 @@ class Finding(Outcome):
         self._engine = engine
 
     def __call__(self, ctx: Context) -> Reply:
+        engine = self._engine
+        cancelled = find_cancelled(ctx.state, ctx.db, engine.options, self.job)
+        if cancelled is not None:
+            status = dead_status(engine, rows.text(self.job), *cancelled, CANCELLED)
+            told: Reply = status  # a JobStatus is the reply of this question only
+            return told
         outcome = super().__call__(ctx)
         found: Reply = outcome if isinstance(outcome, Park) else self._status(ctx, outcome)
         return found
@@ -99,12 +106,14 @@ def entry_status(
     return JobStatus(first, PAUSED, now_id, row, count, worker, due_at, failures=told)
 
 
-def dead_status(engine: QueueEngine, first: str, entry: int, row: EntryRow) -> JobStatus:
-    """The status of a dead job, by its entry in `NAME:dead`."""
+def dead_status(
+    engine: QueueEngine, first: str, entry: int, row: EntryRow, state: str = DEAD
+) -> JobStatus:
+    """The status of a dead job, by its entry in `NAME:dead`, or of a cancelled one by that in `NAME:cancels`."""
     dead = rows.DeadJob(entry, row, engine.options.codec, engine.options.name)
     worker = dead.workers[-1] if dead.workers else None
     return JobStatus(
-        *(first, DEAD, dead.id, row, dead.deliveries, worker, None),
+        *(first, state, dead.id, row, dead.deliveries, worker, None),
         *(dead.reason, tuple(dead.errors)),
     )
 

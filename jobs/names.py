@@ -18,7 +18,7 @@ from tidelog.jobs.options import SCHEDULES, SUFFIXES
 from tidelog.jobs.rows import VALUE, shown
 from tidelog.store.commit.core import Answer, Core
 
-HOLDS, FAILURES, DEAD, LATER = NOTES = tuple(suffix.encode() for suffix in SUFFIXES)
+HOLDS, FAILURES, DEAD, LATER, CANCELS = NOTES = tuple(suffix.encode() for suffix in SUFFIXES)
 LANES: Final = tuple(lane.encode() for lane in LANE_NAMES)
 HELPERS: Final = (*NOTES, *LANES)
 USUAL: Final = "workers"  # the group of a queue that no worker has opened yet

@@ -16,7 +16,7 @@ from tidelog.store.errors import DataError
 
 DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
 DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
-SUFFIXES = (":holds", ":failures", ":dead", ":later")
+SUFFIXES = (":holds", ":failures", ":dead", ":later", ":cancels")
 PRIORITY_MAX = 9
 LANES = tuple(f":priority:{priority}" for priority in range(1, PRIORITY_MAX + 1))
 RESERVED = (*SUFFIXES, *LANES)
@@ -84,6 +84,10 @@ class Options:
     @property
     def dead_key(self) -> bytes:
         return self.root + b":dead"
+
+    @property
+    def cancels_key(self) -> bytes:
+        return self.root + b":cancels"
 
     @property
     def later_key(self) -> bytes:

@@ -11,6 +11,7 @@ For the queue `mails`:
     mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue),
                      key, retry, priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors
                      (JSON list of {"at": unix ms, "worker", "deliveries", "error", "traceback"})
+    mails:cancels    as a dead job, with the reason `cancelled`; the last worker is the one that held it
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ KEY = b"key"
 DEDUP = b"dedup"
 RETRY = b"retry"
 EXPIRED = "expired"  # reason of a dead job that was not delivered in time
+CANCELLED = "cancelled"  # reason of a job in `<name>:cancels`
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
 _TRACEBACK_CHARS = 4_000  # keep the end of a traceback, because it names the error
@@ -391,8 +393,9 @@ def dead_row(
     deliveries: int,
     reason: str,
     errors: Iterable[Failure],
+    held_by: str = "",
 ) -> EntryRow:
-    """An entry of `<name>:dead`."""
+    """An entry of `<name>:dead`. `held_by`: the worker that has the job."""
     known = list(errors)
     told = [
         {
@@ -405,6 +408,8 @@ def dead_row(
         for failure in known
     ]
     workers = list(dict.fromkeys(failure.worker for failure in known if failure.worker))
+    if held_by:
+        workers = [name for name in workers if name != held_by] + [held_by]
     # of the lane, because another client may have put the job there without the field
     priority = (PRIORITY, b"%d" % options.priority) if options.priority else ()
     return (

@@ -1,13 +1,14 @@
 """Search: the jobs of a queue that a caller looks for by their facts. Decisions under the store's lock.
 
-Found are the jobs that the group has not done, and the dead ones that it gave up. Entries that a queue keeps of other
-jobs are passed over: they do not say which of these died, or live on under another ID.
+Found are the jobs that the group has not done, the dead ones that it gave up, and cancelled ones. Entries that a queue
+keeps of other jobs are passed over: they do not say which of these died, or live on under another ID.
 
 Jobs are looked at in the order of the IDs that they have now, in all streams of the queue together, slice by slice:
 
     lane of priority p    rank p     jobs that were put at once or are due
     delayed jobs          rank 10
     dead jobs             rank 11    those of the caller's group
+    cancelled jobs        rank 12    likewise, if they are asked for
 
 A slice ends after a bounded number of entries, so others get the lock. Its last place, an ID and the rank of its
 stream, says where the next slice begins. A job that gets another ID gets a greater one, so a search meets every job
@@ -34,7 +35,7 @@ from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.found import dead_status, delayed_status, entry_status
 from tidelog.jobs.lanes import Lane, lanes_in
 from tidelog.jobs.options import PRIORITY_MAX
-from tidelog.jobs.status import DEAD, DELAYED, PAUSED, RUNNING, WAITING, JobStatus, texts
+from tidelog.jobs.status import CANCELLED, DEAD, DELAYED, PAUSED, RUNNING, WAITING, JobStatus, texts
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.later import find_later
 from tidelog.jobs.work.results import first_id, first_id_of_dead
@@ -43,9 +44,10 @@ SLICE_COST: Final = 500  # entries of a slice; a node that is not decoded counts
 STATUS_COST: Final = 4  # so much more for a job whose status is made
 PAGE: Final = 100  # pending entries read together
 # the states that a caller may name
-SOUGHT: Final = (DELAYED, WAITING, RUNNING, PAUSED, DEAD)
+SOUGHT: Final = (DELAYED, WAITING, RUNNING, PAUSED, DEAD, CANCELLED)
 LATER_RANK: Final = PRIORITY_MAX + 1
 DEAD_RANK: Final = PRIORITY_MAX + 2
+CANCELLED_RANK: Final = PRIORITY_MAX + 3
 
 Place = tuple[int, int]  # of an entry: its ID, and the rank of its stream
 # the ID of an entry, its row if that may be wanted, the cost of the look
@@ -163,6 +165,11 @@ class Search:
     def _sources(self, ctx: Context) -> Iterator[Source]:
         wanted, engine = self._wanted, self._engine
         options = engine.options
+        if wanted.state == CANCELLED:
+            cancels = stream_at(ctx, options.cancels_key)
+            if cancels is not None:
+                yield self._dead(cancels, CANCELLED_RANK, CANCELLED)
+            return
         if wanted.state not in (DELAYED, DEAD):
             for lane in lanes_in(ctx.state, ctx.db, options):
                 yield self._lane(ctx, lane)
@@ -171,7 +178,7 @@ class Search:
             yield self._later(ctx, *later)
         dead = stream_at(ctx, options.dead_key)
         if dead is not None and wanted.state in (None, DEAD):
-            yield self._dead(dead)
+            yield self._dead(dead, DEAD_RANK, DEAD)
 
     def _lane(self, ctx: Context, lane: Lane) -> Source:
         wanted, stream, group = self._wanted, lane.stream, lane.group
@@ -204,7 +211,7 @@ class Search:
 
         return Source(LATER_RANK, looks, status)
 
-    def _dead(self, stream: Stream) -> Source:
+    def _dead(self, stream: Stream, rank: int, state: str) -> Source:
         mine = self._engine.options.group_key
 
         def looks(start: int) -> Iterator[Looked]:
@@ -213,9 +220,9 @@ class Search:
                 yield job, None if other else row, cost
 
         def status(first: bytes, job: int, row: EntryRow) -> JobStatus:
-            return dead_status(self._engine, rows.shown(first), job, row)
+            return dead_status(self._engine, rows.shown(first), job, row, state)
 
-        return Source(DEAD_RANK, looks, status, lambda job, row: first_id_of_dead(row))
+        return Source(rank, looks, status, lambda job, row: first_id_of_dead(row))
 
 
 def _put_at(first: bytes) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from functools import partial
 from typing import Any, Generic
 
 from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
+from tidelog.jobs.cancels import Cancels, delivery_key
 from tidelog.jobs.delivered import Delivered
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.options import Options
@@ -16,6 +18,7 @@ from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done_and import DoneAnd
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
 from tidelog.jobs.work import settle
+from tidelog.jobs.work.cancelling import cancelled_among
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.retention import sweep_dead
 from tidelog.jobs.work.shared import Delivery
@@ -71,8 +74,9 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending)
 class JobBase(Delivered, Generic[T]):
     """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
-    __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
+    __slots__ = ("value", "_place", "_delivery", "_entry", "_state", "_block")
     _state: str
+    _block: Any  # of a job in a task: what ends its block if it is cancelled
 
     def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
         self.value = value
@@ -113,6 +117,14 @@ class JobBase(Delivered, Generic[T]):
         return self._place.reraise
 
     @property
+    def _cancels(self) -> Cancels:
+        return self._place.engine.leases.cancels
+
+    @property
+    def _delivery_key(self) -> Hashable:
+        return delivery_key(self._delivery.shared, self._entry[0], self._entry[2])
+
+    @property
     def _options(self) -> Options:
         return self._place.engine.options
 
@@ -135,7 +147,10 @@ class JobBase(Delivered, Generic[T]):
         except BaseException:
             shared.stale()
             raise
-        self._state = ACKED if done else LOST
+        if done:
+            self._state = ACKED
+        else:
+            self._not_held()
         delivery.open.pop(number, None)
         if done and not (delivery.gathers or delivery.open):
             # The worker's next job will reuse this delivery, so this job must drop its reference. Otherwise a caller
@@ -155,10 +170,24 @@ class JobBase(Delivered, Generic[T]):
             return False, None
         held, promise = settled(self._place.engine, self._delivery, self._entry, verb)
         if not held:
-            self._state = LOST
+            self._not_held()
         elif verb.end is not OPEN:
             self._state = verb.end
         return held, promise
+
+    def _lose(self) -> None:
+        self._state = LOST
+
+    def _not_held(self) -> None:
+        """The worker does not hold the job any more. Find out whether it was cancelled."""
+        self._state = LOST
+        engine, number = self._place.engine, self._number
+        options = engine.options
+        found, _ = engine.core.look(
+            lambda state: cancelled_among(state, engine.db, options, (number,))
+        )
+        if found:
+            self._cancels.announce(self._delivery_key)
 
     def _joined(self, puts: tuple[NewJob, ...]) -> DoneAnd:
         return DoneAnd.of(self._place.engine, puts)

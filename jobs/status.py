@@ -20,6 +20,7 @@ RUNNING: Final = "running"
 PAUSED: Final = "paused"
 DONE: Final = "done"
 DEAD: Final = "dead"
+CANCELLED: Final = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class JobStatus:
     Attributes:
         id: The ID that `put` returned.
         state: `delayed`: not due yet. `waiting`: due, and no worker has it. `running`: a worker has it. `paused`: it
-            failed, and waits for its retry. `done`, or `dead`.
+            failed, and waits for its retry. `done`, `dead`, or `cancelled`.
         present_id: The ID that it has now, that of a delayed or redriven job, or of a dead one in `Queue.dead`; None if
             only its result is left.
         row: Its fields, the name and the value of each one after the other; empty if only its result is left.

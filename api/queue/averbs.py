@@ -128,8 +128,8 @@ class AsyncVerbs(QueueOf[T]):
             job_id: The ID that `put` returned, whatever ID the job has now.
 
         Returns:
-            None if nothing of the job is left: it is done and was not kept, was cancelled or purged, or never was.
-            A job that was delayed or redriven is known by its result once it is done.
+            None if nothing of the job is left: it is done and was not kept, was purged, or never was. Of cancelled
+            jobs, the last 1,000 are kept. A job that was delayed or redriven is known by its result once it is done.
 
         Raises:
             DataError: `job_id` is no ID.
@@ -139,7 +139,8 @@ class AsyncVerbs(QueueOf[T]):
         return None if found is None else replace(found, codec=self._options.codec)
 
     async def find(self, **options: Unpack[FindOptions]) -> FoundJobs:
-        """Find jobs by their facts, among those that the group has not done and those that it gave up.
+        """Find jobs by their facts, among those that the group has not done and those that it gave up; or, with
+        `state="cancelled"`, among those that were cancelled.
 
         All arguments that are given hold for each of them.
 
@@ -181,19 +182,28 @@ class AsyncVerbs(QueueOf[T]):
 
     # --- changing
 
-    async def cancel(self, job_id: str) -> bool:
-        """Delete a delayed job.
+    async def cancel(self, job_id: str, *, group: str | None = None) -> bool:
+        """Cancel a job that is not done: one that is delayed, waits, is paused, or runs.
+
+        It is not delivered any more, and recorded as cancelled. A worker that runs it sees `Job.cancelled`: at once if
+        it works in the process that has the store open, otherwise when it renews its leases, within a second or so. The
+        task in its `async with` block is cancelled. Whatever the worker says of the job after that returns False.
 
         Args:
             job_id: The ID that `put` returned.
+            group: Only for this group; None = for all groups. A job that the group was not given yet can be cancelled
+                for it only if there is no other group.
 
         Returns:
-            False if it is no delayed job any more: it became due, or was cancelled.
+            False if there was nothing to cancel: the job is done or dead, or was cancelled. A server of version 0.1
+            cancels delayed jobs only, and returns False for others.
 
         Raises:
-            DataError: `job_id` is no ID.
+            DataError: `job_id` is no ID, or `group` is no name.
+            ResponseError: `group` was not given the job yet, and there are others.
+            Unsupported: The server of a shared store is too old for `group`; nothing changed.
         """
-        return bool(await self._backend.ask(Cancel.of(job_id)))
+        return bool(await self._backend.ask(Cancel.asked(job_id, group)))
 
     async def forget(self, dedup_id: str) -> bool:
         """Free a dedup ID, so that the next put with it adds a job. The job that has it stays as it is.

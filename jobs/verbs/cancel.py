@@ -1,45 +1,71 @@
-"""QUEUE CANCEL: delete a delayed job."""
+"""QUEUE CANCEL: a job is no longer to be done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from typing import Self
 
-from tidelog.engine import ids
-from tidelog.engine.api import Context, log_acked
-from tidelog.engine.idlist import pack
-from tidelog.jobs.dedup import let_go
 from tidelog.jobs.engine import QueueEngine
-from tidelog.jobs.verbs.verb import WORKS, Change, Facts, OneJob
-from tidelog.jobs.work.freeing import free_window
-from tidelog.jobs.work.later import GROUP, find_later
+from tidelog.jobs.options import job_number, named
+from tidelog.jobs.own import ONE, Own, job_id
+from tidelog.jobs.verbs.verb import CANCEL, WORKS, Change, Facts, OneJob
+from tidelog.jobs.work.cancelling import Cancelling
+from tidelog.store.commit.core import Answer
 
 
+@dataclass(frozen=True, slots=True)
 class Cancel(OneJob, Change):
-    """Delete a delayed job: 1; 0 if it is no delayed job."""
+    """Cancel a job that is not done: 1; 0 if it is done, dead or cancelled.
 
-    __slots__ = ()
+    only    the one group for which it is cancelled; None = all
+    """
 
     name = b"CANCEL"
     facts = Facts(
-        *(-4, WORKS, "RW delete", "0.1.0", "Delete a delayed job"),
-        ("CANCEL <name> <id>", "Delete a delayed job."),
+        *(-4, WORKS, "RW delete", "0.1.0", "Cancel a job"),
+        (
+            "CANCEL <name> <id> [ONLY <group>]",
+            "Cancel a job that is not done, also one that runs, for all groups or for one.",
+        ),
     )
+    options = {b"ONLY": ONE}
 
-    def decision(self, engine: QueueEngine) -> Callable[[Context], int]:
+    only: bytes | None = None
+
+    @property
+    def needs(self) -> bytes | None:
+        """See `Verb`."""
+        return None if self.only is None else CANCEL
+
+    @classmethod
+    def asked(cls, job: str, group: str | None) -> Self:
+        """The request of a caller. Raises DataError."""
+        return cls(job_number(job), None if group is None else named("group", group))
+
+    def words(self) -> list[bytes]:
+        """See `Verb`."""
+        # not super(), which a class with slots does not find
+        words = OneJob.words(self)
+        return words if self.only is None else [*words, b"ONLY", self.only]
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`."""
+        return cls(job_id(words[0]), own[b"ONLY"][0] if b"ONLY" in own else None)
+
+    def decision(self, engine: QueueEngine) -> Cancelling:
         """See `Change`."""
-        return partial(_log_cancel, engine, number=self.job)
+        found = Cancelling(engine, self.job, self.only)
+        found.find()
+        return found
 
-
-def _log_cancel(engine: QueueEngine, ctx: Context, number: int) -> int:
-    """[lock] Log that a delayed job is deleted. Returns 1, or 0 if it is none."""
-    options = engine.options
-    found = find_later(ctx, options)
-    if found is None or not found[1].pending.contains(number):
-        return 0
-    stream = found[0]
-    here = [number] if stream.contains(number) else []
-    engine.shared.ended([ids.text(number)])
-    ctx.effects += let_go(ctx, options, stream, (number,)) + free_window(ctx, options, (number,))
-    log_acked(ctx, options.later_key, stream, GROUP, pack([number]), here)
-    return len(here)
+    def decide(self, engine: QueueEngine) -> Answer:
+        """See `Verb`."""
+        decision = self.decision(engine)
+        try:
+            answer = engine.decided(decision)
+        except BaseException:
+            decision.failed()
+            raise
+        decision.landed()
+        return answer

@@ -34,7 +34,7 @@ class FindOptions(TypedDict, total=False):
     error     a part of the error of a failure that is still recorded
     text      a part of the value, the key, a header (`name: text`), or of an error or traceback; the case of letters
               does not count
-    state     "delayed", "waiting", "running", "paused" or "dead"
+    state     "delayed", "waiting", "running", "paused", "dead" or "cancelled"
     since     put at this time or later, a datetime with a time zone
     limit     at most this many; 100 unless given
     after     the `until` of an earlier call: go on from there

@@ -34,6 +34,7 @@ FIND: Final = b"find"
 WORKERS: Final = b"workers"
 RETRY: Final = b"retry"
 REMOVE: Final = b"remove"
+CANCEL: Final = b"cancel"
 
 
 # The commands of a change, and its result

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
+from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import text
 from tidelog.jobs.work.alone import Alone
@@ -57,6 +58,7 @@ class Leases:
     armed     the thread runs or is about to           over    the thread has ended, and so has the store
     closing   the store is being closed: its queues hand out no more jobs
     alone     the processes that get less than they ask for, which all queues share
+    cancels   the deliveries that were cancelled
     """
 
     def __init__(self, core: Core) -> None:
@@ -65,6 +67,7 @@ class Leases:
         # A program may use one queue per user. So free unused queues, except for the latest ones.
         self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
         self.alone = Alone(self.shared)
+        self.cancels = Cancels()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
             weakref.WeakValueDictionary()

@@ -8,6 +8,7 @@ from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.reply import Reply
 from tidelog.server.session import Session
 
+# cancel     QUEUE CANCEL of jobs that are not delayed, and with ONLY; QUEUE CANCELLED
 # confirm    QUEUE TAKE with CONFIRM, QUEUE CONFIRM and UNBLOCK
 # dedup      QUEUE PUT with DEDUP and MODE, QUEUE FORGET
 # find       QUEUE FIND
@@ -18,7 +19,7 @@ from tidelog.server.session import Session
 # workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
 CAPABILITIES: Final = (
-    *(b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"remove"),
+    *(b"cancel", b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"remove"),
     *(b"retry", b"workers"),
 )
 PROCESS_BYTES_MAX: Final = 64

@@ -64,6 +64,7 @@ def test_a_delayed_job_is_cancelled_or_moved(bench: Bench) -> None:
     assert bench.call("MOVE", two, "AT", 0) == 1
     ((_, _, row),) = bench.take()
     assert row[1] == b"b"
+    assert bench.call("CANCEL", two) == 1  # it runs
     assert bench.call("CANCEL", two) == 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tidelog.engine.api import Context
 from tidelog.engine.reply import Map, Reply
 from tidelog.jobs.engine import InDatabase
 from tidelog.jobs.own import TWO
@@ -73,10 +74,15 @@ def _ask(session: Session, given: Given, request: Verb) -> Reply:
     return _figures(request.reply(told(session, request.decide(given.queue.engine))))
 
 
-def changed(session: Session, given: Given, request: Change) -> Reply:
-    """The reply of a change, made once."""
+def changed(
+    session: Session,
+    given: Given,
+    request: Change,
+    change: Callable[[Context], Reply] | None = None,
+) -> Reply:
+    """The reply of a change, made once. `change`: its decision, if the caller has made that."""
     once = given.once(session)
-    change = request.decision(given.queue.engine)
+    change = change or request.decision(given.queue.engine)
     work = change if once is None else partial(once.decided, change)
     return checked(session, session.core.run(session.db, work, None, False))
 

@@ -1,6 +1,6 @@
 """A worker ends deliveries, or keeps them: QUEUE DONE, DONEAND, RETRY, FAIL, RELEASE, EXTEND, CONFIRM, RENEW, DROP.
 
-QUEUE UNBLOCK ends its wait for a job.
+QUEUE UNBLOCK ends its wait for a job. QUEUE CANCEL ends a job, also one that a worker holds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tidelog.jobs.own import Own, job_id
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import settled
 from tidelog.jobs.units import checked_payload
+from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.confirm import Confirm
 from tidelog.jobs.verbs.done import ONE_RESULT, Done, DoneWith
 from tidelog.jobs.verbs.done_and import AckAnd, DoneAnd
@@ -131,6 +132,19 @@ def confirm(session: Session, given: Given, request: Confirm) -> Reply:
 def unblock(session: Session, given: Given, request: Unblock) -> Reply:
     """QUEUE UNBLOCK. The call gets what came just before; if it comes later, it does not wait."""
     return int(session.server.desk.unblock((*given.queue.place[:2], request.token)))
+
+
+def cancel(session: Session, given: Given, request: Cancel) -> Reply:
+    """QUEUE CANCEL. Those who run the job in this process learn it at once, clients when they renew or settle it."""
+    check_writable(session)
+    decision = request.decision(given.queue.engine)
+    try:
+        reply = changed(session, given, request, decision)
+    except BaseException:
+        decision.failed()
+        raise
+    decision.landed()
+    return reply
 
 
 def drop(session: Session, given: Given, request: Drop) -> Reply:

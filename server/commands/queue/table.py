@@ -21,6 +21,7 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
 # Those whose requests need a connection.
 _SERVED: Final[dict[bytes, asking.Work]] = {
     b"PUTMANY": putting.putmany,
+    b"CANCEL": settling.cancel,
     b"DONE": settling.done,
     b"CONFIRM": settling.confirm,
     b"UNBLOCK": settling.unblock,

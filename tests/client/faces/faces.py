@@ -152,8 +152,8 @@ class Methods(Face):
         except tidelog.QueueFull as full:
             return full.stored or "full"
 
-    def cancel(self, id: str) -> Any:
-        return self.queue.cancel(id)
+    def cancel(self, id: str, group: str | None = None) -> Any:
+        return self.queue.cancel(id, group=group)
 
     def forget(self, dedup_id: str) -> Any:
         return self.queue.forget(dedup_id)
@@ -456,8 +456,8 @@ class Commands(Face):
             return stored or "full"
         return stored
 
-    def cancel(self, id: str) -> Any:
-        return bool(self.call("CANCEL", id))
+    def cancel(self, id: str, group: str | None = None) -> Any:
+        return bool(self.call("CANCEL", id, *(() if group is None else ("ONLY", group))))
 
     def forget(self, dedup_id: str) -> Any:
         return bool(self.call("FORGET", dedup_id))

@@ -80,8 +80,8 @@ def test_each_group_has_its_own_view(face: Any) -> None:
 
 def test_a_job_of_which_nothing_is_left(face: Any) -> None:
     assert face.job("1-1") is None
-    gone = face.put(b"v", delay=60)
-    face.cancel(gone)
+    gone = face.put(b"v")
+    face.purge()
     assert face.job(gone) is None
     with pytest.raises((tidelog.DataError, redis.ResponseError)):
         face.job("v")
