@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog.api.queue.running.plan import SHARED_PASSING
 from tidelog.client.base import Inside, slice_s
 from tidelog.client.keeper import BEAT_S, RENEW_S
+from tidelog.client.wire import Wire
 from tidelog.engine import ids
 from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.option_words import needs_of, option_words
@@ -96,7 +98,10 @@ class Remote:
 
     def ask(self, verb: Verb, *more: bytes, block: float = 0.0) -> Any:
         """See `Backend`. With more options, and time for which the server may block the call."""
-        words, link = self.words(verb, *more), self.link
+        words: Any = self.words(verb, *more)
+        link = self.link
+        if verb.more_words is not None:
+            words = partial(_with_more, words, *verb.more_words)
         needs = verb.needs if self.needs is None else all_needs(self.needs, verb.needs)
         return verb.result(link.call(words, verb.safe, self.db, block=block, needs=needs))
 
@@ -160,6 +165,10 @@ class Remote:
             lacks = all_needs(lacks, put.request.needs, put.remote.needs)
             found.append(put.remote.words(put.request)[2:])
         return AckAnd(found, lacks)
+
+
+def _with_more(words: list[bytes], capability: bytes, option: bytes, wire: Wire) -> list[bytes]:
+    return [*words, option] if capability in wire.can else words
 
 
 def _until(wait: float | None) -> float | None:

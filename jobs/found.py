@@ -113,7 +113,15 @@ def dead_status(
     dead = rows.DeadJob(entry, row, engine.options.codec, engine.options.name)
     worker = dead.workers[-1] if dead.workers else None
     return JobStatus(
-        *(first, state, dead.id, row, dead.deliveries, worker, None),
+        *(
+            first,
+            state,
+            dead.original_id if state == CANCELLED else dead.id,
+            row,
+            dead.deliveries,
+            worker,
+            None,
+        ),
         *(dead.reason, tuple(dead.errors)),
     )
 

@@ -30,7 +30,8 @@ class Stats:
         kept: Jobs that are done and still stored: for `keep`, or because another group needs them.
         oldest_seconds: Age of the oldest job that is not done; None if there is none.
         put_per_second: Jobs put, over the last minute at most; None until there are two samples to compare.
-        done_per_second: Likewise, jobs that left the queue: done or dead.
+        done_per_second: Likewise, jobs that left the queue: done, dead or cancelled.
+        cancelled: Cancelled jobs that are kept, of all groups.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Stats:
     put_per_second: float | None
     done_per_second: float | None
     by_priority: dict[int, int] = field(default_factory=dict)
+    cancelled: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as a dict, for JSON."""

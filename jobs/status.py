@@ -31,13 +31,13 @@ class JobStatus:
         id: The ID that `put` returned.
         state: `delayed`: not due yet. `waiting`: due, and no worker has it. `running`: a worker has it. `paused`: it
             failed, and waits for its retry. `done`, `dead`, or `cancelled`.
-        present_id: The ID that it has now, that of a delayed or redriven job, or of a dead one in `Queue.dead`; None if
-            only its result is left.
+        present_id: The ID that it has now, that of a delayed or redriven job, or of a dead one in `Queue.dead`; of a
+            cancelled one, the last that it had. None if only its result is left.
         row: Its fields, the name and the value of each one after the other; empty if only its result is left.
         deliveries: How often it was delivered; None if only its result is left, or nothing but its entry.
         worker: The name of the worker that has it, or had it last, if that is still recorded.
         due_at: When a delayed or a paused job is due, in UTC.
-        reason: Why a dead job was given up.
+        reason: Why a dead job was given up; `cancelled` of a cancelled one.
         failures: The failures that are still recorded, oldest first.
         result_raw: The result that its worker left, as bytes; None if there is none, or it has expired.
     """

@@ -31,7 +31,9 @@ from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.figures.names import DUE, SCHEDULES, QueueStreams, is_job
-from tidelog.jobs.rows import fields_of
+from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.rows import DeadJob, fields_of
+from tidelog.jobs.work.deaths import times
 from tidelog.tools.aof.fields import entries_of, names_id
 from tidelog.tools.queue_streams import (
     delayed_origin,
@@ -128,6 +130,7 @@ class Watch:
         self.first = id_text(entry_id)
         self._result = self.queue.result(self.first)
         self._has_result = False
+        self._was_cancelled = False  # by an entry of its own
         self._dead: set[int] = set()
         self._redriven = False
         # of the unit under way: the records that put jobs, with their LSNs; the dead jobs that were deleted; and the
@@ -434,7 +437,7 @@ class Watch:
     def _told_by_row(self, key: bytes, entry_id: int, row: EntryRow) -> None:
         fields = fields_of(row)
         new = id_text(entry_id).decode()
-        dead = key == self.queue.dead
+        dead = key in (self.queue.dead, self.queue.cancels)
         if fields.get(b"id" if dead else b"job") != self._text:
             return
         group = argument(fields.get(b"group", b""))
@@ -445,6 +448,9 @@ class Watch:
             until = fields.get(b"until", b"")
             shown = time_text(int(until)) if until.isdigit() else argument(until)
             self._tell("paused", f"paused in group {group} until {shown}")
+        elif key == self.queue.cancels:
+            self._was_cancelled = True
+            self._tell("cancelled", f"cancelled in group {group}{_deliveries_told(row)}")
         else:
             reason = argument(fields.get(b"reason", b""))
             self._dead.add(entry_id)
@@ -477,7 +483,8 @@ class Watch:
                     life.places.append((db, effect[2]))
                 return
         self.lsn = lsn
-        self._tell("cancelled", "cancelled: it was no longer to be done")
+        if not self._was_cancelled:  # as version 0.1 did it, or a put in its place
+            self._tell("cancelled", "cancelled: it was no longer to be done")
 
     def _redrives(self) -> None:
         """The unit puts jobs and deletes dead ones.
@@ -756,3 +763,12 @@ def _held(group: Group, entry_id: int) -> tuple[int, int, int]:
 
 def _place(place: Place) -> str:
     return (f"[{place[0]}] " if place[0] else "") + argument(place[1])
+
+
+def _deliveries_told(row: EntryRow) -> str:
+    """What the entry of a cancelled job says of its deliveries."""
+    job = DeadJob(0, row, NAMED["bytes"], "")
+    if not job.deliveries:
+        return " before a worker had it"
+    last = f", the last one to worker {argument(job.workers[-1].encode())}" if job.workers else ""
+    return f" after {times(job.deliveries)}{last}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from tidelog.engine.api import State, Stream
 from tidelog.engine.ids import MAX
@@ -11,23 +12,38 @@ from tidelog.jobs import rows
 from tidelog.jobs.due import due_in
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lanes_in, totals
+from tidelog.jobs.own import FLAG, Own
 from tidelog.jobs.stats import Stats
 from tidelog.jobs.streams import counted
-from tidelog.jobs.verbs.verb import LOOKS, Facts, Verb
+from tidelog.jobs.verbs.verb import CANCEL, LOOKS, Facts, Verb
 from tidelog.jobs.work.later import later_of
 from tidelog.store.commit.core import Answer
 
 
+@dataclass(frozen=True, slots=True)
 class AskStats(Verb):
-    """Figures about a queue: Stats."""
+    """Figures about a queue: Stats.
 
-    __slots__ = ()
+    more    with those that clients of version 0.1 do not know
+    """
 
     name = b"STATS"
     facts = Facts(
         *(-3, LOOKS, "RO access", "0.1.0", "Figures about a queue"),
-        ("STATS <name>", "Figures about the queue."),
+        (
+            "STATS <name> [MORE]",
+            "Figures about the queue; MORE: the number of cancelled jobs, too.",
+        ),
     )
+    options = {b"MORE": FLAG}
+    more_words = CANCEL, b"MORE"
+
+    more: bool = False
+
+    @classmethod
+    def parse(cls, words: list[bytes], own: Own) -> Self:
+        """See `Verb`."""
+        return cls(b"MORE" in own)
 
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
@@ -74,6 +90,7 @@ class AskStats(Verb):
                 put_per_second=put,
                 done_per_second=done,
                 by_priority=by_priority,
+                cancelled=_length(state, db, options.cancels_key),
             )
 
         answer: Answer = core.look(at)
@@ -81,7 +98,10 @@ class AskStats(Verb):
 
     def reply(self, result: Stats) -> Reply:
         """See `Verb`."""
-        return _pairs(result.as_dict())
+        figures = result.as_dict()
+        if not self.more:
+            del figures["cancelled"]
+        return _pairs(figures)
 
     def result(self, reply: Any) -> Stats:
         """See `Verb`."""

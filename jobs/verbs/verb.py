@@ -88,6 +88,7 @@ class Verb:
     places     how many words it has behind the name of the queue, before the options; all if it takes none
     options    its options, each with the number of words behind it
     safe       whether a client may repeat it
+    more_words  a capability, and the option that a client says to servers which have it
     """
 
     __slots__ = ()
@@ -98,6 +99,7 @@ class Verb:
     places: ClassVar[int] = 0
     options: ClassVar[Mapping[bytes, int]] = {}
     safe: ClassVar[Safe] = Safe.READ
+    more_words: ClassVar[tuple[bytes, bytes] | None] = None
 
     @property
     def needs(self) -> bytes | None:

@@ -78,7 +78,7 @@ def put(
 
 
 def cancel(link: Link, db: int, key: bytes, job: bytes) -> dict[str, Any]:
-    """Delete a delayed job."""
+    """Cancel a job that is not done."""
     link.ask(b"SELECT", b"%d" % db)
     return _one(link.ask(b"QUEUE", b"CANCEL", key, job))
 

@@ -10,6 +10,7 @@ const SAYS = {
   delayed: "It is delayed.",
   dead: "It was given up.",
   done: "It is done.",
+  cancelled: "It was cancelled.",
   gone: "It is gone; only its failures are left.",
 };
 const lives = new Map(); // what the log told, by place and ID
@@ -58,7 +59,14 @@ function buttons(told, mine, page) {
         page.change("move", { ...mine, delay_ms: 0 }, "Make this job due now, before its time?", "Run now")),
       page.button("Move", "main", () => moveJob(mine, page)),
       page.button("Cancel job", "danger", () =>
-        page.change("cancel", mine, "Delete this delayed job for good? No worker will get it.", "Cancel job")),
+        page.change("cancel", mine, "Cancel this delayed job for good? No worker will get it.", "Cancel job")),
+    ];
+  }
+  if (["waiting", "running", "paused"].includes(told.state)) {
+    const warning = told.state === "running" ? "Its worker is told, and what it says of the job counts no more." : "No worker will get it.";
+    return [
+      page.button("Cancel job", "danger", () =>
+        page.change("cancel", mine, `Cancel this job for good? ${warning}`, "Cancel job")),
     ];
   }
   if (told.state !== "dead") return [];

@@ -119,7 +119,9 @@ def queues(link: Link, db: int) -> dict[str, Any]:
     """The queues of a database."""
     scanned, complete = _scan(link, db)
     places = _places(link, scanned)
-    stats = link.ask_all([b"QUEUE", b"STATS", key, b"GROUP", group] for key, group in places)
+    stats = link.ask_all(
+        [b"QUEUE", b"STATS", key, b"MORE", b"GROUP", group] for key, group in places
+    )
     streams = {each for key, _ in places for each in jobs_of(key)}.intersection(scanned)
     about = link.ask_all([b"XINFO", b"STREAM", key] for key in streams)
     added = {
@@ -368,7 +370,7 @@ def queue(link: Link, db: int, key: bytes, group: bytes, before: bytes) -> dict[
             _there(link, b"XINFO", b"STREAM", key)
     added = sum(facts["entries-added"] for _, facts in answered(streams, map(replied, about)))
     chosen = (b"GROUP", group)
-    stats = pairs(link.ask(b"QUEUE", b"STATS", key, *chosen))
+    stats = pairs(link.ask(b"QUEUE", b"STATS", key, b"MORE", *chosen))
     count = b"%d" % JOBS
     waiting = link.ask(b"QUEUE", b"PEEK", key, b"COUNT", count, *chosen)
     later = link.ask(b"QUEUE", b"PEEK", key, b"COUNT", count, b"SCHEDULED", *chosen)

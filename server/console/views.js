@@ -101,6 +101,7 @@ function drawQueue(told, at, page) {
       ["paused", number(told.paused)],
       ["scheduled", number(told.scheduled)],
       ["dead", number(told.dead)],
+      ["cancelled", number(told.cancelled)],
       ["rates", `put ${rate(told.put_per_second) || "?"}, done ${rate(told.done_per_second) || "?"}`],
       ["finished", `${number(told.kept)} kept`],
     ]),

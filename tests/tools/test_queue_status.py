@@ -84,7 +84,7 @@ def test_a_delayed_job_is_moved_cancelled_and_found_under_its_next_id(
     assert due["state"] == "delayed" and 0 <= due["due_ms"] / 1000 - time.time() - 3500 < 200
     done = run("queue", "cancel", place, "mails", cancelled, "--json")
     assert json.loads(done.out) == {"cancelled": cancelled}
-    assert told(run, place, cancelled) == {"state": "gone"}
+    assert told(run, place, cancelled) == {"state": "cancelled", "reason": "cancelled"}
     again = run("queue", "cancel", place, "mails", cancelled)
     assert again.code == exits.NOT_A_STORE and "tidelog queue status" in again.err
     assert run("queue", "move", place, "mails", moved, "--delay", "1d12h").out == f"{moved} moved\n"
@@ -96,6 +96,25 @@ def test_a_delayed_job_is_moved_cancelled_and_found_under_its_next_id(
     facts = told(run, place, moved)
     assert (facts["state"], facts["now"], facts["worker"]) == ("running", job.id, "anna")
     assert run("queue", "move", place, "mails", moved, "--delay", 5).code == exits.NOT_A_STORE
+
+
+def test_a_running_job_is_cancelled(run: Run, opened: Opened) -> None:
+    db, place = opened
+    mails = db.queue("mails")
+    db.queue("mails", "audit").subscribe()
+    id = mails.put("a")
+    job = mails.get("anna", block=0)
+    only = run("queue", "cancel", place, "mails", id, "--only", "--group", "audit")
+    assert only.code == exits.REFUSED and "cancel it for all groups" in only.err
+    assert run("queue", "cancel", place, "mails", id, "--only").out == f"{id} cancelled\n"
+    assert job.ack() is False and job.cancelled
+    facts = told(run, place, id)
+    assert (facts["state"], facts["worker"], facts["deliveries"]) == ("cancelled", "anna", 1)
+    assert db.queue("mails", "audit").job(id).state == "waiting"
+    assert json.loads(run("queue", "cancel", place, "mails", id, "--json").out) == {"cancelled": id}
+    assert db.queue("mails", "audit").job(id).state == "cancelled"
+    found = run("queue", "find", place, "mails", "--state", "cancelled", "--json").out
+    assert json.loads(found.splitlines()[0])["id"] == id
 
 
 def test_a_queue_is_paused_and_goes_on(run: Run, opened: Opened) -> None:

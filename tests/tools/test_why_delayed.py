@@ -77,6 +77,25 @@ def test_a_delayed_job_that_was_cancelled(run: Run, tmp_path: Path) -> None:
     assert kinds(run, root, "mails", gone) == ["added", "delayed", "cancelled"]
 
 
+def test_a_job_that_was_cancelled_while_it_ran(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    with tidelog.open(root, **OPTIONS) as db:
+        queue = db.queue("mails")
+        unseen, running, other = queue.put("a"), queue.put("b"), queue.put("c")
+        assert queue.cancel(unseen)
+        job = queue.get("anna", block=0)
+        assert job.id == running and queue.cancel(running) and not job.ack()
+        queue.get("anna", block=0).ack()
+    events = told(run, root, "mails", running)
+    assert [text for kind, text in events if kind == "cancelled"] == [
+        "cancelled in group workers after 1 delivery, the last one to worker anna"
+    ]
+    assert [kind for kind, _ in events][:3] == ["added", "delivered", "cancelled"]
+    (text,) = [text for kind, text in told(run, root, "mails", unseen) if kind == "cancelled"]
+    assert text == "cancelled in group workers before a worker had it"
+    assert "cancelled" not in kinds(run, root, "mails", other)
+
+
 def test_a_thousand_delayed_jobs_of_one_put(run: Run, tmp_path: Path) -> None:
     """One batch puts them, one moves them, one fetch takes them."""
     root, clock = tmp_path / "db", Clock()

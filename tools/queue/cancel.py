@@ -1,4 +1,4 @@
-"""`tidelog queue cancel`: delete a delayed job."""
+"""`tidelog queue cancel`: cancel a job that is not done."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from tidelog.tools.queue.store import NoSuch, on_queue, writing
 from tidelog.tools.queue.value import one_line
 
 
-@on_queue("tidelog queue cancel orders-data mails 1700000000000-2097152", codes=exits.CHANGING)
+@on_queue(
+    "tidelog queue cancel orders-data mails 1700000000000-0",
+    "tidelog queue cancel redis://127.0.0.1:6379 mails 1700000000000-0 --group audit --only",
+    codes=exits.CHANGING,
+)
 @click.argument("job_id", metavar="ID")
-def command(path: Place, name: str, job_id: str, group: str | None, as_json: bool) -> None:
+@click.option("--only", is_flag=True, help="Only for this group. Default: for all groups.")
+def command(
+    path: Place, name: str, job_id: str, group: str | None, only: bool, as_json: bool
+) -> None:
     with writing(path, name, group, "queue.cancel()") as (_, queue):
         try:
-            known = queue.cancel(job_id)
+            known = queue.cancel(job_id, group=queue.group if only else None)
         except tidelog.DataError as error:
             raise click.UsageError(str(error)) from None
     if not known:
-        raise no_delayed_job(name, job_id)
+        raise NoSuch(
+            f"{one_line(job_id)} of {one_line(name)} is not to be done any more, so it cannot be cancelled; what "
+            "became of it: tidelog queue status"
+        )
     console.told(as_json, {"cancelled": job_id}, f"{job_id} cancelled")
-
-
-def no_delayed_job(name: str, job_id: str) -> NoSuch:
-    """The error about an ID that names no job which waits for its time."""
-    return NoSuch(
-        f"{one_line(job_id)} is no delayed job of {one_line(name)} that waits for its time; what became of it: "
-        "tidelog queue status"
-    )

@@ -22,7 +22,7 @@ QUEUE = {
     "schedule": ("tidelog.tools.queue.schedule.group", "List and change schedules, which put jobs again and again."),
     "status":   ("tidelog.tools.queue.status", "Say where a job is, or what became of it."),
     "find":     ("tidelog.tools.queue.find", "Find jobs that are not done, and dead ones."),
-    "cancel":   ("tidelog.tools.queue.cancel", "Delete a delayed job."),
+    "cancel":   ("tidelog.tools.queue.cancel", "Cancel a job that is not done."),
     "move":     ("tidelog.tools.queue.move", "Make a delayed job due at another time."),
     "pause":    ("tidelog.tools.queue.pause", "Deliver no more jobs until `queue resume`."),
     "resume":   ("tidelog.tools.queue.resume", "Deliver the jobs of a paused queue again."),

@@ -9,9 +9,9 @@ import click
 import tidelog
 from tidelog.tools import console, exits
 from tidelog.tools.places import Place
-from tidelog.tools.queue.cancel import no_delayed_job
 from tidelog.tools.queue.put import moment
-from tidelog.tools.queue.store import on_queue, writing
+from tidelog.tools.queue.store import NoSuch, on_queue, writing
+from tidelog.tools.queue.value import one_line
 from tidelog.tools.times import duration
 
 
@@ -41,5 +41,8 @@ def command(
         except tidelog.DataError as error:
             raise click.UsageError(str(error)) from None
     if not known:
-        raise no_delayed_job(name, job_id)
+        raise NoSuch(
+            f"{one_line(job_id)} is no delayed job of {one_line(name)} that waits for its time; what became of it: "
+            "tidelog queue status"
+        )
     console.told(as_json, {"moved": job_id}, f"{job_id} moved")

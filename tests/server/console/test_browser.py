@@ -302,7 +302,7 @@ def test_schedules_and_jobs_are_changed(site: Site, page: chromium.Page) -> None
     assert page.run("document.querySelector('time').title").endswith("Z")
     page.press("Cancel job", "main")
     page.until("document.getElementById('ask').open")
-    assert "Delete this delayed job for good?" in page.text()
+    assert "Cancel this delayed job for good?" in page.text()
     page.press("Cancel", "#ask")
     until(lambda: not queue.peek(scheduled=True))
     assert [fault for fault in page.faults if "404" not in fault] == []
