@@ -445,8 +445,8 @@ async def put_retry(t: Tape) -> None:
 
 
 @script
-async def cancel_3(t: Tape) -> None:
-    """A delayed job is deleted, and its dedup ID free; one that came, one twice and one that never was are told."""
+async def cancel_4(t: Tape) -> None:
+    """A delayed job is cancelled, and its dedup ID free; one that came, one twice and one that never was are told."""
     mails = t.queue("mails")
     first = await mails.put("a", delay=10)
     second = await mails.put("b", delay=10, dedup_id="x")
@@ -465,6 +465,37 @@ async def cancel_3(t: Tape) -> None:
     await t.work(mails, "anna", 1)
     await mails.cancel(third)
     await t.look(mails)
+
+
+@script
+async def cancel_running(t: Tape) -> None:
+    """Jobs that wait, run, are paused or are done; for one group; with all that a worker says of them afterwards."""
+    mails, audit = t.queue("mails", concurrency_per_key=1), t.queue("mails", group="audit")
+    ids = [await mails.put(name, key="k", dedup_id=name) for name in "abc"]
+    held = await mails.put("d", priority=2, dedup_id="d", dedup="until-done")
+    await mails.cancel(ids[1])
+    first, second = await mails.get("anna", 0), await mails.get("anna", 0)
+    await audit.subscribe()
+    await mails.cancel(ids[0])
+    for end in (first.ack, first.nack, first.fail, first.release):
+        await end()
+    await mails.cancel(held, group="workers")
+    await second.extend(5)
+    third = await mails.get("anna", 0)
+    await third.nack("no", 5)
+    await mails.cancel(ids[2], group="audit")
+    await mails.cancel(ids[2], group="workers")
+    await t.reopen()
+    for id in (*ids, held):
+        await mails.job(id)
+        await mails.cancel(id)
+    await mails.find(state="cancelled", key="k")
+    await audit.find(state="cancelled")
+    await mails.put("e", dedup_id="d", dedup="until-done")
+    await mails.put("f", dedup_id="a")
+    await mails.put("g", dedup_id="b")
+    await t.look(mails)
+    await t.work(mails, "anna")
 
 
 @script

@@ -151,7 +151,7 @@ class Driver:
         waiting = await settled(self.mails.peek(3))
         failures = await settled(self.mails.failures(count=3))
         return [
-            stats.as_dict(),
+            {name: fact for name, fact in stats.as_dict().items() if name != "cancelled"},
             [[job.id, job.value, job.headers, job.raw] for job in waiting],
             [[f.job_id, f.at, f.worker, f.deliveries, f.error] for f in failures],
         ]

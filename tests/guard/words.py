@@ -340,7 +340,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE PURGE mails
         QUEUE STATS mails
     """,
-    "cancel": """
+    "cancel-2": """
         QUEUE PUT mails a DELAY 1000
         QUEUE PUT mails b DELAY 1000
         QUEUE PUT mails c DELAY 1000
@@ -354,6 +354,36 @@ SCRIPTS: Final[dict[str, str]] = {
         time 2
         QUEUE TAKE mails anna COUNT 9
         QUEUE CANCEL mails @c
+        QUEUE JOB mails @c
+        QUEUE PUT mails d PRIORITY 3
+        QUEUE SUBSCRIBE mails GROUP audit
+        QUEUE CANCEL mails @d ONLY audit
+        QUEUE TAKE mails anna
+        QUEUE CANCEL mails @d ONLY workers ONCE lane 2
+        QUEUE CANCEL mails @d ONLY workers ONCE lane 2
+        QUEUE CANCEL mails @d ONLY
+        QUEUE FIND mails STATE cancelled
+        QUEUE FIND mails STATE cancelled GROUP audit
+    """,
+    "cancelled": """
+        QUEUE PUTMANY mails 3 a b c
+        QUEUE TAKE mails anna COUNT 3
+        QUEUE CANCEL mails @a
+        QUEUE CANCELLED mails anna @a 1 @b 1 @c 1
+        QUEUE RENEW mails anna @a 1 @b 1
+        QUEUE DONE mails anna @a 1 @b 1
+        QUEUE CANCEL mails @b
+        QUEUE CANCELLED mails anna @b 1
+        QUEUE CANCELLED mails anna
+        QUEUE CANCELLED mails anna x 1
+        reopen
+        QUEUE CANCELLED mails anna @a 1 @b 1 @c 1
+        QUEUE CANCEL mails @c
+        QUEUE CANCELLED mails ben @c 1 GROUP audit
+        QUEUE CANCELLED mails anna @c 1 @a 1
+        QUEUE DROP mails anna @c 1
+        QUEUE STATS mails
+        QUEUE STATS mails MORE
     """,
     "move": """
         QUEUE PUT mails a DELAY 1000
