@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any, Generic
 
 from tidelog.api.aclosing import AsyncClosing
+from tidelog.api.queue.ablocks import end_block
 from tidelog.api.queue.afaces import AsyncJobFace, AsyncQueueFace
 from tidelog.api.queue.aschedules import AsyncSchedules
 from tidelog.client.consumer import Call, SharedConsumer
 from tidelog.client.job import Lease, Leased
 from tidelog.client.remote import Remote, RemoteDatabase
 from tidelog.client.threaded import by_thread, threaded
+from tidelog.jobs.cancels import EndBlock
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import ACK
 from tidelog.jobs.verbs.ending import Ending
@@ -63,6 +65,9 @@ class AsyncSharedSchedules(AsyncSchedules):
 
 class AsyncSharedJob(Leased[T], AsyncJobFace[T]):
     """A job of a shared store, for asyncio: `async with job:`. It has the methods of `SharedJob`, awaited."""
+
+    def _block_ender(self) -> EndBlock:
+        return end_block
 
     async def _ack(self) -> bool:
         return await self._end(ACK)

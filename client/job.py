@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any, Generic, NamedTuple
 
 from tidelog.api.queue.faces import JobFace
 from tidelog.client.keeper import Worked
 from tidelog.client.remote import Remote
 from tidelog.engine.api import EntryRow
-from tidelog.jobs.cancels import Cancels
+from tidelog.jobs.cancels import Cancels, EndBlock
 from tidelog.jobs.delivered import Delivered, log
 from tidelog.jobs.options import Options
 from tidelog.jobs.putting import NewJob
@@ -95,6 +96,8 @@ class Lease:
 class Leased(Delivered, Generic[T]):
     """A job of a shared store without waiting: the common part of both faces."""
 
+    _blocks: dict[int, Any]
+
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
         self.value: T = lease.value
@@ -146,6 +149,18 @@ class Leased(Delivered, Generic[T]):
         lease = self._lease
         if lease.state is OPEN:
             lease.terms.remote.keeper.enter(lease.terms.worked, lease.job, holder)
+        if (ends := self._block_ender()) is not None:
+            self._blocks = {lease.job: holder}
+            call = partial(ends, self._blocks, lease.job, holder)
+            self._cancels.listen(self._delivery_key, Leased, call)
+
+    def _block_ender(self) -> EndBlock | None:
+        """Ends the block of a cancelled job; None: no task is in it."""
+        return None
+
+    def _left_block(self) -> Any:
+        self._cancels.leave(self._delivery_key, Leased)
+        return self._blocks.pop(self._lease.job, None)
 
     def _lose(self) -> None:
         self._lease.over(LOST)

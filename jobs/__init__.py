@@ -10,6 +10,7 @@ queue `mails` with the group `workers`:
     mails:holds       one entry per job that is paused, or has an extended lease: until when
     mails:failures    recorded failures, capped: worker, exception, traceback
     mails:dead        dead jobs, with the evidence
+    mails:cancels     cancelled jobs, capped
 
 The modules, from the bottom:
 
@@ -21,6 +22,8 @@ The modules, from the bottom:
     rules, scheduling, ticks   schedules: when they tick, the calls that change them, and the jobs that they put
     later             delayed jobs, and how they get into the queue's stream
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends
+    cancelling        a job is cancelled, also one that runs
+    cancels           where that is announced to those who run it
     freeing           which job has a dedup ID, and which IDs are freed
     deaths            the log line of each job that becomes a dead job
     drops             the log line of a job that a worker dropped without an end

@@ -1,4 +1,4 @@
-"""Cancels: where the cancel of a running job is announced to whoever runs it.
+"""Cancels: where the cancel of a running job is announced to those who run it.
 
 Each process that hands out jobs has one: that of an open store (`Leases.cancels`), and the keeper of a shared one. A
 delivery is named by a key: the queue and group, the job, and the number of its delivery.
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 TOLD_MAX: Final = 10_000  # the newest cancelled deliveries that are remembered
 Call = Callable[[], object]
+# Ends the block of a job: the blocks by job, the job, and who is in its block
+EndBlock = Callable[[dict[int, Any], int, Any], None]
 
 log = logging.getLogger("tidelog.queue")
 

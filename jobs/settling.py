@@ -74,9 +74,9 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending)
 class JobBase(Delivered, Generic[T]):
     """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
-    __slots__ = ("value", "_place", "_delivery", "_entry", "_state", "_block")
+    __slots__ = ("value", "_place", "_delivery", "_entry", "_state", "_blocks")
     _state: str
-    _block: Any  # of a job in a task: what ends its block if it is cancelled
+    _blocks: dict[int, Any]  # those of the delivery while a task is in that of the job
 
     def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
         self.value = value
@@ -198,6 +198,12 @@ class JobBase(Delivered, Generic[T]):
         delivery = self._delivery
         if delivery.holder != holder:  # another one may have taken it
             delivery.taken(self._entry[0], holder)
+        if delivery.blocks is not None:
+            self._blocks = blocks = delivery.blocks
+            blocks[self._entry[0]] = holder
+
+    def _left_block(self) -> Any:
+        return self._blocks.pop(self._entry[0], None)
 
     def _gathers(self) -> bool:
         """Note a job of a batch as done. It is written with the rest. Returns False if it is of none."""

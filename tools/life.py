@@ -766,7 +766,7 @@ def _place(place: Place) -> str:
 
 
 def _deliveries_told(row: EntryRow) -> str:
-    """What the entry of a cancelled job says of its deliveries."""
+    """The deliveries of a cancelled job, by its entry."""
     job = DeadJob(0, row, NAMED["bytes"], "")
     if not job.deliveries:
         return " before a worker had it"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.queue.abackend import AsyncBackend
-from tidelog.api.queue.ablocks import Block  # asyncio
+from tidelog.api.queue.ablocks import Sent  # asyncio
 from tidelog.api.queue.aends import AsyncEnds
 from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.averbs import AsyncVerbs
@@ -266,8 +266,6 @@ class AsyncJobFace(AsyncEnds, Delivered, Generic[T]):
 
     __slots__ = ()
 
-    _block: Block  # asyncio
-
     # --- hooks
 
     async def _ack(self) -> bool:
@@ -282,9 +280,21 @@ class AsyncJobFace(AsyncEnds, Delivered, Generic[T]):
         """A thread or task enters the block. A different one may have taken the job."""
         raise NotImplementedError
 
+    def _left_block(self) -> Any:  # asyncio
+        """The task leaves the block: its holder, or `Sent`."""  # asyncio
+        raise NotImplementedError  # asyncio
+
     def _lose(self) -> None:  # asyncio
         """The job was cancelled, so the worker does not hold it any more."""  # asyncio
         raise NotImplementedError  # asyncio
+
+    def _ends_job(self, sent: Sent, error: BaseException | None) -> bool:  # asyncio
+        """Whether the block ends only because the job was cancelled."""  # asyncio
+        ends = sent.is_all(error)  # asyncio
+        if ends:  # asyncio
+            self._lose()  # asyncio
+            self._was_cancelled()  # asyncio
+        return ends  # asyncio
 
     def _gathers(self) -> bool:
         """Whether the job is one of a batch. Then it is done, and written with the rest."""
@@ -339,8 +349,6 @@ class AsyncJobFace(AsyncEnds, Delivered, Generic[T]):
 
     async def __aenter__(self) -> Self:
         self._enter(this_task())
-        self._block = Block()  # asyncio
-        self._cancels.listen(self._delivery_key, Block, self._block)  # asyncio
         return self
 
     async def __aexit__(
@@ -349,11 +357,9 @@ class AsyncJobFace(AsyncEnds, Delivered, Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        self._cancels.leave(self._delivery_key, Block)  # asyncio
-        if self._block.leave(error):  # asyncio
-            self._lose()  # asyncio
-            self._was_cancelled()  # asyncio
-            return True  # asyncio: the job ended, and not the worker
+        left = self._left_block()  # asyncio
+        if left.__class__ is Sent and self._ends_job(left, error):  # asyncio
+            return True  # asyncio: and not the worker
         if error is None:
             if self._state is OPEN and not self._gathers():
                 try:

@@ -15,12 +15,14 @@ from typing import Any
 
 from tidelog.api.aclosing import AsyncClosing
 from tidelog.api.face import Face, inside
+from tidelog.api.queue.ablocks import end_block  # asyncio
 from tidelog.api.queue.aembedded import AsyncEmbedded
 from tidelog.api.queue.afaces import AsyncQueueFace
 from tidelog.api.queue.ajob import AsyncJob
 from tidelog.api.queue.consuming import ConsumerBase
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
+from tidelog.jobs.cancels import EndBlock  # asyncio
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
@@ -40,6 +42,9 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
     """
 
     _caller_class = TaskCaller
+
+    def _block_ender(self) -> EndBlock:  # asyncio
+        return end_block  # asyncio
 
     def __aiter__(self) -> AsyncIterator[AsyncJob[T]]:
         return self

@@ -139,10 +139,9 @@ class AsyncVerbs(QueueOf[T]):
         return None if found is None else replace(found, codec=self._options.codec)
 
     async def find(self, **options: Unpack[FindOptions]) -> FoundJobs:
-        """Find jobs by their facts, among those that the group has not done and those that it gave up; or, with
-        `state="cancelled"`, among those that were cancelled.
+        """Find jobs by their facts, among those that the group has not done and those that it gave up.
 
-        All arguments that are given hold for each of them.
+        With `state="cancelled"` it finds those that were cancelled. All arguments that are given hold for each of them.
 
         One call looks at 20,000 jobs at most, and at more only where it can tell without decoding them that they are
         not wanted. It says how far it looked:
@@ -187,7 +186,8 @@ class AsyncVerbs(QueueOf[T]):
 
         It is not delivered any more, and recorded as cancelled. A worker that runs it sees `Job.cancelled`: at once if
         it works in the process that has the store open, otherwise when it renews its leases, within a second or so. The
-        task in its `async with` block is cancelled. Whatever the worker says of the job after that returns False.
+        task in its `async with` block is cancelled. After that, all methods by which the worker settles the job return
+        False.
 
         Args:
             job_id: The ID that `put` returned.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic
 from tidelog.engine.api import Context, EntryRow, Waiter
 from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
+from tidelog.jobs.cancels import EndBlock
 from tidelog.jobs.settling import Place
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.take import checked_batch
@@ -68,6 +69,10 @@ class ConsumerBase(Generic[T]):
     def __repr__(self) -> str:
         return f"<consumer {self.worker!r} of {self._engine.options.name!r}>"
 
+    def _block_ender(self) -> EndBlock | None:
+        """Ends the block of a cancelled job; None: no task is in it."""
+        return None
+
     def _value(self, row: EntryRow) -> Any:
         """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
         return rows.decode_row(self._engine.options.codec, row)
@@ -85,6 +90,8 @@ class ConsumerBase(Generic[T]):
         if delivery is None:
             engine = self._engine
             delivery = Delivery(engine.shared, engine.options, self._name, self._batch > 1)
+            if (ends := self._block_ender()) is not None:
+                delivery.blocks, delivery.end_block = {}, ends
         if request is None:
             engine = self._engine
             request = Fetch(

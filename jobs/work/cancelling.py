@@ -218,10 +218,10 @@ class Cancelling:
     def landed(self) -> None:
         """It is in the log: tell those who run the job."""
         for lane, job, count in self._ended:
+            self._engine.leases.cancels.announce(delivery_key(lane, job, count))
             for delivery in lane.deliveries():
                 if delivery.open.get(job) == count:
                     _withdraw(delivery, job)
-            self._engine.leases.cancels.announce(delivery_key(lane, job, count))
 
     def failed(self) -> None:
         """It is not in the log."""
@@ -239,6 +239,9 @@ def _needs(stream: Stream, job: int) -> bool:
 def _withdraw(delivery: Delivery, job: int) -> None:
     """The worker of this delivery does not hold the job any more, and does not get it if it has not yet."""
     delivery.settled(job)
+    blocks = delivery.blocks
+    if blocks is not None and (holder := blocks.get(job)) is not None:
+        delivery.end_block(blocks, job, holder)
     for entry in list(delivery.jobs):
         if entry[0] == job:
             try:

@@ -20,15 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, Protocol
 
-from tidelog.engine.api import (
-    Context,
-    EntryRow,
-    Group,
-    Keyspace,
-    State,
-    Stream,
-)
+from tidelog.engine.api import Context, EntryRow, Group, Keyspace, State, Stream
 from tidelog.engine.idlist import pack
+from tidelog.jobs.cancels import EndBlock
 from tidelog.jobs.lanes import HIGHEST_FIRST, totals
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import text
@@ -68,12 +62,15 @@ class Delivery:
     hands       for a batch: job -> who holds it, if that is or was not `holder`
     process     the process of its worker (alone.py)
     beats       `until` is the time at which a missing renewal ends it, not that of its time limit
+    blocks      for tasks: job -> who is in its block, which a cancel ends by `end_block`
     """
 
     __slots__ = (
         *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
-        *("holder", "hands", "process", "beats", "__weakref__"),
+        *("holder", "hands", "process", "beats", "blocks", "end_block", "__weakref__"),
     )
+
+    end_block: EndBlock
 
     def __init__(
         self,
@@ -94,6 +91,7 @@ class Delivery:
         self.renewed = 0.0
         self.holder: Holder = 0
         self.hands: dict[int, Holder] = {}
+        self.blocks: dict[int, Any] | None = None
         self.shared = shared  # set it last: once it is set, `__del__` cleans up
         shared.living[id(self)] = weakref.ref(self)
 

@@ -50,7 +50,7 @@ def idle(turns: int) -> None:
 def mails(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A queue of an open store, or of a served one."""
     with ExitStack() as stack:
-        db = stack.enter_context(tidelog.open(tmp_path / "store", fsync="no"))
+        db: Any = stack.enter_context(tidelog.open(tmp_path / "store", fsync="no"))
         if request.param == "shared":
             stack.callback(tidelog.serve(db, port=0).close)
             db = stack.enter_context(tidelog.connect(tmp_path / "store"))
@@ -175,7 +175,7 @@ def test_one_outcome_among_tasks(tmp_path: Path, races: int) -> None:
     async def race() -> Counter[bool]:
         chance, won = random.Random(SEED), Counter[bool]()
         async with await tidelog.aconnect(tmp_path / "store") as db:
-            mails = db.queue("mails")
+            mails: Any = db.queue("mails")
             for _ in range(races):
                 how = chance.choice(list(ENDS))
                 id = await mails.put("v")

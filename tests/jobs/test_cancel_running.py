@@ -86,6 +86,11 @@ def test_a_function_is_called(store: Any) -> None:
     """Once, also if the job was cancelled before; not for a job that is done."""
     mails = store.queue("mails")
     called, told = list[int](), threading.Event()
+
+    def second() -> None:
+        called.append(2)
+        told.set()
+
     done = mails.put("a")
     with mails.get() as job:
         job.on_cancel(lambda: called.append(0))
@@ -93,7 +98,7 @@ def test_a_function_is_called(store: Any) -> None:
     id = mails.put("b")
     with mails.get() as job:
         job.on_cancel(lambda: called.append(1))
-        job.on_cancel(lambda: (called.append(2), told.set()))
+        job.on_cancel(second)
         assert mails.cancel(id) and told.wait(PATIENCE_S)
         job.on_cancel(lambda: called.append(3))
     assert called == [2, 3]
@@ -219,7 +224,7 @@ def test_a_worker_learns_it_from_a_new_server(tmp_path: Path) -> None:
     with ExitStack() as stack:
         db = stack.enter_context(tidelog.open(tmp_path / "store", fsync="no"))
         serving = tidelog.serve(db, port=0)
-        mails = stack.enter_context(tidelog.connect(tmp_path / "store")).queue("mails")
+        mails: Any = stack.enter_context(tidelog.connect(tmp_path / "store")).queue("mails")
         id = mails.put("a")
         job = mails.get()
         assert mails.cancel(id)

@@ -80,7 +80,7 @@ def test_a_delayed_job_that_was_cancelled(run: Run, tmp_path: Path) -> None:
 def test_a_job_that_was_cancelled_while_it_ran(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "db"
     with tidelog.open(root, **OPTIONS) as db:
-        queue = db.queue("mails")
+        queue: Any = db.queue("mails")
         unseen, running, other = queue.put("a"), queue.put("b"), queue.put("c")
         assert queue.cancel(unseen)
         job = queue.get("anna", block=0)

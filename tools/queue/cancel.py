@@ -28,7 +28,7 @@ def command(
             raise click.UsageError(str(error)) from None
     if not known:
         raise NoSuch(
-            f"{one_line(job_id)} of {one_line(name)} is not to be done any more, so it cannot be cancelled; what "
-            "became of it: tidelog queue status"
+            f"{one_line(job_id)} of {one_line(name)} cannot be cancelled: it is done, dead or cancelled, or never "
+            "was; what became of it: tidelog queue status"
         )
     console.told(as_json, {"cancelled": job_id}, f"{job_id} cancelled")
