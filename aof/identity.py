@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.aof import durable, segment
 from tidelog.aof.errors import DamagedFile, NotAStore
@@ -75,50 +75,57 @@ def render(uuid: bytes, *, served: bool = False, new: bool = False) -> bytes:
     return _TEXT.render(f"uuid {uuid.hex()}\n{fsync}{by} {RECORDS}\n")
 
 
-def made_by(disk: Disk, root: Path) -> int:
-    """RECORDS of the version that created the store in `root`; 0: it was 0.1, or the data come from elsewhere.
+class Identity(NamedTuple):
+    """What a STORE file says.
 
-    Raises as `parse`, OSError.
+    uuid      of the store, 16 bytes
+    served    a server has created it
+    made      RECORDS of the version that created it; 0: it was 0.1, or the data come from elsewhere
+    newest    RECORDS of the newest version that opened it to write; 0: 0.1
+    lines     those of its own
     """
-    line = _MADE.search(_own_lines(disk, root))
-    return 0 if line is None else int(line[1])
+
+    uuid: bytes
+    served: bool
+    made: int
+    newest: int
+    lines: str
+
+    @property
+    def is_earlier(self) -> bool:
+        """Whether only versions that know fewer records have opened the store to write."""
+        return self.newest < RECORDS
 
 
-def is_earlier(disk: Disk, root: Path) -> bool:
-    """Whether only versions that know fewer records have opened the store in `root` to write. Raises as `parse`."""
-    lines = _own_lines(disk, root)
-    found = (_MADE.search(lines), _RECORDS.search(lines))
-    return max((int(line[1]) for line in found if line is not None), default=0) < RECORDS
-
-
-def adopt(disk: Disk, root: Path) -> None:
-    """Note in STORE that this version opens a store of an earlier one to write. Raises as `parse`, OSError."""
-    kept = _RECORDS.sub("", _own_lines(disk, root))
+def adopt(disk: Disk, root: Path, found: Identity) -> None:
+    """Note in STORE that this version opens a store of an earlier one to write. Raises OSError."""
+    kept = _RECORDS.sub("", found.lines)
     recipe.publish(disk, root / NAME, _TEXT.render(f"{kept}records {RECORDS}\n"))
 
 
-def _own_lines(disk: Disk, root: Path) -> str:
-    return _TEXT.parse(root / NAME, recipe.read(disk, root / NAME, BYTES_MAX))
-
-
-def was_served(disk: Disk, root: Path) -> bool:
-    """Whether a server has created the store in `root`. Raises as `read`."""
-    read(disk, root)
-    return f"\n{_SERVED}\n".encode() in recipe.read(disk, root / NAME, BYTES_MAX)
-
-
-def parse(path: Path, data: bytes) -> bytes:
-    """The uuid in the text of a STORE file. Raises NotAStore, DamagedFile, NewerFormat."""
+def parse(path: Path, data: bytes) -> Identity:
+    """What the text of a STORE file says. Raises NotAStore, DamagedFile, NewerFormat."""
     if not _TEXT.is_named_by(data):
         raise NotAStore(path.parent, f"{path.name} is not a tidelog file, or its start is damaged")
-    lines = _LINES.fullmatch(_TEXT.parse(path, data))
-    if lines is None:
+    lines = _TEXT.parse(path, data)
+    uuid = _LINES.fullmatch(lines)
+    if uuid is None:
         raise DamagedFile(path, 0, _TEXT.malformed)
-    return bytes.fromhex(lines[1])
+    made, records = (
+        0 if line is None else int(line[1])
+        for line in (_MADE.search(lines), _RECORDS.search(lines))
+    )
+    served = f"\n{_SERVED}\n" in f"\n{lines}"
+    return Identity(bytes.fromhex(uuid[1]), served, made, max(made, records), lines)
 
 
 def read(disk: Disk, root: Path) -> bytes:
-    """The uuid of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
+    """The uuid of the store in `root`. Raises as `look`."""
+    return look(disk, root).uuid
+
+
+def look(disk: Disk, root: Path) -> Identity:
+    """What STORE says of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
 
     A directory with segments but no valid STORE is a damaged store, which can be repaired. Exception: after an
     unfinished restore or import it is not a store.

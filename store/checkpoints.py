@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tidelog.aof import identity
 from tidelog.aof.bookmarks import Unusable
 from tidelog.aof.errors import AofError, NoThread
+from tidelog.aof.identity import Identity
 from tidelog.aof.layout import FOLLOWERS
 from tidelog.aof.lock import NAME as LOCK
 from tidelog.aof.reading.reader import Epoch, segments
@@ -120,7 +121,7 @@ class Checkpoints:
     keep_dead   which dead jobs of its queues go
     """
 
-    def __init__(self, disk: Disk, root: Path, uuid: bytes, options: Options) -> None:
+    def __init__(self, disk: Disk, root: Path, owned: Identity, options: Options) -> None:
         self.meta: Meta | None = None
         self.epochs: list[Epoch] = []
         self.residence = Residence(options.memory_budget)
@@ -128,7 +129,7 @@ class Checkpoints:
         self.failure: BaseException | None = None  # of the last attempt
         self.seconds = 0.0  # duration of the last one
         self._disk, self._root, self.options = disk, root, options
-        self.own(uuid)
+        self.own(owned)
         self._directory = root / identity.CHECKPOINT
         self._lock_file: File | None = None
         self._possible = disk.beneath(self._directory) is not None
@@ -190,14 +191,13 @@ class Checkpoints:
         if self.options.maxdisk is not None:
             self._used(core, anew=True)
 
-    def own(self, uuid: bytes) -> None:
-        """[lock] The store has another uuid from now on. It has no checkpoint, or `reopen` is called next.
-
-        Raises as `identity.made_by`.
+    def own(self, owned: Identity) -> None:
+        """[lock] What STORE says from now on. If the uuid is another one, there is no checkpoint, or `reopen` is called
+        next.
         """
-        self._uuid = uuid
+        self._uuid = owned.uuid
         # Version 0.2 is the first that says so, and the first with these limits.
-        self._began_empty = identity.made_by(self._disk, self._root) > 0
+        self._began_empty = owned.made > 0
         self.keep_dead = self.options.keep_dead(self._began_empty)
 
     def reopen(self) -> None:
@@ -205,7 +205,6 @@ class Checkpoints:
 
         The thread does not write meanwhile, because memory is in doubt. Raises Damage, CheckpointError, OSError.
         """
-        self.own(self._uuid)
         if not self._possible:
             return
         if self._environment is None or not self._environment.is_in_place():

@@ -121,7 +121,7 @@ def was_served(path: AnyPath) -> bool:
     """Whether a server has created the store, and not an earlier version or a program. Raises as `is_new`."""
     root = Path(os.fsdecode(path)).absolute()
     with _explained(root, False):
-        return identity.was_served(RealDisk(), root)
+        return identity.look(RealDisk(), root).served
 
 
 @contextmanager
@@ -203,9 +203,9 @@ class _Opener:
     def __init__(self, disk: Disk, root: Path, options: Options, clock: Clock) -> None:
         self._disk, self._root, self._options = disk, root, options
         self._clock = clock
-        self._uuid = identity.read(disk, root)
+        self._identity = identity.look(disk, root)
         self._roles = Roles(disk, root, self)
-        self._checkpoints = Checkpoints(disk, root, self._uuid, options)
+        self._checkpoints = Checkpoints(disk, root, self._identity, options)
         self._core: Callable[[], Core | None] = lambda: None
         self._retired: Log | None = None
 
@@ -253,9 +253,7 @@ class _Opener:
         self.retiring(log)
         log.retire()
         swap.finish(self._disk, self._root)
-        uuid = identity.read(self._disk, self._root)
-        if uuid != self._uuid:
-            self.own(uuid)
+        self.own()
         self._checkpoints.reopen()
         self._roles.read()
         new, state = self._recover(log.policy, landing.lock)
@@ -275,20 +273,20 @@ class _Opener:
         end = end._replace(epochs=self._checkpoints.epochs)
         self._put_in_place(landing, self._log(end, log.policy, landing.lock))
 
-    def own(self, uuid: bytes) -> None:
-        """[lock] The store has this uuid from now on."""
-        self._uuid = uuid
-        self._checkpoints.own(uuid)
+    def own(self) -> None:
+        """[lock] STORE may say something else from now on. Raises as `identity.look`."""
+        self._identity = identity.look(self._disk, self._root)
+        self._checkpoints.own(self._identity)
 
     @property
     def uuid(self) -> bytes:
-        return self._uuid
+        return self._identity.uuid
 
     # --- the log
 
     def _recover(self, policy: Policy, lock: Any) -> tuple[Log, State]:
         state, start = self._checkpoints.begin()
-        recovered = recovery.recover(self._disk, self._root, self._uuid, applier(state), start)
+        recovered = recovery.recover(self._disk, self._root, self.uuid, applier(state), start)
         if recovered.role == segment.FOLLOWER and self._roles.role == ALONE:
             _logger.warning(
                 "%s was a follower, and the file %s that says whom it follows is missing, so it leads now. If its "
@@ -306,7 +304,7 @@ class _Opener:
 
     def _say_way_back(self) -> None:
         """Say once, before this version writes to a store of an earlier one, what may keep that one from opening it."""
-        if identity.is_earlier(self._disk, self._root):
+        if self._identity.is_earlier:
             _logger.warning(
                 "%s comes from tidelog 0.1, which cannot open it any more once this version has written one of these: "
                 "a dedup ID that is freed or held (cancel, purge, forget, or put with dedup=), or XADD with IDMP in a "
@@ -315,7 +313,7 @@ class _Opener:
                 *(self._root, shlex.quote(str(self._root))),
             )
             with suppress(OSError):  # a full disk: then the next open says it again
-                identity.adopt(self._disk, self._root)
+                identity.adopt(self._disk, self._root, self._identity)
 
     def _say_lead(self, core: Core) -> None:
         wall, store = self._clock.time_ns() // 1_000_000, core.landing.time_ms()
@@ -341,7 +339,7 @@ class _Opener:
         return Log(
             self._disk,
             self._root,
-            self._uuid,
+            self.uuid,
             end,
             lock=lock,
             began=self._began,
@@ -374,9 +372,7 @@ class _Opener:
     def _read(self) -> State:
         state, start = self._checkpoints.begin()
         directory = self._root / identity.AOF
-        _, replay = recovery.read_all(
-            self._disk, directory, self._uuid, applier(state), start=start
-        )
+        _, replay = recovery.read_all(self._disk, directory, self.uuid, applier(state), start=start)
         self._checkpoints.epochs = list(replay.epochs)
         return state
 

@@ -47,8 +47,8 @@ class Logs(Protocol):
     def uuid(self) -> bytes:
         """The uuid of the store."""
 
-    def own(self, uuid: bytes) -> None:
-        """The store has this uuid from now on."""
+    def own(self) -> None:
+        """STORE may name another uuid from now on."""
 
     def retiring(self, log: Log) -> None:
         """The log is about to end. Until `replace` returns, a rebuild recovers from what is on the disk."""
@@ -288,7 +288,7 @@ class Roles:
                     if segment.first_lsn_of(name) is not None:
                         recipe.remove(self.disk, self._root / identity.AOF / name)
                 identity.create(self.disk, self._root, uuid)  # with DURABLE, in this order
-                self._logs.own(uuid)
+                self._logs.own()
                 self._logs.replace(landing, EMPTY)
                 landing.trouble = None
 

@@ -84,7 +84,15 @@ def test_durable_slots_take_turns() -> None:
 def test_store_file() -> None:
     text = identity.render(UUID)
     assert text.startswith(b"tidelog store\nformat 1\nuuid 000102")
-    assert identity.parse(ROOT / "STORE", text) == UUID
+    found = identity.parse(ROOT / "STORE", text)
+    assert (found.uuid, found.served, found.made, found.newest) == (
+        UUID,
+        False,
+        0,
+        identity.RECORDS,
+    )
+    found = identity.parse(ROOT / "STORE", identity.render(UUID, served=True, new=True))
+    assert (found.served, found.made, found.is_earlier) == (True, identity.RECORDS, False)
     newer = text[: text.index(b"crc32c")].replace(b"format 1\n", b"format 2\nmood good\n")
     newer += b"crc32c %08x\n" % crc32c_of(newer)
     with pytest.raises(NewerFormat, match="version 2"):

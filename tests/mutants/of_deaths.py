@@ -43,8 +43,8 @@ MUTANTS: Final = (
     Mutant(
         "deaths/an-older-store-drops-them",
         "store/checkpoints.py",
-        "identity.made_by(self._disk, self._root) > 0\n",
-        "identity.made_by(self._disk, self._root) >= 0\n",
+        "        self._began_empty = owned.made > 0\n",
+        "        self._began_empty = owned.made >= 0\n",
         (f"{KEPT_TESTS}::test_the_store_of_an_earlier_version_keeps_what_it_had",),
         "The store of an earlier version keeps all dead jobs.",
     ),
