@@ -45,6 +45,7 @@ BEAT_S: Final = 1.0  # longest pause between two beats while a job is held
 # longest time between two renewals of a lease, by which a worker learns that a job was cancelled
 RENEW_S: Final = 1.0
 RETRY_S: Final = 1.0  # pause after a beat that failed
+AWAY_S: Final = 0.05  # for which the end of a store tries a server again that did not answer in the time of a call
 LOOK_S: Final = 0.02  # between two looks of a drain: nothing wakes it when a job is settled
 JOBS_MAX: Final = 500  # in one command
 
@@ -115,6 +116,7 @@ class Keeper:
         # monotonic seconds of the last RENEW, or of the first TAKE
         self._renewed: dict[Worked, float] = {}
         self._troubled = self.closed = False
+        self._away: Unreachable | None = None  # the last beat found no server
         self._armed = False  # the thread looks again before a lease needs it
         self._at_once = False  # renew all leases in the next beat
 
@@ -139,21 +141,29 @@ class Keeper:
         with self._mine():
             self._draining = True
             consumers = list(self._consumers)
+        until = None if limit is None else time.monotonic() + limit
         for consumer in consumers:
             try:
                 consumer.close()
             except TidelogError as error:
+                self._gave_up(error)
                 log.warning(
                     "jobs of a shared store could not be given back; they are delivered again when their leases end: "
                     "%s",
                     error,
                 )
-        until = None if limit is None else time.monotonic() + limit
         while (left := self._others(me)) and not self._hurried:
+            if all(map(self.is_late, list(self._held))):
+                break  # the server is away, and their leases have ended
             if until is not None and time.monotonic() >= until:
                 break
             time.sleep(LOOK_S)
         return left
+
+    def _gave_up(self, error: TidelogError) -> None:
+        """A call of the closing failed. If the server is away, those that follow do not wait for it again."""
+        if isinstance(error, Unreachable):
+            self._link.timeout = min(self._link.timeout, AWAY_S)
 
     def hurry(self) -> None:
         """End the wait of a drain, from another thread."""
@@ -277,6 +287,8 @@ class Keeper:
             return
         # A beat that is under way has taken finished jobs; its calls end in the time of the link.
         waited = self._beating.acquire(timeout=2 * self._link.timeout)
+        if self._away is not None:
+            self._gave_up(self._away)
         try:
             self.flush()
         finally:
@@ -295,11 +307,13 @@ class Keeper:
         try:
             self._release_unseen()
         except TidelogError as error:
+            self._gave_up(error)
             log.warning("queue: jobs could not be given back: %s", error)
         for worked in list(self._finished):
             try:
                 self.write_finished(worked)
             except TidelogError as error:
+                self._gave_up(error)
                 log.warning("queue: finished jobs could not be written: %s", error)
 
     def _release_unseen(self) -> None:
@@ -352,7 +366,9 @@ class Keeper:
             except StoreClosed:
                 return None
             except Unreachable as error:
-                failed = error
+                failed = self._away = error
+            else:
+                self._away = None
         if failed is not None:
             if not self._troubled:
                 log.warning("leases of a shared store could not be renewed: %s", failed)

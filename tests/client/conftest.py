@@ -45,9 +45,9 @@ class Bench:
         self._stack.callback(found.close)
         return found
 
-    def awaited(self) -> Awaited:
+    def awaited(self, **options: Any) -> Awaited:
         """A client for asyncio, called as if it were for threads, and closed at the end."""
-        return awaited(self._stack, tidelog.aconnect(self.root))
+        return awaited(self._stack, tidelog.aconnect(self.root, **options))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -200,3 +201,55 @@ def test_a_lane_that_nobody_owns_is_gone(bench: Bench, store: Any) -> None:
     until(lambda: gc.collect() >= 0 and len(link._busy) == 0, "a lane is still there")
     until(lambda: len(bench.serving.server.sessions) <= 2)  # type: ignore[union-attr]
     assert store.get("k") is None
+
+
+def away(bench: Bench, kind: str) -> Any:
+    """A client that waits two seconds for its server, and starts none."""
+    options: dict[str, Any] = {"timeout": 2.0, "start": False}
+    if kind == "threads":
+        return bench.connect(**options)
+    return bench.awaited(**options)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_closing_tries_a_server_that_is_away_once(bench: Bench, kind: str) -> None:
+    store = away(bench, kind)
+    consumers = []
+    for name in "abcde":
+        queue = store.queue(name, **OPTIONS)
+        queue.put_many(range(3))
+        consumer = queue.consume("anna", batch=3)
+        with next(consumer):
+            pass  # gathered; the others are unseen
+        consumers.append(consumer)
+    bench.serving.close()
+    began = time.monotonic()
+    store.close(drain=60)
+    # A beat and one call may wait for two seconds each; the nine others do not.
+    assert time.monotonic() - began < 9
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_closing_waits_for_no_job_whose_lease_ended_while_the_server_is_away(
+    bench: Bench, kind: str
+) -> None:
+    store = away(bench, kind)
+    queue = store.queue("mails", retry_after=0.3)
+    queue.put("a")
+    held, end = threading.Event(), threading.Event()
+    jobs: list[Any] = []
+
+    def work() -> None:
+        jobs.append(queue.get("anna", block=0))
+        held.set()
+        end.wait(120)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert held.wait(60)
+    bench.serving.close()
+    began = time.monotonic()
+    store.close(drain=60)
+    assert time.monotonic() - began < 30
+    end.set()
+    thread.join()
