@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, Generic, NamedTuple
@@ -18,6 +19,7 @@ from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done import ACK, Done
 from tidelog.jobs.verbs.done_and import AckAnd
 from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
+from tidelog.jobs.verbs.progress import Report
 from tidelog.store.commit.callers import Holder
 from tidelog.store.errors import OutcomeUnknown
 
@@ -69,6 +71,9 @@ class Lease:
         if self.state is not OPEN:
             return self.state is ACKED and verb.name == Done.name
         remote, worked = self.terms.remote, self.terms.worked
+        reports = remote.keeper.reports
+        if reports.newest and verb.end is GIVEN:
+            reports.write((worked, self.job, self.deliveries))  # it stays with the job
         sent = remote.end_words(verb, worked[1], self.job, self.deliveries)
         # Before the server hears of it: this process may get the job again, as the same delivery, before it reads the
         # reply.
@@ -141,6 +146,12 @@ class Leased(Delivered, Generic[T]):
     @property
     def _options(self) -> Options:
         return self._lease.terms.remote.options
+
+    def _reports(self, verb: Report) -> bool:
+        """Whether the progress may be recorded now. Otherwise a beat does it."""
+        lease = self._lease
+        reports = lease.terms.remote.keeper.reports
+        return reports.is_due(self._delivery_key, time.monotonic(), partial(lease.end, verb))
 
     def _joined(self, puts: tuple[NewJob, ...]) -> AckAnd:
         return self._lease.terms.remote.joined(puts)

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from tidelog.client.link import Link
 from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.options import Options
+from tidelog.jobs.progress import Reports
 from tidelog.jobs.rows import text
 from tidelog.jobs.verbs.cancelled import AskCancelled
 from tidelog.jobs.verbs.done import Done
@@ -93,6 +94,7 @@ class Keeper:
     """The jobs that this process holds of one shared store.
 
     cancels    those of them that were cancelled, as far as it knows
+    reports    the progress of jobs that is still to be recorded
     """
 
     def __init__(self, link: Link) -> None:
@@ -104,7 +106,7 @@ class Keeper:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self.cancels = Cancels()
+        self.cancels, self.reports = Cancels(), Reports()
         self._held: dict[Worked, dict[int, Held]] = {}
         self._finished: dict[Worked, dict[int, int]] = {}
         self._dropped: deque[tuple[Worked, int, int]] = deque()
@@ -423,6 +425,7 @@ class Keeper:
             # Not repeated: the server takes the job back anyway when nobody renews it.
             tried(worked[0].ask, Drop(worked[1], [(job, deliveries)]))
         tried(self._release_unseen)
+        self.reports.flush(time.monotonic())
         for worked in list(self._finished):
             tried(self.write_finished, worked)
         return failed

@@ -11,6 +11,7 @@ from tidelog.jobs.lanes import Lane, lanes_in
 from tidelog.jobs.status import CANCELLED, DEAD, DELAYED, DONE, PAUSED, RUNNING, WAITING, JobStatus
 from tidelog.jobs.work.cancelling import find_cancelled
 from tidelog.jobs.work.later import find_later
+from tidelog.jobs.work.progressing import progress_of
 from tidelog.jobs.work.results import Died, Found, Outcome
 from tidelog.jobs.work.settle import failures
 from tidelog.jobs.work.shared import Shared
@@ -94,16 +95,18 @@ def entry_status(
         return JobStatus(first, DONE, now_id, row)
     _, owner, count = pending
     told = tuple(failures(shared, ctx, lane.options, present))
+    come = progress_of(ctx.state, ctx.db, lane.options, first)
     hold = shared.paused.get(present)
     left = 0.0 if hold is None else hold.due - shared.monotonic()
     if owner != NOBODY:
         worker = _name_of(group, owner)
-        return JobStatus(first, RUNNING, now_id, row, count, worker, failures=told)
+        return JobStatus(first, RUNNING, now_id, row, count, worker, failures=told, progress=come)
     worker = told[-1].worker if told else None
     if left <= 0:
-        return JobStatus(first, WAITING, now_id, row, count, worker, failures=told)
+        return JobStatus(first, WAITING, now_id, row, count, worker, failures=told, progress=come)
     due_at = rows.moment(ctx.now + round(left * 1000))
-    return JobStatus(first, PAUSED, now_id, row, count, worker, due_at, failures=told)
+    state = PAUSED
+    return JobStatus(first, state, now_id, row, count, worker, due_at, failures=told, progress=come)
 
 
 def dead_status(

@@ -16,7 +16,8 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.putting import NewJob
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.done_and import DoneAnd
-from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
+from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
+from tidelog.jobs.verbs.progress import Report
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.cancelling import cancelled_among
 from tidelog.jobs.work.deaths import tell
@@ -168,6 +169,9 @@ class JobBase(Delivered, Generic[T]):
         """End or keep the delivery as a verb says."""
         if self._state is not OPEN:
             return False, None
+        reports = self._place.engine.leases.reports
+        if reports.newest and verb.end is GIVEN:
+            reports.write(self._delivery_key)  # it stays with the job
         held, promise = settled(self._place.engine, self._delivery, self._entry, verb)
         if not held:
             self._not_held()
@@ -188,6 +192,12 @@ class JobBase(Delivered, Generic[T]):
         )
         if found:
             self._cancels.announce(self._delivery_key)
+
+    def _reports(self, verb: Report) -> bool:
+        """Whether the progress may be recorded now. Otherwise a beat does it."""
+        leases, engine = self._place.engine.leases, self._place.engine
+        write = partial(settled, engine, self._delivery, self._entry, verb)
+        return leases.reports.is_due(self._delivery_key, engine.core.monotonic(), write)
 
     def _joined(self, puts: tuple[NewJob, ...]) -> DoneAnd:
         return DoneAnd.of(self._place.engine, puts)

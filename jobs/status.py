@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tidelog.jobs import rows
 from tidelog.jobs.codecs import NAMED, Codec
+from tidelog.jobs.progress import Progress
 from tidelog.jobs.retries import RetryPolicy
 from tidelog.jobs.rows import Failure
 
@@ -40,6 +41,7 @@ class JobStatus:
         reason: Why a dead job was given up; `cancelled` of a cancelled one.
         failures: The failures that are still recorded, oldest first.
         result_raw: The result that its worker left, as bytes; None if there is none, or it has expired.
+        progress: How far it has come, as its worker said last, until it ends.
     """
 
     id: str
@@ -52,6 +54,7 @@ class JobStatus:
     reason: str | None = None
     failures: Sequence[Failure] = ()
     result_raw: bytes | None = None
+    progress: Progress | None = None
     codec: Codec = field(default=NAMED["bytes"], repr=False, compare=False)
 
     @property
@@ -113,6 +116,7 @@ class JobStatus:
             **{"enqueued_at": self.enqueued_at.isoformat(), "worker": self.worker},
             **{"due_at": due_at, "reason": self.reason, "failures": failures},
             **{"result": self._plain(self.result_raw)},
+            "progress": None if self.progress is None else self.progress.as_dict(),
         }
 
     def _plain(self, raw: bytes | None) -> Any:

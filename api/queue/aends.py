@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tidelog.jobs.verbs.ending import Ending
+from typing import TYPE_CHECKING
+
+from tidelog.jobs.verbs.ending import OPEN, Ending
 from tidelog.jobs.verbs.extend import Extend
 from tidelog.jobs.verbs.fail import Fail
+from tidelog.jobs.verbs.progress import Report
 from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.retry import Retry
 from tidelog.store.durations import Duration
@@ -14,6 +17,12 @@ class AsyncEnds:
     """The verbs about a delivery that need nothing but the job. A class that inherits it adds `_end`."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def _state(self) -> str: ...
+        def _reports(self, verb: Report) -> bool: ...
 
     async def _end(self, verb: Ending) -> bool:
         """Whether the worker still held the job, once that has reached the store's durability level."""
@@ -66,3 +75,27 @@ class AsyncEnds:
             DataError: `seconds` is invalid.
         """
         return await self._end(Extend.of(seconds))
+
+    async def progress(self, fraction: float, text: str = "") -> bool:
+        """Tell how far the job has come. `Queue.job`, `Handle.progress` and the console show it until the job ends.
+
+            await job.progress(0.4, "page 4 of 10")
+
+        At most one record a second is made of a job. A report that comes earlier is recorded a second later, or when
+        the job is given back, unless a newer one takes its place.
+
+        Args:
+            fraction: From 0 to 1.
+            text: At most 500 characters.
+
+        Returns:
+            False if the lease was lost, as far as the worker knows.
+
+        Raises:
+            DataError: An argument is invalid.
+            Unsupported: The server of a shared store is too old.
+        """
+        report = Report.of(fraction, text)
+        if self._state is not OPEN:
+            return False
+        return not self._reports(report) or await self._end(report)

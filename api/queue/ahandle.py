@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self
 
+from tidelog.jobs.progress import Progress
+from tidelog.jobs.status import JobStatus
 from tidelog.store.durations import Duration
 
 
@@ -13,9 +15,12 @@ class AsyncAsked(Protocol):
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """The result of a job."""
 
+    async def job(self, job_id: str) -> JobStatus | None:
+        """The status of a job."""
+
 
 class AsyncHandle(str):
-    """The ID of a job that was put, `ms-seq`: a str like any other, with one method more.
+    """The ID of a job that was put, `ms-seq`: a str like any other, with methods of its own.
 
     handle = await thumbnails.put("cat.png")
     print(await handle.result(timeout=30))
@@ -50,6 +55,18 @@ class AsyncHandle(str):
             DataError: `timeout` is invalid.
         """
         return await self._queue.result(self, timeout)
+
+    async def progress(self) -> Progress | None:
+        """How far the job has come, as its worker said last.
+
+        Returns:
+            None if no worker has said it, or the job has ended. `AsyncQueue.job` tells which.
+
+        Raises:
+            Unsupported: The server of a shared store is too old.
+        """
+        found = await self._queue.job(self)
+        return None if found is None else found.progress
 
     def __reduce__(self) -> Any:
         return str, (str(self),)

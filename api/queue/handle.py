@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self
 
+from tidelog.jobs.progress import Progress
+from tidelog.jobs.status import JobStatus
 from tidelog.store.durations import Duration
 
 
@@ -16,9 +18,12 @@ class Asked(Protocol):
     def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """The result of a job."""
 
+    def job(self, job_id: str) -> JobStatus | None:
+        """The status of a job."""
+
 
 class Handle(str):
-    """The ID of a job that was put, `ms-seq`: a str like any other, with one method more.
+    """The ID of a job that was put, `ms-seq`: a str like any other, with methods of its own.
 
     handle = thumbnails.put("cat.png")
     print(handle.result(timeout=30))
@@ -53,6 +58,18 @@ class Handle(str):
             DataError: `timeout` is invalid.
         """
         return self._queue.result(self, timeout)
+
+    def progress(self) -> Progress | None:
+        """How far the job has come, as its worker said last.
+
+        Returns:
+            None if no worker has said it, or the job has ended. `Queue.job` tells which.
+
+        Raises:
+            Unsupported: The server of a shared store is too old.
+        """
+        found = self._queue.job(self)
+        return None if found is None else found.progress
 
     def __reduce__(self) -> Any:
         return str, (str(self),)

@@ -9,6 +9,7 @@ from tidelog.engine.reply import NULL_ARRAY, Map, Reply
 from tidelog.jobs import rows
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.found import Finding
+from tidelog.jobs.progress import packed, unpacked
 from tidelog.jobs.status import JobStatus
 from tidelog.jobs.verbs.failures import failure_told, told_failure
 from tidelog.jobs.verbs.verb import JOB, LOOKS, Facts, OneJob, Question
@@ -45,6 +46,10 @@ class AskJob(OneJob, Question):
 def told_status(status: JobStatus) -> Map:
     """A status in a reply of the server."""
     due = None if status.due_at is None else rows.milliseconds(status.due_at)
+    come = status.progress
+    told: tuple[bytes, ...] = ()
+    if come is not None:
+        told = b"progress", packed(come.fraction, come.text, rows.milliseconds(come.at))
     return Map(
         (
             *(b"id", status.id.encode(), b"state", status.state.encode()),
@@ -52,7 +57,7 @@ def told_status(status: JobStatus) -> Map:
             *(b"deliveries", status.deliveries, b"worker", _bytes(status.worker)),
             *(b"due_ms", due, b"reason", _bytes(status.reason)),
             *(b"failures", list(map(told_failure, status.failures))),
-            *(b"result", status.result_raw),
+            *(b"result", status.result_raw, *told),
         )
     )
 
@@ -66,6 +71,7 @@ def status_told(reply: Sequence[Any]) -> JobStatus:
         *(tuple(found[b"fields"]), found[b"deliveries"], _text(found[b"worker"])),
         *(None if due is None else rows.moment(due), _text(found[b"reason"])),
         *(tuple(map(failure_told, found[b"failures"])), found[b"result"]),
+        unpacked(found.get(b"progress")),
     )
 
 

@@ -35,6 +35,7 @@ WORKERS: Final = b"workers"
 RETRY: Final = b"retry"
 REMOVE: Final = b"remove"
 CANCEL: Final = b"cancel"
+PROGRESS: Final = b"progress"
 
 
 # The commands of a change, and its result

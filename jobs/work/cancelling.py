@@ -39,6 +39,7 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.streams import is_needed, stream_at
 from tidelog.jobs.work.freeing import free_window, has_begun
 from tidelog.jobs.work.later import GROUP, find_later, is_delayed
+from tidelog.jobs.work.progressing import ended
 from tidelog.jobs.work.results import first_id, first_id_of_dead
 from tidelog.jobs.work.settle import failures
 from tidelog.jobs.work.shared import Delivery, Shared
@@ -191,6 +192,7 @@ class Cancelling:
         lane.drop_notes(ctx, options, (job,))
         lane.failed.pop(job, None)
         lane.dropped.pop(job, None)
+        ctx.effects += ended(ctx, lane.progress, (job,))
         if lane.limited:
             lane.freed((job,))
         lane.let_others_in()

@@ -10,6 +10,7 @@ from tidelog.engine.api import XNACK, Context, Group, Stream
 from tidelog.engine.idlist import pack
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import among_held, stream_at
+from tidelog.jobs.work import progressing
 from tidelog.jobs.work.settle import log_done
 from tidelog.jobs.work.shared import Delivery, Job, Leftover, Shared
 
@@ -108,6 +109,8 @@ def log_finished(
         for job in jobs:
             shared.failed.pop(job, None)
     log_done(ctx, options, stream, jobs)
+    if shared.progress:
+        ctx.effects += progressing.ended(ctx, shared.progress, jobs)
     shared.unswept += len(jobs)
     if shared.limited:
         shared.freed(jobs)

@@ -22,6 +22,7 @@ from typing import Final
 from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
 from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.options import Options
+from tidelog.jobs.progress import Reports
 from tidelog.jobs.rows import text
 from tidelog.jobs.work.alone import Alone
 from tidelog.jobs.work.drain import Drain
@@ -59,6 +60,7 @@ class Leases:
     closing   the store is being closed: its queues hand out no more jobs
     alone     the processes that get less than they ask for, which all queues share
     cancels   the deliveries that were cancelled
+    reports   the progress that is still to be recorded
     """
 
     def __init__(self, core: Core) -> None:
@@ -68,6 +70,7 @@ class Leases:
         self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
         self.alone = Alone(self.shared)
         self.cancels = Cancels()
+        self.reports = Reports()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
             weakref.WeakValueDictionary()
@@ -197,6 +200,8 @@ class Leases:
     def beat(self) -> float | None:
         """One round over the queues. Returns seconds until the next one, None if there is nothing to look after."""
         pause = self._beat()
+        if self.reports.newest and (core := self._core()) is not None:
+            self.reports.flush(core.monotonic())
         for shared in self.queues():
             job, shared.forgotten = shared.forgotten, 0
             if job:

@@ -27,6 +27,7 @@ from tidelog.jobs.dedup import let_go
 from tidelog.jobs.options import Options
 from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import holds, stream_at
+from tidelog.jobs.work import progressing
 from tidelog.jobs.work.deaths import given_up
 from tidelog.jobs.work.pauses import Hold
 from tidelog.jobs.work.results import first_id, result_words
@@ -110,6 +111,8 @@ def ack(delivery: Delivery, job: int, row: EntryRow, count: int, ctx: Context) -
         shared.let_others_in()
     if shared.limited:
         shared.freed((job,))
+    if shared.progress:
+        ctx.effects += progressing.ended(ctx, shared.progress, (job,))
     if shared.results.asked:
         shared.ended([first_id(job, row)])
     return True
@@ -158,7 +161,8 @@ def _left(held: Held, ctx: Context) -> Words:
     shared.ended([first_id(job, held.row)])
     stream = ctx.stream(options.key)
     assert stream is not None
-    free = map(Decided, let_go(ctx, options, stream, (job,)))
+    freed = let_go(ctx, options, stream, (job,)) + progressing.ended(ctx, shared.progress, (job,))
+    free = map(Decided, freed)
     return [*free, *_done_words(options, job), *gone]
 
 

@@ -237,6 +237,7 @@ class Shared(Pauses):
     begun       in lane 0: workers that have looked for jobs and are not among those -> their places in their history
     dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
     forgotten   the last of them that no log line told, 0 = none
+    progress    the jobs whose progress this process has recorded, with its key
     room        callers that wait for room in a bounded queue, or for jobs to be settled. All lanes share it
     closing     the store is being closed: no more jobs are handed out
     halted      in lane 0: the queue is paused (pausing.py)
@@ -269,6 +270,7 @@ class Shared(Pauses):
         self.leftovers: deque[Leftover] = deque()
         self.dropped: dict[int, float] = {}
         self.forgotten = 0
+        self.progress: dict[int, bytes] = {}
         self.returned: set[bytes] = set()
         self.begun: dict[bytes, dict[int, int]] = {}
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()

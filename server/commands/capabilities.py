@@ -15,12 +15,13 @@ from tidelog.server.session import Session
 # handover   TIDELOG HANDOVER
 # job        QUEUE JOB
 # pause      QUEUE PAUSE, RESUME and PAUSED
+# progress   QUEUE PROGRESS
 # retry      QUEUE PUT and PUTMANY with RETRY; the options LEASE and RETRYPOLICY of queues
 # workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
 CAPABILITIES: Final = (
-    *(b"cancel", b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"remove"),
-    *(b"retry", b"workers"),
+    *(b"cancel", b"confirm", b"dedup", b"find", b"handover", b"job", b"pause", b"progress"),
+    *(b"remove", b"retry", b"workers"),
 )
 PROCESS_BYTES_MAX: Final = 64
 

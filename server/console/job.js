@@ -32,6 +32,7 @@ export function drawJob(told, at, page) {
       first && first !== told.id ? ["first ID", first] : null,
       told.state === "running" ? ["worker", `${told.consumer}, delivery ${told.deliveries}`] : null,
       told.idle_ms !== undefined ? ["lease renewed", when(now - told.idle_ms, now)] : null,
+      told.progress ? ["progress", `${Math.floor(told.progress.fraction * 100)} % ${told.progress.text}`] : null,
       told.state === "paused" ? ["deliveries", number(told.deliveries)] : null,
       told.due_ms !== undefined ? ["due", when(told.due_ms, now)] : null,
       told.state === "dead" ? ["died", when(told.died_ms, now)] : null,

@@ -72,6 +72,8 @@ def _told(status: JobStatus) -> dict[str, Any]:
         told["due_ms"] = rows.milliseconds(status.due_at)
     told |= {"key": status.key, "priority": status.priority}
     told |= {"consumer": status.worker, "deliveries": status.deliveries}
+    if status.progress is not None:
+        told["progress"] = {"fraction": status.progress.fraction, "text": status.progress.text}
     raw = status.result_raw
     return told | {"result": None if raw is None else shown.value(raw)}
 

@@ -499,6 +499,31 @@ async def cancel_running(t: Tape) -> None:
 
 
 @script
+async def progress(t: Tape) -> None:
+    """One report of each job, which goes with the job: done, dead, cancelled; or stays with it: given back."""
+    mails = t.queue("mails")
+    ids = [await mails.put(name) for name in "abcde"]
+    jobs = [await mails.get("anna", 0) for _ in ids]
+    for number, job in enumerate(jobs):
+        await job.progress(number / 4, f"page {number} of 4")
+        await mails.job(ids[number])
+    await jobs[0].progress(2)
+    await jobs[0].ack()
+    await jobs[1].fail("no")
+    await mails.cancel(ids[2])
+    await jobs[2].progress(1)
+    await jobs[3].nack("no", 5)
+    await jobs[4].release()
+    for id in ids:
+        await mails.job(id)
+    await t.reopen()
+    await mails.job(ids[3])
+    await t.wait(6)
+    await t.work(mails, "anna")
+    await t.look(mails)
+
+
+@script
 async def move(t: Tape) -> None:
     """A delayed job gets another time, earlier, later or now, by a delay or a time, and keeps its ID."""
     mails = t.queue("mails")

@@ -365,6 +365,25 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE FIND mails STATE cancelled
         QUEUE FIND mails STATE cancelled GROUP audit
     """,
+    "progress": """
+        QUEUE PUTMANY mails 2 a b
+        QUEUE TAKE mails anna COUNT 2
+        QUEUE PROGRESS mails anna @a 1 0.25
+        QUEUE PROGRESS mails anna @a 1 0.5 TEXT page␣2␣of␣4
+        QUEUE JOB mails @a
+        QUEUE FIND mails STATE running
+        QUEUE PROGRESS mails anna @b 1 1.5
+        QUEUE PROGRESS mails anna @b 1 half
+        QUEUE PROGRESS mails anna @b 1
+        QUEUE PROGRESS mails ben @b 1 1
+        QUEUE PROGRESS mails anna @b 1 1
+        QUEUE DONE mails anna @b 1
+        reopen
+        QUEUE RENEW mails anna @a 1
+        QUEUE JOB mails @a
+        QUEUE DONE mails anna @a 1
+        QUEUE JOB mails @a
+    """,
     "cancelled": """
         QUEUE PUTMANY mails 3 a b c
         QUEUE TAKE mails anna COUNT 3

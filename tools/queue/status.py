@@ -47,12 +47,14 @@ def command(
 def facts_of(found: JobStatus, codec: str) -> dict[str, Any]:
     """The facts about a job, by their names; those that it has not are left out."""
     result = None if found.result_raw is None else decoded(found.result_raw, codec)
+    come = found.progress
     moved = found.state == DEAD or found.present_id != found.id
     told: dict[str, Any] = {
         **{"id": found.id, "state": found.state, "worker": found.worker},
         "now": found.present_id if moved else None,  # of a dead job, its ID among the dead jobs
         "due_ms": None if found.due_at is None else milliseconds(found.due_at),
         **{"deliveries": found.deliveries or None, "reason": found.reason},
+        "progress": None if come is None else f"{come.fraction:.0%} {come.text}".strip(),
         "failure": failure_object(found.failures[-1]) if found.failures else None,
         "result": None if result is None else result.plain,
         "undecodable": None if result is None else result.problem,

@@ -155,6 +155,9 @@ class Methods(Face):
     def cancel(self, id: str, group: str | None = None) -> Any:
         return self.queue.cancel(id, group=group)
 
+    def progress(self, group: str, id: str, fraction: Any, text: str = "") -> Any:
+        return self.jobs[group, id].progress(fraction, text)
+
     def forget(self, dedup_id: str) -> Any:
         return self.queue.forget(dedup_id)
 
@@ -458,6 +461,11 @@ class Commands(Face):
 
     def cancel(self, id: str, group: str | None = None) -> Any:
         return bool(self.call("CANCEL", id, *(() if group is None else ("ONLY", group))))
+
+    def progress(self, group: str, id: str, fraction: Any, text: str = "") -> Any:
+        worker, number = self.jobs[group, id]
+        words = (fraction, "TEXT", text) if text else (fraction,)
+        return bool(self.call("PROGRESS", worker, id, number, *words, group=group))
 
     def forget(self, dedup_id: str) -> Any:
         return bool(self.call("FORGET", dedup_id))

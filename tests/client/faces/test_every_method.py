@@ -67,6 +67,9 @@ COMPARED = {
         "enqueued_at": "faces/test_blocking.py .enqueued_at",
         "dedup_id": "faces/test_dedup.py .dedup_id",
         "retry": "faces/test_retries.py .retry",
+        "progress": "faces/test_progress.py face.progress(",
+        "cancelled": "../jobs/test_cancel_running.py job.cancelled",
+        "on_cancel": "../jobs/test_cancel_running.py job.on_cancel(",
     },
     "dead": {
         **{"list": "step dead", "get": "step dead_get", "count": "step figures"},
