@@ -55,8 +55,10 @@ def packed(fraction: float, text: str, now: int) -> bytes:
 
 def unpacked(raw: object) -> Progress | None:
     """The progress that is stored; None if it is none, since another client wrote it."""
+    if not isinstance(raw, bytes):
+        return None
     try:
-        found = json.loads(raw) if isinstance(raw, bytes) else None
+        found = json.loads(raw)
         fraction, text = checked(found["fraction"], found["text"])
         return Progress(fraction, text, rows.moment(int(found["at"])))
     except (ValueError, KeyError, TypeError, RecursionError, DataError):

@@ -21,7 +21,7 @@ class AsyncEnds:
     if TYPE_CHECKING:
 
         @property
-        def _state(self) -> str: ...
+        def state(self) -> str: ...
         def _reports(self, verb: Report) -> bool: ...
 
     async def _end(self, verb: Ending) -> bool:
@@ -96,6 +96,6 @@ class AsyncEnds:
             Unsupported: The server of a shared store is too old.
         """
         report = Report.of(fraction, text)
-        if self._state is not OPEN:
+        if self.state != OPEN:
             return False
         return not self._reports(report) or await self._end(report)

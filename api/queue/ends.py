@@ -24,7 +24,7 @@ class Ends:
     if TYPE_CHECKING:
 
         @property
-        def _state(self) -> str: ...
+        def state(self) -> str: ...
         def _reports(self, verb: Report) -> bool: ...
 
     def _end(self, verb: Ending) -> bool:
@@ -99,6 +99,6 @@ class Ends:
             Unsupported: The server of a shared store is too old.
         """
         report = Report.of(fraction, text)
-        if self._state is not OPEN:
+        if self.state != OPEN:
             return False
         return not self._reports(report) or self._end(report)

@@ -511,7 +511,6 @@ async def progress(t: Tape) -> None:
     await jobs[0].ack()
     await jobs[1].fail("no")
     await mails.cancel(ids[2])
-    await jobs[2].progress(1)
     await jobs[3].nack("no", 5)
     await jobs[4].release()
     for id in ids:
