@@ -38,8 +38,8 @@ from tidelog.crash.errors import WrongId
 # A queue in the form in which the model and the store are compared: jobs as (ID, value, first ID, key, deliveries,
 # worker, due, extended), failures as (ID, worker, deliveries, error), oldest first, dead jobs as (ID, value, key,
 # deliveries), delayed jobs as (ID, value, due, priority, key), results as (first ID, result), schedules as (name,
-# value, next tick, ticks made), the number of deliveries that count against the rate, and places as (priority, last ID,
-# the ID behind which jobs are new).
+# value, next tick, ticks made), the number of deliveries that count against the rate, places as (priority, last ID,
+# the ID behind which jobs are new), and cancelled jobs as (ID, value, key, deliveries).
 Queued = tuple[Any, ...]
 ID = tuple[int, int]
 
@@ -124,6 +124,7 @@ class Jobs:
         self._remembered: dict[bytes, bytes] = {}  # dedup ID -> job
         self._failures: list[tuple[bytes, bytes, int, bytes]] = []
         self.dead: list[tuple[bytes, Job]] = []
+        self._cancelled: list[tuple[bytes, bytes, bytes, int]] = []
         self.delayed: dict[bytes, Delayed] = {}
         self.counted = 0  # deliveries
         self.plans: dict[bytes, Plan] = {}
@@ -188,7 +189,9 @@ class Jobs:
             case "hasten", (job_id,):
                 self.delayed[job_id] = self.delayed[job_id]._replace(due=True)
             case "cancel", (job_id,):
-                del self.delayed[job_id]
+                later = self.delayed.pop(job_id, None)
+                gone = self.jobs.pop(job_id) if later is None else Job(later.value, key=later.key)
+                self._cancelled.append((job_id, gone.value, gone.key, gone.deliveries))
             case "arrive", (new,):
                 for job_id, old in zip(new, self.arriving(), strict=True):
                     delayed = self.delayed.pop(old)
@@ -360,6 +363,7 @@ class Jobs:
         return (
             *(tuple(jobs), tuple(self._failures), tuple(dead), tuple(delayed)),
             *(tuple(results), tuple(plans), self.counted, tuple(places)),
+            tuple(self._cancelled),
         )
 
 

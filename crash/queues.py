@@ -48,7 +48,16 @@ PLANS: Final = ("mailing", "billing", "calling")  # their schedules
 HIGH: Final = 5  # the other priority than 0 that jobs of all queues but the first have
 LANE: Final = b":priority:%d" % HIGH
 ENDINGS: Final = (
-    *(b":holds", b":failures", b":dead", b":later", LANE, LANE + b":holds", b":rate:workers"),
+    *(
+        b":holds",
+        b":failures",
+        b":dead",
+        b":cancels",
+        b":later",
+        LANE,
+        LANE + b":holds",
+        b":rate:workers",
+    ),
 )
 RESULT: Final = b":result:"
 WORKERS: Final = ("ann", "bob")
@@ -415,7 +424,18 @@ class QueueLife(Life):
         )
 
     def _cancel(self, queue: int) -> None:
-        self._change_delayed(queue, "cancel", self._queues[queue].cancel)
+        """Cancel the last delayed job, or one that a worker has."""
+        cancel, job = self._queues[queue].cancel, self._first(queue)
+        if job is None or any(not each.due for each in self._jobs(queue).delayed.values()):
+            self._change_delayed(queue, "cancel", cancel)
+            return
+        unit = self._ended(queue, "cancel")
+        self._begin(unit)
+        self._told(cancel(job.id), unit)
+        if job.ack() or not job.cancelled:
+            raise BenchError(
+                f"without any crash, a worker may end a job that was cancelled: {unit}"
+            )
 
     def _change_delayed(self, queue: int, name: str, change: Callable[[str], bool]) -> None:
         waiting = [i for i, job in self._jobs(queue).delayed.items() if not job.due]
@@ -524,6 +544,10 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
         (each.original_id.encode(), each.raw, (each.key or "").encode(), each.deliveries)
         for each in queue.dead
     ]
+    cancelled = [
+        (row[b"id"], row[b"value"], row.get(b"key", b""), int(row[b"deliveries"]))
+        for _, row in db.xrange(name + b":cancels")
+    ]
     delayed = [
         *(_delayed(job, False) for job in queue.peek(MANY, scheduled=True)),
         *(_delayed(job, True) for job in peeked if job.id.encode() not in dict(entries)),
@@ -542,6 +566,7 @@ def _queued(db: Store, name: bytes, keys: list[bytes]) -> Queued:
     return (
         *(tuple(jobs), tuple(failures), tuple(dead), tuple(delayed)),
         *(tuple(results), tuple(plans), _counted(db, name), tuple(places)),
+        tuple(cancelled),
     )
 
 

@@ -33,7 +33,7 @@ def test_a_known_dedup_id_adds_nothing() -> None:
     queue.apply("done", A)
     queue.apply("put", A, b"second", b"once", b"")
     assert queue.known(b"once") == A
-    assert not any(queue.contents()[:-1])
+    assert not any(queue.contents()[:-2])
 
 
 def test_a_failed_job_waits_and_dies_after_its_last_delivery() -> None:
@@ -117,6 +117,7 @@ def test_a_delayed_job_arrives_under_another_id() -> None:
         (b"5-901", b"value", False, 0, b""),
         (b"5-903", b"value", True, 0, b""),
     )
+    assert queue.contents()[8] == ((b"5-902", b"value", b"", 0),)
     assert queue.arriving() == [b"5-903"]
     queue.apply("arrive", [b"5-3"])
     assert queue.contents()[0][-1] == (b"5-3", b"value", b"5-903", b"", 0, b"", True, False)
@@ -269,6 +270,15 @@ def test_ids_grow() -> None:
         queue.apply("sell", B)
 
 
+def test_a_job_in_any_state_is_cancelled() -> None:
+    queue = filled()
+    queue.apply("take", b"ann", A)
+    for job_id in (A, C):
+        queue.apply("cancel", job_id)
+    assert [job[0] for job in queue.contents()[0]] == [B]
+    assert queue.contents()[8] == (*((A, b"value of 5-0", b"", 1), (C, b"value of 5-2", b"", 0)),)
+
+
 def test_the_model_of_a_store_has_queues() -> None:
     model = Model()
     model.apply([["put", b"mails", A, b"x", b"", b""], ["set", b"key", b"y"]])
@@ -276,9 +286,9 @@ def test_the_model_of_a_store_has_queues() -> None:
         b"key": b"y",
         b"mails": (
             *(((A, b"x", b"", b"", 0, b"", True, False),), (), (), (), (), (), 0),
-            ((0, (5, 0), (0, 0)),),
+            *(((0, (5, 0), (0, 0)),), ()),
         ),
     }
     model.apply([["take", b"mails", b"ann", A]])
     model.apply([["done", b"mails", A], ["put", b"bills", B, b"z", b"", b""]])
-    assert model.contents()[b"mails"] == ((), (), (), (), (), (), 0, ((0, (5, 0), (5, 0)),))
+    assert model.contents()[b"mails"] == ((), (), (), (), (), (), 0, ((0, (5, 0), (5, 0)),), ())
