@@ -312,6 +312,20 @@ def test_planted_faults_of_results_ticks_and_limits_are_found(
         assert findings and findings[0].kind in ("wrong", "lost")
 
 
+def test_a_job_that_a_worker_has_is_cancelled() -> None:
+    """Wherever the power goes, it is as before or cancelled, and its worker cannot end it."""
+    steps: list[Step] = [
+        ["puts", 0, 3],
+        ["take", 0, 0],
+        ["cancel", 0],
+        ["later", 0, 10, 0],
+        ["cancel", 0],
+    ]
+    trace = queues.record(Memory(), "no", steps, {"life": 1})
+    assert [unit[0][0] for unit in trace.units].count("cancel") == 2
+    assert explored(Memory(), "no", steps).findings == []
+
+
 def test_a_planted_fault_is_found_and_made_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
