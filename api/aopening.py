@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, Unpack, overload
 from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.api.aio import AsyncStore
+from tidelog.api.face import Face, inside
 from tidelog.disk.interface import Disk
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration, seconds
@@ -135,3 +136,9 @@ def aopen_store(
         return AsyncStore(core, decode=decode_responses, opened_here=True)
 
     return Opening(opened)
+
+
+def beside(store: Face) -> AsyncStore[Any]:
+    """The database of an open store once more, for asyncio. It is closed with the store."""
+    seen = inside(store)
+    return AsyncStore(seen.core, decode=False, db=seen.db, level=seen.level)

@@ -8,6 +8,7 @@
         clock.advance(61)
         assert db.get("token") is None
 
+With `testing.inline(tasks)` each put of a task runs its function at once, and `testing.stepwise` lets a test do that.
 `tidelog.testing.plugin` is a plugin of pytest with fixtures for a store, a clock, and crashes; this package itself does
 not need pytest.
 """
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
     from tidelog.testing.clock import Clock
     from tidelog.testing.queues import aqueue, queue
+    from tidelog.testing.steps import inline, stepwise
     from tidelog.testing.stores import astore, store
 
-__all__ = ["Clock", "aqueue", "astore", "queue", "store"]
+__all__ = ["Clock", "aqueue", "astore", "inline", "queue", "stepwise", "store"]
 
 # Each name is imported on first access: pytest loads the plugin in every run, also of programs without a store.
 _LATER = {
@@ -33,6 +35,8 @@ _LATER = {
     "aqueue": "tidelog.testing.queues",
     "queue": "tidelog.testing.queues",
     "astore": "tidelog.testing.stores",
+    "inline": "tidelog.testing.steps",
+    "stepwise": "tidelog.testing.steps",
     "store": "tidelog.testing.stores",
 }
 

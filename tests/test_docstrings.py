@@ -196,6 +196,7 @@ def test_each_fault_of_style_is_seen() -> None:
 
 def error_named(name: str) -> type[Exception]:
     others: dict[str, type[Exception]] = {"ConfigError": ConfigError, "OSError": OSError}
+    others["TypeError"] = TypeError
     found: type[Exception] = others.get(name) or getattr(tidelog, name)
     return found
 

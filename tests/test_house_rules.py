@@ -27,6 +27,7 @@ WITHOUT_FILES = (
     "server",
     "crash",
     "spark",
+    "functions",
 )
 
 FILE_MODULES = {"fcntl", "fileinput", "glob", "mmap", "shutil", "tempfile"}

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from tidelog.client.opening import open_queue as queue
     from tidelog.client.queue import SharedQueue
     from tidelog.client.store import SharedStore
+    from tidelog.functions.task import Task
+    from tidelog.functions.tasks import Tasks
+    from tidelog.functions.tasks import make_tasks as tasks
     from tidelog.jobs.retries import GiveUp, RetryJob, RetryPolicy
     from tidelog.replication.embedded import afollow, follow
     from tidelog.server.serving import Serving, serve
@@ -109,6 +112,8 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StorePoisoned",
+    "Task",
+    "Tasks",
     "TidelogError",
     "TokenLate",
     "TokenLost",
@@ -125,6 +130,7 @@ __all__ = [
     "open",
     "queue",
     "serve",
+    "tasks",
 ]
 
 
@@ -161,6 +167,9 @@ _LATER = {
     "GiveUp": ("tidelog.jobs.retries", "GiveUp"),
     "RetryJob": ("tidelog.jobs.retries", "RetryJob"),
     "RetryPolicy": ("tidelog.jobs.retries", "RetryPolicy"),
+    "Task": ("tidelog.functions.task", "Task"),
+    "Tasks": ("tidelog.functions.tasks", "Tasks"),
+    "tasks": ("tidelog.functions.tasks", "make_tasks"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
     "__version__": ("tidelog.store.version", "__version__"),

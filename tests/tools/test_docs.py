@@ -28,6 +28,7 @@ PAGES = (
     "docs/index.md",
     SHOWING_IDS,
     "docs/guides/queue.md",
+    "docs/guides/tasks.md",
     "docs/guides/delays-and-schedules.md",
     "docs/guides/checkpoints.md",
     "docs/guides/server.md",

@@ -35,6 +35,7 @@ TESTS: Final = "tests"
 QUEUE: Final = {
     "jobs and faces": ("jobs/", "api/queue/"),
     "client": ("client/",),
+    "functions": ("functions/",),
     "QUEUE commands": ("server/commands/queue/", "server/jobs.py", "server/once.py"),
     "command line": ("tools/queue/", "tools/worker/"),
 }

@@ -42,13 +42,14 @@ FILES: Final = {
     "api/queue/aschedules.py": "api/queue/schedules.py",
     "api/queue/aio.py": "api/queue/face.py",
     "api/queue/running/atelling.py": "api/queue/running/telling.py",
+    "functions/aseveral.py": "functions/several.py",
 }
 NAMES: Final = {
     **{f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")},
     **{
         f"a{name}": name
         for name in "backend close closing clearing compound next queue chosen ends handle job dead deaths embedded "
-        "faces schedules telling verbs".split()
+        "faces schedules several telling verbs".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",

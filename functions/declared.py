@@ -1,0 +1,54 @@
+"""The types of the decorators of `Tasks`, and of the options that they and a run take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypedDict, overload
+
+from tidelog.functions.task import C, P, R, Task, TaskOptions
+from tidelog.store.durations import Duration
+
+
+class Maker(Protocol):
+    """What `tasks.task(...)` returns: the decorator."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+
+
+class Scheduler(Protocol):
+    """What `tasks.cron(...)` returns: the decorator of a task, or of a function, which it makes a task."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, task: Task[P, C, R], /) -> Task[P, C, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+
+
+class TaskArguments(TaskOptions, total=False):
+    """What `tasks.task` takes: the options of a put, and these.
+
+    queue      the name of its queue; "default" without it
+    name       its name in jobs; that of the function without it
+    results    whether what the function returns is kept: False = never, True = None too, None = unless it is None
+    """
+
+    queue: str
+    name: str | None
+    results: bool | None
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `Queue.run` that `Tasks.run` has, too."""
+
+    worker: str | None
+    block: Duration | None
+    time_limit: Duration | None

@@ -1,0 +1,250 @@
+"""Several queues as one, whose `arun` lets each worker take from all of them, for threads.
+
+A worker fetches from the queue that comes next (`order.py`). One that has no job is left out until its waiter, a thread
+that waits for a job of this queue alone, gets one. The waiter gives the job to a worker that has nothing to do, or back
+to its queue if all have: then the queue's turn comes as that of the others. So a fetch of an idle queue costs the busy
+ones nothing, and a queue that cannot be fetched from stops no other.
+
+Generated from aseveral.py by tools/dev/make_sync.py: change that file.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tidelog.api.queue.running.by_threads import RunsThreads
+from tidelog.api.queue.running.plan import AGAIN_SECONDS, SHARED_PASSING
+from tidelog.functions.order import Order
+from tidelog.store.durations import Duration, patience
+from tidelog.store.errors import DataError, ResponseError, TidelogError
+
+# What is wrong with one queue, such as a key that holds no stream, or passes.
+FAULTS: Final = (*SHARED_PASSING, ResponseError)
+JOIN_S: Final = 1.0  # that waiters have to end
+
+log = logging.getLogger("tidelog.worker")
+
+
+class _Lane:
+    """One of the queues.
+
+    ready     a fetch may find a job
+    found     jobs that its waiter got, each for a worker that has nothing to do
+    waiter    its consumer; None = it has not begun
+    wanted    set: the waiter is to fetch
+    trouble   why the last fetch failed; empty = it did not
+    """
+
+    def __init__(self, name: str, queue: Any) -> None:
+        self.name, self.queue = name, queue
+        self.ready = True
+        self.found: deque[Any] = deque()
+        self.waiter: Any = None
+        self.wanted = threading.Event()
+        self.trouble = ""
+
+    def troubled(self, error: Exception) -> None:
+        """A fetch failed. Say so once."""
+        if str(error) != self.trouble:
+            self.trouble = str(error)
+            again = f"the others go on, and this one is tried again every {AGAIN_SECONDS:g} s"
+            log.warning("queue %s: %s: %s", self.name, again, error, extra={"queue": self.name})
+
+
+class Several(RunsThreads[Any]):
+    """The queues of one store for the workers of one run, for threads.
+
+    name       the names of all
+    first      the first of them
+    passing    errors after which the workers go on
+    """
+
+    passing = FAULTS
+
+    def __init__(self, queues: Mapping[str, Any], order: Order) -> None:
+        self._lanes = {name: _Lane(name, queues[name]) for name in order.names}
+        self._order, self._backend = order, self
+        self.name = ", ".join(order.names)
+        self._news = threading.Condition()
+        self._over = threading.Event()
+        self._waiters: set[threading.Thread] = set()
+        self.first = queues[order.names[0]]
+        self._idle = 0  # workers that have nothing to do
+        self._failure: BaseException | None = None
+
+    def consume(
+        self, worker: str | None = None, batch: int = 1, block: Duration | None = None, **given: Any
+    ) -> Turns:
+        """The jobs of all queues, for one worker. As `consume` of a queue. Raises DataError."""
+        if batch != 1:
+            raise DataError(f"workers of several queues fetch one job at a time, not {batch!r}")
+        return Turns(self, worker, block, given)
+
+    def take(self, turns: Turns) -> Any:
+        """The next job for a worker; None if none came in time, or the run ends. Raises what ended a waiter."""
+        until = None if turns.wait is None else time.monotonic() + turns.wait
+        empty: set[str] = set()
+        while True:
+            with self._news:
+                if self._failure is not None:
+                    raise self._failure
+                if self._over.is_set():
+                    return None
+                ready = [
+                    lane.name
+                    for lane in self._lanes.values()
+                    if lane.ready and lane.name not in empty or lane.found
+                ]
+                name = self._order.next(ready)
+                if name is None:
+                    left = None if until is None else until - time.monotonic()
+                    if left is not None and left <= 0:
+                        return None
+                    self._idle += 1
+                    try:
+                        _within(self._news.wait, left)
+                    finally:
+                        self._idle -= 1
+                    continue
+                lane = self._lanes[name]
+                job = lane.found.popleft() if lane.found else None
+            if job is None:
+                try:
+                    job = _fetched(lane.queue, turns)
+                except FAULTS as error:
+                    lane.troubled(error)
+            with self._news:
+                if job is not None:
+                    self._order.took(name, ready)
+                    if self._idle:  # there may be more
+                        self._news.notify()
+                    return job
+                if turns.wait == 0:
+                    empty.add(name)
+                else:
+                    self._await(lane, turns)
+
+    def end(self) -> None:
+        """Let the waiters end, and give back what no worker has taken."""
+        with self._news:
+            self._over.set()
+            self._news.notify_all()
+            left = [job for lane in self._lanes.values() for job in lane.found]
+            for lane in self._lanes.values():
+                lane.found.clear()
+                lane.wanted.set()
+        for job in left:
+            _released(job)
+        for lane in self._lanes.values():
+            if lane.waiter is not None:
+                lane.waiter.close()
+        if self._waiters:
+            for waiter in self._waiters:
+                waiter.join(JOIN_S)
+
+    # --- waiters
+
+    def _await(self, lane: _Lane, turns: Turns) -> None:
+        """The queue has no job: let its waiter get the next one."""
+        lane.ready = False
+        if lane.waiter is None:
+            lane.waiter = lane.queue.consume(turns.worker_given, 1, None, **turns.given)
+            waiter = threading.Thread(target=self._wait, args=(lane,), daemon=True)
+            waiter.start()
+            self._waiters.add(waiter)
+        lane.wanted.set()
+
+    def _wait(self, lane: _Lane) -> None:
+        try:
+            while not self._over.is_set():
+                lane.wanted.wait()
+                lane.wanted.clear()
+                if not self._over.is_set() and not self._waited(lane):
+                    break  # the store was closed
+        except BaseException as error:
+            if not self._over.is_set():
+                self._failure = error
+        with self._news:
+            self._over.set()
+            self._news.notify_all()
+
+    def _waited(self, lane: _Lane) -> bool:
+        """Get one job of a queue. False: there will be none any more."""
+        if lane.trouble:
+            _within(self._over.wait, AGAIN_SECONDS)
+        try:
+            job = next(lane.waiter, None)
+        except FAULTS as error:
+            lane.troubled(error)
+            lane.wanted.set()
+            return True
+        lane.trouble = ""
+        if job is None:
+            return False
+        with self._news:
+            lane.ready = True
+            promised = sum(len(each.found) for each in self._lanes.values())
+            taken = self._idle > promised and not self._over.is_set()
+            if taken:
+                lane.found.append(job)
+                self._news.notify()
+        if not taken:
+            _released(job)
+        return True
+
+
+class Turns:
+    """The jobs of several queues for one worker: an iterator, as a consumer of one queue.
+
+    worker          its name at the first queue
+    worker_given    the name that the caller gave
+    wait            seconds without a job after which it ends; None = never
+    given           further arguments of `consume`
+    """
+
+    def __init__(
+        self, several: Several, worker: str | None, block: Any, given: dict[str, Any]
+    ) -> None:
+        self._several, self.worker_given, self.given = several, worker, given
+        self.wait = patience("block", block)
+        # it checks the arguments, too
+        self.worker = several.first.consume(worker, 1, 0, **given).worker
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        job = self._several.take(self)
+        if job is None:
+            raise StopIteration
+        return job
+
+    def close(self) -> None:
+        """End the run: its workers share the queues."""
+        self._several.end()
+
+
+def _fetched(queue: Any, turns: Turns) -> Any:
+    """A job that a queue has now; None = it has none."""
+    for job in queue.consume(turns.worker_given, 1, 0, **turns.given):
+        return job
+    return None
+
+
+def _released(job: Any) -> None:
+    """Give a job back, as if it had not been delivered."""
+    try:
+        job.release()
+    except TidelogError as error:
+        # it is delivered again when its lease ends
+        log.warning("job %s could not be given back: %s", job.id, error)
+
+
+def _within(wait: Callable[..., Any], seconds: float | None) -> None:
+    """Wait for that long at most."""
+    wait(seconds)

@@ -1,0 +1,335 @@
+"""Task: a function that is a job, as `tasks.task` makes it. It is called as before, and it puts itself into a queue."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property, update_wrapper
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast
+
+from tidelog.api.queue.ahandle import AsyncHandle
+from tidelog.api.queue.handle import Handle
+from tidelog.functions.calls import Calls, dedup_id
+from tidelog.functions.errors import Unfit
+from tidelog.jobs.job_options import PutManyOptions, PutOptions
+from tidelog.jobs.putting import NewJob
+from tidelog.store.durations import Duration
+from tidelog.store.errors import DataError, DecodeError
+
+P = ParamSpec("P")
+C = TypeVar("C")
+R = TypeVar("R")
+_MANY: Final = PutManyOptions.__annotations__.keys() | {"timeout"}
+
+
+class TaskOptions(PutOptions, total=False):
+    """The options of a put, and how long it waits while a bounded queue is full (`timeout`, as of `Queue.put`)."""
+
+    timeout: Duration | None
+
+
+class Owner(Protocol):
+    """The tasks of one store. See `Tasks`.
+
+    binary    whether the codec has bytes
+    at_once   None, or tells a test that a task was put
+    """
+
+    binary: bool
+    at_once: Any
+
+    def queue(self, name: str) -> Any:
+        """A queue for threads. Opens the store."""
+
+    async def aqueue(self, name: str) -> Any:
+        """A queue for asyncio. Opens the store."""
+
+
+class TaskHandle(Handle, Generic[R]):
+    """The ID of a job that a task put; `result` waits for what the function returns."""
+
+    __slots__ = ("_task",)
+    _task: Task[Any, Any, R]
+
+    @classmethod
+    def of_task(cls, task: Task[Any, Any, R], handle: Handle) -> TaskHandle[R]:
+        """The handle of a job of this task."""
+        made = cls.of(handle._queue, handle)
+        made._task = task
+        return made
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """Wait for what the function returns. As `Queue.result`.
+
+        Args:
+            timeout: Seconds or a timedelta to wait; None = for ever, 0 = not at all.
+
+        Raises:
+            JobFailed: The job became a dead job.
+            NoResult: The function returned None, or the job was cancelled, or its result has expired.
+            ResultLate: It did not end in time.
+            DecodeError: The result does not fit the annotation of the function.
+            DataError: `timeout` is invalid.
+        """
+        return self._task.restored(super().result(timeout))
+
+
+class AsyncTaskHandle(AsyncHandle, Generic[R]):
+    """The same, for asyncio."""
+
+    __slots__ = ("_task",)
+    _task: Task[Any, Any, R]
+
+    @classmethod
+    def of_task(cls, task: Task[Any, Any, R], handle: AsyncHandle) -> AsyncTaskHandle[R]:
+        """The handle of a job of this task."""
+        made = cls.of(handle._queue, handle)
+        made._task = task
+        return made
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """Wait for what the function returns. As `TaskHandle.result`."""
+        return self._task.restored(await super().result(timeout))
+
+
+class Call(NamedTuple):
+    """The arguments of a call, for `Task.put_many`; `Task.call` makes it."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+class Task(Generic[P, C, R]):
+    """A function that is a job. P: its arguments, C: what a call returns, R: the result of a job.
+
+        send(to="ann")                              # calls the function here
+        send.put(to="ann")                          # a worker calls it
+        send.at(tomorrow, to="ann")                 # at a time
+        send.delay(60, to="ann")                    # after a minute
+        send.using(key="ann", priority=3).put(to="ann")
+        await send.aput(to="ann")                   # each of them for asyncio: with `a` in front
+
+    Attributes:
+        name: Its name in jobs.
+        queue: Name of its queue.
+        options: The options with which it is put.
+        results: Whether what the function returns is kept: False = never, True = None too, None = unless it is None.
+        function: The function itself.
+        is_async: Whether it is an async function.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        function: Callable[P, C],
+        name: str,
+        queue: str,
+        results: bool | None,
+        options: TaskOptions,
+    ) -> None:
+        update_wrapper(self, function)
+        self._owner, self.function, self.name, self.queue = owner, function, name, queue
+        self.results, self.options = results, options
+        self.is_async = inspect.iscoroutinefunction(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} of the queue {self.queue!r}>"
+
+    def __reduce__(self) -> str:
+        return self.function.__qualname__  # the object that its module has
+
+    @cached_property
+    def calls(self) -> Calls:
+        """How its arguments are stored. Made at the first put: annotations may name what comes later in a module."""
+        return Calls(self.name, self.function, self._owner.binary)
+
+    def using(self, **options: Unpack[TaskOptions]) -> Task[P, C, R]:
+        """The same task, put with other options.
+
+        Args:
+            options: Those of `Queue.put`, `timeout` too. An option that is not given stays as it is.
+        """
+        merged = cast(TaskOptions, {**self.options, **options})
+        return Task(self._owner, self.function, self.name, self.queue, self.results, merged)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """The arguments of one job, for `put_many`. A checker knows them."""
+        return Call(args, kwargs)
+
+    # --- for threads
+
+    def put(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Put a job that calls the function with these arguments. As `Queue.put`.
+
+        Returns:
+            The job's ID; its method `result` waits for what the function returns.
+
+        Raises:
+            TypeError: The function does not take these arguments.
+            EncodeError: An argument does not fit its annotation, or cannot be stored; nothing was put.
+            QueueFull: The queue stayed full until the timeout; nothing was put.
+            DataError: An option is invalid.
+        """
+        value, options = self._asked(args, kwargs)
+        handle = self._owner.queue(self.queue).put(value, **options)
+        if self._owner.at_once is not None:
+            self._owner.at_once.came()
+        return TaskHandle.of_task(self, handle)
+
+    def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A job for `Job.done_and` to put, as `Queue.new` makes it.
+
+        tasks.job.done_and(bill.new(order=7), send.new(to="ann"))
+        """
+        value, options = self._asked(args, kwargs)
+        return self.new_of(value, options)
+
+    def at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Put a job that is due at a time.
+
+        Args:
+            when: A datetime with a time zone.
+            args: As of `put`, and so are the others.
+        """
+        return self.using(at=when, delay=None).put(*args, **kwargs)
+
+    def delay(self, seconds: Duration, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Put a job that is due after a while.
+
+        Args:
+            seconds: Seconds or a timedelta.
+            args: As of `put`, and so are the others.
+        """
+        return self.using(delay=seconds, at=None).put(*args, **kwargs)
+
+    def put_many(self, calls: Iterable[Call | Mapping[str, Any]]) -> int:
+        """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`.
+
+            send.put_many({"to": name} for name in names)
+            send.put_many(send.call(to=name) for name in names)     # a checker knows the arguments
+
+        With an option that only `Queue.put` takes, such as `dedup`, each job is put by itself.
+
+        Args:
+            calls: For each job what `call` returns, or the arguments by name.
+
+        Returns:
+            How many were put.
+
+        Raises:
+            EncodeError: An argument of a job cannot be stored. Those before it were put; `stored` is their number.
+            TypeError: The function does not take the arguments of a job. Those before it were put.
+            QueueFull: The queue stayed full until the timeout; `stored` jobs were put, the first ones.
+        """
+        queue = self._owner.queue(self.queue)
+        if self.options.keys() <= _MANY:
+            count = int(queue.put_many(self._values(calls), **self.options))
+        else:
+            count = 0
+            for value, options in self._each(calls):
+                queue.put(value, **options)
+                count += 1
+        if self._owner.at_once is not None:
+            self._owner.at_once.came()
+        return count
+
+    # --- for asyncio
+
+    async def aput(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
+        """Put a job, for asyncio. As `put`; `result` of what it returns is awaited."""
+        value, options = self._asked(args, kwargs)
+        queue = await self._owner.aqueue(self.queue)
+        handle = await queue.put(value, **options)
+        if self._owner.at_once is not None:
+            await self._owner.at_once.acame()
+        return AsyncTaskHandle.of_task(self, handle)
+
+    async def aat(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
+        """Put a job that is due at a time, for asyncio. As `at`."""
+        return await self.using(at=when, delay=None).aput(*args, **kwargs)
+
+    async def adelay(
+        self, seconds: Duration, /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncTaskHandle[R]:
+        """Put a job that is due after a while, for asyncio. As `delay`."""
+        return await self.using(delay=seconds, at=None).aput(*args, **kwargs)
+
+    async def aput_many(self, calls: Iterable[Call | Mapping[str, Any]]) -> int:
+        """Put many jobs, for asyncio. As `put_many`."""
+        queue = await self._owner.aqueue(self.queue)
+        if self.options.keys() <= _MANY:
+            count = int(await queue.put_many(self._values(calls), **self.options))
+        else:
+            count = 0
+            for value, options in self._each(calls):
+                await queue.put(value, **options)
+                count += 1
+        if self._owner.at_once is not None:
+            await self._owner.at_once.acame()
+        return count
+
+    # --- values
+
+    def value_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of a job.
+
+        Raises:
+            TypeError: The function does not take these arguments.
+            EncodeError: An argument does not fit its annotation.
+        """
+        return {"task": self.name, "args": self.calls.pack(args, kwargs)}
+
+    def ticked(self, value: Mapping[str, Any]) -> NewJob:
+        """The job of a tick of a schedule, with the options of the task."""
+        stored = {"task": self.name, "args": value.get("args")}
+        return self.new_of(stored, self._identified(stored))
+
+    def new_of(self, value: dict[str, Any], options: Mapping[str, Any]) -> NewJob:
+        """A job for `done_and`."""
+        given = {key: option for key, option in options.items() if key != "timeout"}
+        made: NewJob = self._owner.queue(self.queue).new(value, **given)
+        return made
+
+    def restored(self, raw: Any) -> R:
+        """A result, of what is stored.
+
+        Raises:
+            DecodeError: It does not fit the annotation of the function.
+        """
+        try:
+            found: R = self.calls.result.unpack(raw)
+        except Unfit as error:
+            raise DecodeError(f"the result of task {self.name} {error}") from error.__cause__
+        return found
+
+    def _asked(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        """(value, options) of a put."""
+        value = self.value_of(args, kwargs)
+        return value, self._identified(value)
+
+    def _identified(self, value: dict[str, Any]) -> Mapping[str, Any]:
+        """The options of a put, with a dedup ID if they ask for one."""
+        options = self.options
+        if "dedup" in options and options.get("dedup_id") is None:
+            return {**options, "dedup_id": dedup_id(self.name, value["args"])}
+        return options
+
+    def _each(
+        self, calls: Iterable[Call | Mapping[str, Any]]
+    ) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+        for call in calls:
+            if isinstance(call, Call):
+                yield self._asked(*call)
+            elif isinstance(call, Mapping):
+                yield self._asked((), call)
+            else:
+                raise DataError(f"put_many needs the arguments of a job by name, not {call!r}")
+
+    def _values(self, calls: Iterable[Call | Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        return (value for value, _ in self._each(calls))
