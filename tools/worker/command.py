@@ -28,6 +28,7 @@ from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import load
 from tidelog.tools.worker.sources import Sources
+from tidelog.tools.worker.tasks import OF_TASKS, check_options, queues_of, tasks_of
 
 LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
@@ -35,6 +36,7 @@ OPTIONS: Final = (
     *("codec", "retry_after", "max_deliveries", "max_failures", "keep"),
     *("concurrency", "concurrency_per_key", "rate", "lease", "retry"),
 )
+RUN_TASKS: Final = ("workers", "drain", "worker", "time_limit")
 RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
 
 
@@ -58,11 +60,19 @@ class Wrong(Failed):
     "tidelog worker redis://mail.example:6379 mails work:send",
     "tidelog worker mail-data mails work:send --until-idle 0",
     "tidelog worker mail-data mails work:send --create",
+    "tidelog worker shop.tasks",
+    "tidelog worker shop.tasks --queues mails=3,reports=1",
     codes=exits.CHANGING,
     json=None,
 )
-@click.argument("name", metavar="QUEUE", shell_complete=queues)
-@click.argument("function", metavar="MODULE:FUNCTION")
+@click.argument("name", metavar="[QUEUE", required=False, shell_complete=queues)
+@click.argument("function", metavar="MODULE:FUNCTION]", required=False)
+@click.option(
+    "--queues",
+    metavar="NAMES",
+    help="With PATH alone, which then is a module of tasks: only these queues, the first before the others: a,b; or by "
+    "turns: a=3,b=1.",
+)
 @click.option(
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
@@ -199,23 +209,21 @@ class Wrong(Failed):
     help="Format of log messages on standard error.",
 )
 @click.option("--child", is_flag=True, hidden=True)
-def command(path: Place, name: str, function: str, **given: Any) -> int:
+def command(path: Place, name: str | None, function: str | None, **given: Any) -> int:
     logs.begin(given["loglevel"], given["log_format"])
     if given["embedded"] and (given["processes"] > 1 or isinstance(path, str)):
         raise Wrong(
             "--embedded needs a directory and one process: the others could not open the store"
         )
+    if name is None:
+        return work_on_tasks(str(path), given)
+    if function is None:
+        raise click.UsageError("Missing argument 'MODULE:FUNCTION'.")
+    if given["queues"] is not None:
+        raise Wrong("--queues is for a module of tasks; this worker has the queue of its line")
     if not given["child"] and (given["processes"] > 1 or given["reload"]):
         look_for(path, name, given["create"])
-        sources = Sources(Path.cwd()) if given["reload"] else None
-        return Processes(
-            ["-m", "tidelog", "worker", *words_of(path, name, function, given)],
-            given["processes"],
-            given["drain"],
-            given["until_idle"] is not None,
-            final=FINAL,
-            changed=None if sources is None else sources.changed,
-        ).run()
+        return run_children(path, name, function, given)
     handler = load(function, os.getcwd())
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
@@ -231,6 +239,36 @@ def command(path: Place, name: str, function: str, **given: Any) -> int:
     else:
         with opened(path, given) as store:
             store.queue(name, given["group"], **options).run(handler, **run)
+    return exits.OK
+
+
+def run_children(path: Place, name: str | None, function: str | None, given: dict[str, Any]) -> int:
+    """Let processes do the work of this one."""
+    sources = Sources(Path.cwd()) if given["reload"] else None
+    return Processes(
+        ["-m", "tidelog", "worker", *words_of(path, name, function, given)],
+        given["processes"],
+        given["drain"],
+        given["until_idle"] is not None,
+        final=FINAL,
+        changed=None if sources is None else sources.changed,
+    ).run()
+
+
+def work_on_tasks(module: str, given: dict[str, Any]) -> int:
+    """Work on the queues of a module of tasks: all, or those of --queues."""
+    if not given["child"]:
+        check_options(click.get_current_context())
+        if given["processes"] > 1 or given["reload"]:
+            used = {name: value for name, value in given.items() if name in OF_TASKS}
+            return run_children(module, None, None, used)
+    tasks = tasks_of(module, os.getcwd())
+    queues = queues_of(given["queues"], tasks)
+    if given["child"]:
+        end_with_parent()
+    tasks.shared = not given["embedded"]
+    with tasks:
+        tasks.run(queues, block=given["until_idle"], **{name: given[name] for name in RUN_TASKS})
     return exits.OK
 
 
@@ -277,7 +315,9 @@ async def work_in_tasks(
         await store.queue(name, given["group"], **options).arun(handler, **run)
 
 
-def words_of(path: Place, name: str, function: str, given: dict[str, Any]) -> list[str]:
+def words_of(
+    path: Place, name: str | None, function: str | None, given: dict[str, Any]
+) -> list[str]:
     """The command line of a child, after `tidelog worker`."""
     words = ["--child"]
     for key, value in given.items():
@@ -285,4 +325,4 @@ def words_of(path: Place, name: str, function: str, given: dict[str, Any]) -> li
         if key in ("processes", "reload", "child", "create") or value is None or value is False:
             continue
         words += [option] if value is True else [option, str(value)]
-    return [*words, "--", str(path), name, function]
+    return [*words, "--", str(path), *filter(None, (name, function))]

@@ -1,4 +1,4 @@
-"""Handler: find the function that `module:function` names."""
+"""Handler: find the function that `module:function` names, and other parts of modules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from tidelog.api.queue.running.plan import takes_a_job
@@ -27,10 +28,21 @@ def load(name: str, here: str) -> Callable[[Any], Any]:
     module, colon, path = name.partition(":")
     if not (colon and module and path):
         raise NoHandler(f"{name!r} must be MODULE:FUNCTION, such as work:send")
+    found = part_of(imported(module, here), path)
+    if not callable(found):
+        raise NoHandler(f"{name!r} is no function, but {type(found).__name__!r}")
+    if not takes_a_job(found):
+        raise NoHandler(f"{name!r} must take one argument, the job")
+    handler: Callable[[Any], Any] = found
+    return handler
+
+
+def imported(module: str, here: str) -> ModuleType:
+    """Import a module, which is found in the directory `here` first. Raises NoHandler."""
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = import_module(module)
+        return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _broken(module, error) from error
@@ -39,17 +51,17 @@ def load(name: str, here: str) -> Callable[[Any], Any]:
         ) from error
     except Exception as error:
         raise _broken(module, error) from error
+
+
+def part_of(module: ModuleType, path: str) -> Any:
+    """The part of a module that a name leads to; dots are allowed. Raises NoHandler."""
+    found: Any = module
     for part in path.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise NoHandler(f"module {module!r} has no {path!r}") from None
-    if not callable(found):
-        raise NoHandler(f"{name!r} is no function, but {type(found).__name__!r}")
-    if not takes_a_job(found):
-        raise NoHandler(f"{name!r} must take one argument, the job")
-    handler: Callable[[Any], Any] = found
-    return handler
+            raise NoHandler(f"module {module.__name__!r} has no {path!r}") from None
+    return found
 
 
 def _broken(module: str, error: Exception) -> NoHandler:
