@@ -23,7 +23,7 @@ from tidelog.functions.order import Order
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, ResponseError, TidelogError
 
-# What is wrong with one queue, such as a key that holds no stream, or passes.
+# Errors of one queue, such as that its key holds no stream, or errors that pass.
 FAULTS: Final = (*SHARED_PASSING, ResponseError)
 JOIN_S: Final = 1.0  # that waiters have to end
 

@@ -17,11 +17,13 @@ from inspect import Parameter
 from types import GenericAlias
 from typing import Any, Final
 
+from tidelog.engine.fast_path import fast_path
 from tidelog.functions.errors import Changed, Unfit
-from tidelog.functions.forms import Form
+from tidelog.functions.forms import KINDS, Form
 from tidelog.functions.values import form_of
 from tidelog.store.errors import EncodeError
 
+_PLAIN: Final = ("None", "bool", "int", "str")  # the forms of values that are stored as they are
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -48,8 +50,14 @@ class Calls:
             elif parameter.default is empty:
                 self._needed.add(parameter.name)
             self._forms[parameter.name] = form_of(annotation, binary)
-        kinds = [parameter.kind for parameter in signature.parameters.values()]
-        self._by_name = all(kind in _NAMED for kind in kinds)
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        self._by_name = all(kind in _NAMED for kind in kinds.values())
+        self._places = tuple(name for name, kind in kinds.items() if kind is _NAMED[0])
+        self._plain = {
+            name: next(kind for kind, stored in KINDS.items() if stored in form.kinds)
+            for name, form in self._forms.items()
+            if form.name in _PLAIN
+        }
         self.result = form_of(hints.get("return", Any), binary)
 
     def pack(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,6 +65,16 @@ class Calls:
 
         Raises TypeError as a call of the function would, and EncodeError for a value that does not fit its annotation.
         """
+        if args and self._by_name:
+            named = dict(zip(self._places, args))
+            if len(named) == len(args) and named.keys().isdisjoint(kwargs):
+                args, kwargs = (), {**named, **kwargs}
+        if not args and self._fits(kwargs):
+            return dict(kwargs)
+        return self.pack_each(args, kwargs)
+
+    def pack_each(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, of any arguments."""
         forms = self._forms
         given: Mapping[str, Any] = kwargs
         if args or not self._by_name or not (forms.keys() >= kwargs.keys() >= self._needed):
@@ -77,6 +95,10 @@ class Calls:
         """The arguments of a call. Raises Changed if the function takes others."""
         if stored.__class__ is not dict:
             raise Changed(f"the job has no arguments for task {self.name}")
+        return ([], stored) if self._fits(stored) else self.unpack_each(stored)
+
+    def unpack_each(self, stored: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The same, of any arguments."""
         forms = self._forms
         if strange := [name for name in stored if name not in forms]:
             raise Changed(f"task {self.name} takes no argument {strange[0]!r}, which the job has")
@@ -91,6 +113,18 @@ class Calls:
                     f"task {self.name}: argument {name!r} of the job {error}"
                 ) from error.__cause__
         return ([], found) if self._by_name else self._placed(found)
+
+    @fast_path(
+        of="functions.calls:Calls.pack_each",
+        held_by="tests/functions/test_calls.py::test_arguments_that_are_stored_as_they_are",
+    )
+    def _fits(self, given: Mapping[str, Any]) -> bool:
+        """Whether all of the arguments are stored as they are, and none is missing or unknown."""
+        plain = self._plain
+        for name, value in given.items():
+            if plain.get(name) is not value.__class__:
+                return False
+        return self._by_name and (len(given) == len(self._forms) or self._needed <= given.keys())
 
     def _placed(self, found: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments, of a function that has some without names."""

@@ -10,7 +10,7 @@ from tidelog.store.durations import Duration
 
 
 class Maker(Protocol):
-    """What `tasks.task(...)` returns: the decorator."""
+    """The decorator that `tasks.task(...)` returns."""
 
     @overload
     def __call__(
@@ -21,7 +21,7 @@ class Maker(Protocol):
 
 
 class Scheduler(Protocol):
-    """What `tasks.cron(...)` returns: the decorator of a task, or of a function, which it makes a task."""
+    """The decorator that `tasks.cron(...)` returns, of a task, or of a function, which it makes a task."""
 
     @overload
     def __call__(
@@ -34,7 +34,7 @@ class Scheduler(Protocol):
 
 
 class TaskArguments(TaskOptions, total=False):
-    """What `tasks.task` takes: the options of a put, and these.
+    """The arguments of `tasks.task`: the options of a put, and these.
 
     queue      the name of its queue; "default" without it
     name       its name in jobs; that of the function without it

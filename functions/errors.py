@@ -1,4 +1,4 @@
-"""What can be wrong with a call that is stored as a job. None of these reaches a caller as it is."""
+"""Errors of a call that is stored as a job. None of them reaches a caller as it is."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tidelog.functions.errors import Unfit
 
-# What a stored value can be, by its type.
+# The kind of a stored value, by its type.
 KINDS: Final = {
     type(None): "null",
     bool: "bool",

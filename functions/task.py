@@ -49,15 +49,7 @@ class Owner(Protocol):
 class TaskHandle(Handle, Generic[R]):
     """The ID of a job that a task put; `result` waits for what the function returns."""
 
-    __slots__ = ("_task",)
-    _task: Task[Any, Any, R]
-
-    @classmethod
-    def of_task(cls, task: Task[Any, Any, R], handle: Handle) -> TaskHandle[R]:
-        """The handle of a job of this task."""
-        made = cls.of(handle._queue, handle)
-        made._task = task
-        return made
+    __slots__ = ()  # so that a Handle can become one
 
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for what the function returns. As `Queue.result`.
@@ -72,25 +64,42 @@ class TaskHandle(Handle, Generic[R]):
             DecodeError: The result does not fit the annotation of the function.
             DataError: `timeout` is invalid.
         """
-        return self._task.restored(super().result(timeout))
+        found: R = super().result(timeout)
+        return found
 
 
 class AsyncTaskHandle(AsyncHandle, Generic[R]):
     """The same, for asyncio."""
 
-    __slots__ = ("_task",)
-    _task: Task[Any, Any, R]
-
-    @classmethod
-    def of_task(cls, task: Task[Any, Any, R], handle: AsyncHandle) -> AsyncTaskHandle[R]:
-        """The handle of a job of this task."""
-        made = cls.of(handle._queue, handle)
-        made._task = task
-        return made
+    __slots__ = ()
 
     async def result(self, timeout: Duration | None = None) -> R:
         """Wait for what the function returns. As `TaskHandle.result`."""
-        return self._task.restored(await super().result(timeout))
+        found: R = await super().result(timeout)
+        return found
+
+
+class _Asked:
+    """The queue of a task, as a handle asks it."""
+
+    __slots__ = ("queue", "_restored")
+
+    def __init__(self, queue: Any, restored: Callable[[Any], Any]) -> None:
+        self.queue, self._restored = queue, restored
+
+    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """See `Asked`."""
+        return self._restored(self.queue.result(job_id, timeout))
+
+
+class _AsyncAsked(_Asked):
+    """The same, for asyncio."""
+
+    __slots__ = ()
+
+    async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """See `AsyncAsked`."""
+        return self._restored(await self.queue.result(job_id, timeout))
 
 
 class Call(NamedTuple):
@@ -131,6 +140,7 @@ class Task(Generic[P, C, R]):
         update_wrapper(self, function)
         self._owner, self.function, self.name, self.queue = owner, function, name, queue
         self.results, self.options = results, options
+        self._asks, self._aasks = _Asked(None, self.restored), _AsyncAsked(None, self.restored)
         self.is_async = inspect.iscoroutinefunction(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
@@ -175,10 +185,16 @@ class Task(Generic[P, C, R]):
             DataError: An option is invalid.
         """
         value, options = self._asked(args, kwargs)
-        handle = self._owner.queue(self.queue).put(value, **options)
+        queue = self._owner.queue(self.queue)
+        handle = queue.put(value, **options) if options else queue.put(value)
         if self._owner.at_once is not None:
             self._owner.at_once.came()
-        return TaskHandle.of_task(self, handle)
+        if self._asks.queue is not queue:
+            self._asks = _Asked(queue, self.restored)
+        # In place: a second object would cost a fifth of the put.
+        handle.__class__, handle._queue = TaskHandle, self._asks
+        made: TaskHandle[R] = handle
+        return made
 
     def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job for `Job.done_and` to put, as `Queue.new` makes it.
@@ -246,7 +262,11 @@ class Task(Generic[P, C, R]):
         handle = await queue.put(value, **options)
         if self._owner.at_once is not None:
             await self._owner.at_once.acame()
-        return AsyncTaskHandle.of_task(self, handle)
+        if self._aasks.queue is not queue:
+            self._aasks = _AsyncAsked(queue, self.restored)
+        handle.__class__, handle._queue = AsyncTaskHandle, self._aasks
+        made: AsyncTaskHandle[R] = handle
+        return made
 
     async def aat(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Put a job that is due at a time, for asyncio. As `at`."""
@@ -316,7 +336,7 @@ class Task(Generic[P, C, R]):
     def _identified(self, value: dict[str, Any]) -> Mapping[str, Any]:
         """The options of a put, with a dedup ID if they ask for one."""
         options = self.options
-        if "dedup" in options and options.get("dedup_id") is None:
+        if options and "dedup" in options and options.get("dedup_id") is None:
             return {**options, "dedup_id": dedup_id(self.name, value["args"])}
         return options
 

@@ -55,7 +55,7 @@ from tidelog.functions.forms import (
 )
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-# What a collection is restored as.
+# The class of a restored collection, by its annotation.
 _MADE: Final[dict[Any, type]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
     **dict.fromkeys((set, abc.Set, abc.MutableSet), set),

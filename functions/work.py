@@ -22,7 +22,7 @@ working: Final[ContextVar[Any]] = ContextVar("working")
 
 
 class Work:
-    """What the workers of a store's tasks do with a job.
+    """The handlers of the jobs of a store's tasks.
 
     tasks    by their names
     codec    of their queues
@@ -40,10 +40,10 @@ class Work:
         if TICK in job.value:
             job.done_and(task.ticked(job.value))
             return
-        called = self._called(task, job.value)
+        args, kwargs = self._arguments(task, job.value)
         token = working.set(job)
         try:
-            found = called()
+            found = task.function(*args, **kwargs)
             if task.is_async:  # a test does this; `Tasks.run` begins a loop instead
                 found = self.finish(found)
         finally:
@@ -58,13 +58,13 @@ class Work:
         if TICK in job.value:
             await job.done_and(task.ticked(job.value))
             return
-        called = self._called(task, job.value)
+        args, kwargs = self._arguments(task, job.value)
         token = working.set(job)
         try:
             if task.is_async:
-                found = await called()
+                found = await task.function(*args, **kwargs)
             else:
-                run = partial(copy_context().run, called)
+                run = partial(copy_context().run, task.function, *args, **kwargs)
                 found = await in_thread(run, "run a task", "tidelog-task")
         finally:
             working.reset(token)
@@ -83,13 +83,12 @@ class Work:
             raise GiveUp(f"there is no task {name!r} here; those that there are: {known}")
         return found
 
-    def _called(self, task: Task[Any, Any, Any], value: Any) -> Callable[[], Any]:
-        """The call of the function. Raises GiveUp."""
+    def _arguments(self, task: Task[Any, Any, Any], value: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call. Raises GiveUp."""
         try:
-            args, kwargs = task.calls.unpack(value.get("args"))
+            return task.calls.unpack(value.get("args"))
         except Changed as error:
             raise GiveUp(str(error)) from error.__cause__
-        return partial(task.function, *args, **kwargs)
 
     def _kept(self, task: Task[Any, Any, Any], found: Any) -> Any:
         """A result, as the queue keeps it. Raises GiveUp: to retry would do the work once more."""

@@ -146,7 +146,7 @@ def stepwise(
 
 @contextmanager
 def inline(tasks: Tasks, *, clock: StoreClock | None = None) -> Iterator[Steps]:
-    """Let each put run its job at once, before it returns. What the function raises leaves the put.
+    """Let each put run its job at once, before it returns. An exception of the function leaves the put.
 
     Delayed jobs and retries wait for the clock, and for `Steps.run_all`.
 
@@ -166,7 +166,7 @@ def inline(tasks: Tasks, *, clock: StoreClock | None = None) -> Iterator[Steps]:
 
 
 def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine returns, also if this thread runs an event loop."""
+    """The result of a coroutine, also if this thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
