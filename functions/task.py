@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from tidelog.api.queue.ahandle import AsyncHandle
@@ -140,6 +140,9 @@ class Task(Generic[P, C, R]):
         update_wrapper(self, function)
         self._owner, self.function, self.name, self.queue = owner, function, name, queue
         self.results, self.options = results, options
+        self._calls: list[
+            Calls
+        ] = []  # one, once it is asked for; of copies with other options, too
         self._asks, self._aasks = _Asked(None, self.restored), _AsyncAsked(None, self.restored)
         self.is_async = inspect.iscoroutinefunction(function)
 
@@ -152,10 +155,12 @@ class Task(Generic[P, C, R]):
     def __reduce__(self) -> str:
         return self.function.__qualname__  # the object that its module has
 
-    @cached_property
+    @property
     def calls(self) -> Calls:
         """How its arguments are stored. Made at the first put: annotations may name what comes later in a module."""
-        return Calls(self.name, self.function, self._owner.binary)
+        if not self._calls:
+            self._calls.append(Calls(self.name, self.function, self._owner.binary))
+        return self._calls[0]
 
     def using(self, **options: Unpack[TaskOptions]) -> Task[P, C, R]:
         """The same task, put with other options.
@@ -163,8 +168,10 @@ class Task(Generic[P, C, R]):
         Args:
             options: Those of `Queue.put`, `timeout` too. An option that is not given stays as it is.
         """
-        merged = cast(TaskOptions, {**self.options, **options})
-        return Task(self._owner, self.function, self.name, self.queue, self.results, merged)
+        made: Task[P, C, R] = object.__new__(Task)
+        made.__dict__.update(self.__dict__)  # what was read of the annotations, too
+        made.options = cast(TaskOptions, {**self.options, **options})
+        return made
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """The arguments of one job, for `put_many`. A checker knows them."""
@@ -184,9 +191,9 @@ class Task(Generic[P, C, R]):
             QueueFull: The queue stayed full until the timeout; nothing was put.
             DataError: An option is invalid.
         """
-        value, options = self._asked(args, kwargs)
+        value = self.value_of(args, kwargs)
         queue = self._owner.queue(self.queue)
-        handle = queue.put(value, **options) if options else queue.put(value)
+        handle = queue.put(value, **self._identified(value)) if self.options else queue.put(value)
         if self._owner.at_once is not None:
             self._owner.at_once.came()
         if self._asks.queue is not queue:
@@ -336,7 +343,7 @@ class Task(Generic[P, C, R]):
     def _identified(self, value: dict[str, Any]) -> Mapping[str, Any]:
         """The options of a put, with a dedup ID if they ask for one."""
         options = self.options
-        if options and "dedup" in options and options.get("dedup_id") is None:
+        if "dedup" in options and options.get("dedup_id") is None:
             return {**options, "dedup_id": dedup_id(self.name, value["args"])}
         return options
 

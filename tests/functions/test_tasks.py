@@ -136,6 +136,28 @@ def test_every_option_of_a_put(make: Make) -> None:
     }
 
 
+def test_annotations_may_name_what_comes_later_in_a_module(make: Make) -> None:
+    tasks = make()
+    names: dict[str, Any] = {"tasks": tasks, "__name__": "module"}
+    source = """
+@tasks.task
+def send(to: "Later") -> "Later": return to
+
+urgent = send.using(priority=9)
+
+class Later(__import__("enum").Enum):
+    ONE = 1
+"""
+    exec(source, names)
+    urgent: Any = names["urgent"]
+    later: Any = names["Later"]
+    handle = urgent.put(later.ONE)
+    names["send"].put(later.ONE)
+    work(tasks)
+    assert handle.result(10) is later.ONE
+    assert urgent.calls is names["send"].calls and urgent.queue == "default"
+
+
 def test_the_same_call_is_one_job_until_it_is_done(make: Make) -> None:
     tasks = make()
 
