@@ -67,13 +67,14 @@ class SharedConsumer(Closing, Generic[T]):
         block: Any,
         time_limit: Any,
         reraise: bool,
+        on_retry: Any,
     ) -> None:
         checked_batch(batch)
         self._wait = patience("block", block)
         self.worker = worker
         self._remote = backend
         self._worked = backend, worker.encode()
-        self._terms = Terms(backend, worker, self._worked, batch > 1, reraise)
+        self._terms = Terms(backend, worker, self._worked, batch > 1, reraise, on_retry)
         limit = None if time_limit is None else seconds("time_limit", time_limit)
         self._request = Take(self._worked[1], batch, backend.lease_s, limit)
         self._words = backend.words(self._request)

@@ -31,6 +31,7 @@ class Terms(NamedTuple):
     worked     the queue and the worker, for the keeper
     gathers    the jobs are of batches
     reraise    whether an exception in a job's block propagates
+    on_retry   told of each of its jobs that is to be tried again, or None
     """
 
     remote: Remote
@@ -38,6 +39,7 @@ class Terms(NamedTuple):
     worked: Worked
     gathers: bool
     reraise: bool
+    on_retry: Any
 
 
 class Lease:
@@ -142,6 +144,10 @@ class Leased(Delivered, Generic[T]):
     def _delivery_key(self) -> Hashable:
         lease = self._lease
         return lease.terms.worked, lease.job, lease.deliveries
+
+    @property
+    def _on_retry(self) -> Any:
+        return self._lease.terms.on_retry
 
     @property
     def _options(self) -> Options:

@@ -29,6 +29,7 @@ from tidelog.store import errors
 from tidelog.store.durations import patience
 from tidelog.store.errors import DataError, NotStored, TidelogError
 
+HOOKS: Final = ("on_dead", "on_retry", "on_done")  # arguments of `run`
 LENGTH: Final = struct.Struct(">Q")
 CANNOT_WORK: Final = 2  # exit code of a child that fails before it takes jobs
 MESSAGE_BYTES_MAX: Final = 1000  # one write to the pipe, which is then never mixed with another one
@@ -68,7 +69,8 @@ def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dic
             'if __name__ == "__main__":'
         )
     plan = (queue, handler, run["workers"], run["drain"])
-    make_plan(*plan, asynchronous=is_coroutine(handler), on_dead=run["on_dead"])  # checks them
+    hooks = {name: run[name] for name in (*HOOKS, "middleware", "batch")}
+    make_plan(*plan, asynchronous=is_coroutine(handler), **hooks)  # checks them
     consume = {name: run[name] for name in ("worker", "batch", "block", "time_limit")}
     queue.consume(**consume).close()
     ours, theirs = os.pipe()
@@ -102,8 +104,10 @@ def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dic
 
 
 def _message(work: Work) -> bytes:
-    called = ("handler", work.handler), ("on_dead", work.run["on_dead"])
-    for what, value in (*called, ("codec", work.queue["codec"])):
+    given: list[tuple[str, Any]] = [("handler", work.handler), ("codec", work.queue["codec"])]
+    given += [(name, work.run[name]) for name in HOOKS]
+    given += [("middleware", each) for each in work.run["middleware"]]
+    for what, value in given:
         try:
             pickle.dumps(value)
         except Exception as error:

@@ -102,8 +102,21 @@ class Options:
         policy = own or self.retry or PLAIN
         return self.max_deliveries if policy.max is None else policy.max
 
-    def pause(self, own: RetryPolicy | None, deliveries: int, chance: float) -> float:
-        """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter."""
+    def pause(
+        self, own: RetryPolicy | None, deliveries: int, asked: float | None, chance: float
+    ) -> float | None:
+        """Seconds before the retry after delivery number `deliveries` has failed; None: it was the last one.
+
+        Args:
+            own: The job's own policy.
+            deliveries: How often the job was delivered.
+            asked: The pause that the worker has asked for; None = that of the policy.
+            chance: From 0 to 1: the jitter.
+        """
+        if deliveries >= self.most(own):
+            return None
+        if asked is not None:
+            return asked
         return (own or self.retry or PLAIN).pause(deliveries, chance, self.retry_after)
 
 

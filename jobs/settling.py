@@ -38,15 +38,19 @@ class Place:
 
     worker     its name
     reraise    whether an exception in a job's block propagates
+    on_retry   told of each of its jobs that is to be tried again, or None
     backend    what waits until an end is stored
     spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
     past       an empty delivery, which replaces that of a job whose delivery became `spare`
     """
 
-    __slots__ = ("engine", "worker", "reraise", "backend", "spare", "past")
+    __slots__ = ("engine", "worker", "reraise", "backend", "on_retry", "spare", "past")
 
-    def __init__(self, engine: QueueEngine, worker: str, reraise: bool, backend: Any) -> None:
+    def __init__(
+        self, engine: QueueEngine, worker: str, reraise: bool, on_retry: Any, backend: Any
+    ) -> None:
         self.engine, self.worker, self.reraise, self.backend = engine, worker, reraise, backend
+        self.on_retry = on_retry
         self.spare: Delivery | None = None
         self.past = Delivery(engine.shared, engine.options, worker.encode(), False)
 
@@ -124,6 +128,10 @@ class JobBase(Delivered, Generic[T]):
     @property
     def _delivery_key(self) -> Hashable:
         return delivery_key(self._delivery.shared, self._entry[0], self._entry[2])
+
+    @property
+    def _on_retry(self) -> Any:
+        return self._place.on_retry
 
     @property
     def _options(self) -> Options:

@@ -74,6 +74,10 @@ class ResultLate(TidelogError, TimeoutError):
     """The job whose result a caller asked for did not end in time. It still may."""
 
 
+class CalledTwice(TidelogError):
+    """A middleware called `next` a second time for one job. The handler was called once."""
+
+
 class DecodeError(TidelogError):
     """A queue's codec cannot decode a value. Workers never see this error: the job becomes a dead job."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.api.queue.ahooks import call_hook
+from tidelog.jobs.delivered import Delivered
+from tidelog.jobs.retries import RetryJob
 from tidelog.jobs.verbs.ending import OPEN, Ending
 from tidelog.jobs.verbs.extend import Extend
 from tidelog.jobs.verbs.fail import Fail
@@ -13,7 +16,7 @@ from tidelog.jobs.verbs.retry import Retry
 from tidelog.store.durations import Duration
 
 
-class AsyncEnds:
+class AsyncEnds(Delivered):
     """The verbs about a delivery that need nothing but the job. A class that inherits it adds `_end`."""
 
     __slots__ = ()
@@ -28,6 +31,20 @@ class AsyncEnds:
         """Whether the worker still held the job, once that has reached the store's durability level."""
         raise NotImplementedError
 
+    async def _fails(self, verb: Ending, error: str | BaseException, left: bool = False) -> bool:
+        """As `_end`, for a delivery that failed. `left`: the error left the block, and is logged."""
+        again = None
+        if self._on_retry is not None and isinstance(verb, Retry):
+            again = verb.timed(self._row, self._options, self.deliveries)
+        held = await self._end(again or verb)
+        if left and isinstance(error, BaseException):
+            self._failed(error)
+        if again is not None and held:
+            given = RetryJob(error, delay=again.pause) if isinstance(error, str) else error
+            name = self._options.name
+            await call_hook(name, "on_retry", self._on_retry, self, given, again.pause)
+        return held
+
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
 
@@ -41,7 +58,7 @@ class AsyncEnds:
         Raises:
             DataError: `delay` is invalid.
         """
-        return await self._end(Retry.of(reason, delay))
+        return await self._fails(Retry.of(reason, delay), reason)
 
     async def fail(self, reason: str | BaseException = "") -> bool:
         """Give the job up at once: it becomes a dead job.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio  # asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 # threads: from threading import get_ident
 from types import TracebackType
@@ -20,6 +20,7 @@ from tidelog.api.queue.ahandle import AsyncHandle
 from tidelog.api.queue.averbs import AsyncVerbs
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.by_tasks import J, RunsTasks
+from tidelog.api.queue.running.plan import RETRIED, check_hook
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.delivered import Delivered
@@ -172,6 +173,7 @@ class AsyncQueueFace(RunsTasks[J], AsyncVerbs[T], AsyncClosing, Generic[J, C, T]
         *,
         time_limit: Duration | None = None,
         reraise: bool = False,
+        on_retry: Callable[[J, BaseException, float], object] | None = None,
     ) -> C:
         """Iterate over jobs: earlier jobs of this worker, abandoned jobs and retries that are due, then new jobs.
 
@@ -185,6 +187,9 @@ class AsyncQueueFace(RunsTasks[J], AsyncVerbs[T], AsyncClosing, Generic[J, C, T]
                 held.
             reraise: Let an exception in a job's `with` block propagate after it was recorded. False: it is only
                 recorded and logged.
+            on_retry: Called with a job, the exception and the seconds before the retry, at most once, after a failure
+                was recorded and if the job will be tried again. After `Job.nack` with a text the exception is a
+                RetryJob. Exceptions of the function are logged.
 
         Returns:
             An iterator of jobs.
@@ -194,7 +199,13 @@ class AsyncQueueFace(RunsTasks[J], AsyncVerbs[T], AsyncClosing, Generic[J, C, T]
             StoreClosed: The store was closed.
         """
         name, named = self._worker(worker), worker is not None
-        made: C = self._consumer(self._backend, name, named, batch, block, time_limit, reraise)
+        if on_retry is not None:
+            waits = True  # asyncio
+            # threads: waits = False
+            check_hook("on_retry", on_retry, 3, RETRIED, asynchronous=waits)
+        made: C = self._consumer(
+            self._backend, name, named, batch, block, time_limit, reraise, on_retry
+        )
         return made
 
     async def get(self, worker: str | None = None, block: Duration | None = None) -> J | None:
@@ -387,5 +398,4 @@ class AsyncJobFace(AsyncEnds, Delivered, Generic[T]):
         if ends_worker:
             await self.release()
         else:
-            await self._end(ending_of(error, self._row, self._options))
-            self._failed(error)
+            await self._fails(ending_of(error, self._row, self._options), error, left=True)

@@ -41,6 +41,7 @@ class ConsumerBase(Generic[T]):
         block: Any,
         time_limit: Any,
         reraise: bool,
+        on_retry: Any,
     ) -> None:
         self._batch = 1 if batch.__class__ is int and batch == 1 else checked_batch(batch)
         wait = None if block is None else patience("block", block)
@@ -54,7 +55,7 @@ class ConsumerBase(Generic[T]):
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._place = Place(engine, worker, reraise, backend)
+        self._place = Place(engine, worker, reraise, on_retry, backend)
         # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
         # jobs then.
         new = named and self._name not in engine.shared.returned

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.api.queue.hooks import call_hook
+from tidelog.jobs.delivered import Delivered
+from tidelog.jobs.retries import RetryJob
 from tidelog.jobs.verbs.ending import OPEN, Ending
 from tidelog.jobs.verbs.extend import Extend
 from tidelog.jobs.verbs.fail import Fail
@@ -16,7 +19,7 @@ from tidelog.jobs.verbs.retry import Retry
 from tidelog.store.durations import Duration
 
 
-class Ends:
+class Ends(Delivered):
     """The verbs about a delivery that need nothing but the job. A class that inherits it adds `_end`."""
 
     __slots__ = ()
@@ -31,6 +34,20 @@ class Ends:
         """Whether the worker still held the job, once that has reached the store's durability level."""
         raise NotImplementedError
 
+    def _fails(self, verb: Ending, error: str | BaseException, left: bool = False) -> bool:
+        """As `_end`, for a delivery that failed. `left`: the error left the block, and is logged."""
+        again = None
+        if self._on_retry is not None and isinstance(verb, Retry):
+            again = verb.timed(self._row, self._options, self.deliveries)
+        held = self._end(again or verb)
+        if left and isinstance(error, BaseException):
+            self._failed(error)
+        if again is not None and held:
+            given = RetryJob(error, delay=again.pause) if isinstance(error, str) else error
+            name = self._options.name
+            call_hook(name, "on_retry", self._on_retry, self, given, again.pause)
+        return held
+
     def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
 
@@ -44,7 +61,7 @@ class Ends:
         Raises:
             DataError: `delay` is invalid.
         """
-        return self._end(Retry.of(reason, delay))
+        return self._fails(Retry.of(reason, delay), reason)
 
     def fail(self, reason: str | BaseException = "") -> bool:
         """Give the job up at once: it becomes a dead job.

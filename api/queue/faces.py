@@ -7,7 +7,7 @@ Generated from afaces.py by tools/dev/make_sync.py: change that file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import get_ident
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
@@ -18,6 +18,7 @@ from tidelog.api.queue.ends import Ends
 from tidelog.api.queue.handle import Handle
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.by_threads import J, RunsThreads
+from tidelog.api.queue.running.plan import RETRIED, check_hook
 from tidelog.api.queue.verbs import Verbs
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
@@ -169,6 +170,7 @@ class QueueFace(RunsThreads[J], Verbs[T], Closing, Generic[J, C, T]):
         *,
         time_limit: Duration | None = None,
         reraise: bool = False,
+        on_retry: Callable[[J, BaseException, float], object] | None = None,
     ) -> C:
         """Iterate over jobs: earlier jobs of this worker, abandoned jobs and retries that are due, then new jobs.
 
@@ -182,6 +184,9 @@ class QueueFace(RunsThreads[J], Verbs[T], Closing, Generic[J, C, T]):
                 held.
             reraise: Let an exception in a job's `with` block propagate after it was recorded. False: it is only
                 recorded and logged.
+            on_retry: Called with a job, the exception and the seconds before the retry, at most once, after a failure
+                was recorded and if the job will be tried again. After `Job.nack` with a text the exception is a
+                RetryJob. Exceptions of the function are logged.
 
         Returns:
             An iterator of jobs.
@@ -191,7 +196,12 @@ class QueueFace(RunsThreads[J], Verbs[T], Closing, Generic[J, C, T]):
             StoreClosed: The store was closed.
         """
         name, named = self._worker(worker), worker is not None
-        made: C = self._consumer(self._backend, name, named, batch, block, time_limit, reraise)
+        if on_retry is not None:
+            waits = False
+            check_hook("on_retry", on_retry, 3, RETRIED, asynchronous=waits)
+        made: C = self._consumer(
+            self._backend, name, named, batch, block, time_limit, reraise, on_retry
+        )
         return made
 
     def get(self, worker: str | None = None, block: Duration | None = None) -> J | None:
@@ -363,5 +373,4 @@ class JobFace(Ends, Delivered, Generic[T]):
         if ends_worker:
             self.release()
         else:
-            self._end(ending_of(error, self._row, self._options))
-            self._failed(error)
+            self._fails(ending_of(error, self._row, self._options), error, left=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import random
 from typing import Self
 
-from tidelog.engine.api import Context
+from tidelog.engine.api import Context, EntryRow
 from tidelog.jobs import rows
+from tidelog.jobs.options import Options
 from tidelog.jobs.own import ONE, Own
 from tidelog.jobs.verbs.ending import Ending, evidence_in, evidence_words
 from tidelog.jobs.verbs.verb import WORKS, Facts
@@ -44,6 +45,11 @@ class Retry(Ending):
         """The request of a worker, with the evidence. Raises DataError."""
         pause = None if delay is None else seconds("delay", delay, zero=True)
         return cls(*rows.evidence(reason), pause)
+
+    def timed(self, row: EntryRow, options: Options, deliveries: int) -> Self | None:
+        """The request with the pause that the job will have; None if it will be dead."""
+        pause = options.pause(rows.retry_of(row), deliveries, self.pause, random())
+        return None if pause is None else replace(self, pause=round(pause, 3))
 
     def words(self) -> list[bytes]:
         """See `Verb`."""

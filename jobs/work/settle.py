@@ -177,11 +177,10 @@ def nack(
     if held.find(ctx) is None:
         return None
     told = _failure_words(held, ctx, error, trace)
-    own = rows.retry_of(held.row)
-    if held.count >= options.most(own):
+    pause = options.pause(rows.retry_of(held.row), held.count, delay, chance)
+    if pause is None:
         reason = given_up(held.count, f"; the last one failed: {error}")
         return [*told, *_dead_words(held, ctx, reason, (error, trace))]
-    pause = options.pause(own, held.count, chance) if delay is None else delay
     if held.shared.limited:
         held.shared.freed()
     held.shared.let_others_in()

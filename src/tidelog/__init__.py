@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tidelog.api.queue.face import Queue
     from tidelog.api.queue.handle import Handle
     from tidelog.api.queue.job import Job
+    from tidelog.api.queue.running.middleware import AsyncMiddleware, AsyncNext, Middleware, Next
     from tidelog.api.receipts import Receipt
     from tidelog.api.sync import Store
     from tidelog.client.aio import AsyncSharedStore
@@ -67,11 +68,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncHandle",
     "AsyncJob",
+    "AsyncMiddleware",
+    "AsyncNext",
     "AsyncQueue",
     "AsyncSharedJob",
     "AsyncSharedQueue",
     "AsyncSharedStore",
     "AsyncStore",
+    "CalledTwice",
     "CannotOpen",
     "CheckpointFailed",
     "DataError",
@@ -84,7 +88,9 @@ __all__ = [
     "IdRange",
     "Job",
     "JobFailed",
+    "Middleware",
     "NewerFormat",
+    "Next",
     "NoResult",
     "NotAStore",
     "NotReplicated",
@@ -150,6 +156,10 @@ _LATER = {
     "Handle": ("tidelog.api.queue.handle", "Handle"),
     "AsyncJob": ("tidelog.api.queue.ajob", "AsyncJob"),
     "Job": ("tidelog.api.queue.job", "Job"),
+    "AsyncMiddleware": ("tidelog.api.queue.running.middleware", "AsyncMiddleware"),
+    "AsyncNext": ("tidelog.api.queue.running.middleware", "AsyncNext"),
+    "Middleware": ("tidelog.api.queue.running.middleware", "Middleware"),
+    "Next": ("tidelog.api.queue.running.middleware", "Next"),
     "aqueue": ("tidelog.client.aopening", "aopen_queue"),
     "aconnect": ("tidelog.client.aopening", "aconnect"),
     "AsyncSharedJob": ("tidelog.client.aqueue", "AsyncSharedJob"),

@@ -156,6 +156,48 @@ def test_queues(tmp_path: Path) -> None:
         assert_type(one, tidelog.Queue[str])
 
 
+def test_hooks_and_middleware(tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    def done(job: tidelog.Job[Mail], result: object) -> None:
+        seen.append(result)
+
+    def again(job: tidelog.Job[Mail], error: BaseException, delay: float) -> None:
+        seen.append(delay)
+
+    def around(job: tidelog.Job[Mail], next: tidelog.Next) -> object:
+        return next(job)
+
+    async def around_task(job: tidelog.AsyncJob[Mail], next: tidelog.AsyncNext) -> object:
+        return await next(job)
+
+    async def handle(job: tidelog.AsyncJob[Mail]) -> None:
+        await job.nack(delay=60)
+
+    async def again_in_task(job: tidelog.AsyncJob[Mail], error: object, delay: float) -> None:
+        seen.append(delay)
+
+    async def main() -> None:
+        wrapped: list[tidelog.AsyncMiddleware] = [around_task]
+        async with tidelog.aqueue(tmp_path / "s", "mails", codec=Mail, fsync="no") as mails:
+            await mails.put(Mail(to="ann"))
+            await mails.arun(handle, workers=1, block=0, middleware=wrapped, on_retry=again_in_task)
+
+    with tidelog.queue(tmp_path / "s", "mails", codec=Mail, fsync="no") as mails:
+        mails.put(Mail(to="ann"))
+        wrapped: list[tidelog.Middleware] = [around]
+        mails.run(
+            lambda job: job.value.to,
+            workers=1,
+            block=0,
+            on_done=done,
+            on_retry=again,
+            middleware=wrapped,
+        )
+    asyncio.run(main())
+    assert seen == ["ann", 60.0]
+
+
 def test_queues_of_asyncio(tmp_path: Path) -> None:
     async def handle(job: tidelog.AsyncJob[Mail]) -> None:
         assert_type(job.value, Mail)

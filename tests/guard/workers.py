@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+from tests.guard.queues import settled
 from tests.guard.tape import Tape, script
 from tests.guard.world import START
 
@@ -91,6 +93,26 @@ async def consume_reraise(t: Tape) -> None:
     await t.wait(5)
     await t.work(mails, "ben", 2, error=KeyboardInterrupt())
     await t.work(mails, "ben")
+    await t.look(mails)
+
+
+@script
+async def consume_on_retry(t: Tape) -> None:
+    """The worker is told of each retry, with the pause that is stored, and of no death."""
+    mails = t.queue("mails", retry="max=2 base=3 jitter=no")
+    await mails.put_many(["a", "b"])
+
+    def again(job: Any, error: BaseException, delay: float) -> None:
+        t.world.told("on_retry", [job.id, repr(error), delay])
+
+    for _ in range(2):
+        jobs = mails.target().consume("anna", block=0, on_retry=again)
+        await t.job(await t.next_of(jobs)).nack("broken", delay=1)
+        await t.block(t.job(await t.next_of(jobs)), ValueError("broken"))
+        await settled(jobs.close())
+        await t.look(mails)
+        await t.wait(4)
+    await t.reopen()
     await t.look(mails)
 
 

@@ -20,8 +20,8 @@ MUTANTS: Final = (
     Mutant(
         "retries/a-failure-ends-by-the-queue",
         "jobs/work/settle.py",
-        "    own = rows.retry_of(held.row)\n",
-        "    own = None\n",
+        "    pause = options.pause(rows.retry_of(held.row), held.count, delay, chance)\n",
+        "    pause = options.pause(None, held.count, delay, chance)\n",
         (f"{FACES}::test_a_job_is_tried_again_by_its_own_policy",),
         "A job is tried again by its own policy.",
     ),

@@ -129,9 +129,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/one-delivery-too-many",
-        "jobs/work/settle.py",
-        "    if held.count >= options.most(own):\n",
-        "    if held.count > options.most(own):\n",
+        "jobs/options.py",
+        "        if deliveries >= self.most(own):\n",
+        "        if deliveries > self.most(own):\n",
         ("tests/jobs/test_queue.py::test_after_its_last_delivery_a_failing_job_is_dead",),
         "A job is given up after max_deliveries.",
     ),

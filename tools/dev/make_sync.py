@@ -35,6 +35,7 @@ FILES: Final = {
     "api/queue/aembedded.py": "api/queue/embedded.py",
     "api/queue/afaces.py": "api/queue/faces.py",
     "api/queue/aends.py": "api/queue/ends.py",
+    "api/queue/ahooks.py": "api/queue/hooks.py",
     "api/queue/ajob.py": "api/queue/job.py",
     "api/queue/adead.py": "api/queue/dead.py",
     "api/queue/adeaths.py": "api/queue/deaths.py",
@@ -49,7 +50,7 @@ NAMES: Final = {
     **{
         f"a{name}": name
         for name in "backend close closing clearing compound next queue chosen ends handle job dead deaths embedded "
-        "faces schedules several telling verbs".split()
+        "faces hooks schedules several telling verbs".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",

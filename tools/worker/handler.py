@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tidelog.api.queue.running.plan import takes_a_job
+from tidelog.api.queue.running.plan import takes
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 
@@ -20,8 +20,11 @@ class NoHandler(Failed):
     exit_code = exits.USAGE
 
 
-def load(name: str, here: str) -> Callable[[Any], Any]:
+def load(
+    name: str, here: str, count: int = 1, taken: str = "one argument, the job"
+) -> Callable[..., Any]:
     """Import `module:function`; dots after the colon are allowed. Modules are found in the directory `here` first.
+    It takes `count` arguments, which are `taken`.
 
     Raises NoHandler. The traceback of a module that raises goes to standard error.
     """
@@ -31,9 +34,9 @@ def load(name: str, here: str) -> Callable[[Any], Any]:
     found = part_of(imported(module, here), path)
     if not callable(found):
         raise NoHandler(f"{name!r} is no function, but {type(found).__name__!r}")
-    if not takes_a_job(found):
-        raise NoHandler(f"{name!r} must take one argument, the job")
-    handler: Callable[[Any], Any] = found
+    if not takes(found, count):
+        raise NoHandler(f"{name!r} must take {taken}")
+    handler: Callable[..., Any] = found
     return handler
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from tidelog.api.queue.running.middleware import AsyncMiddleware
 from tidelog.api.queue.running.plan import make_plan
 from tidelog.api.queue.running.tasks import run_tasks
 from tidelog.jobs.rows import DeadJob
@@ -31,11 +32,15 @@ class RunsTasks(Generic[J]):
         time_limit: Duration | None = None,
         results: bool = False,
         on_dead: Callable[[DeadJob], object] | None = None,
+        on_retry: Callable[[J, BaseException, float], object] | None = None,
+        on_done: Callable[[J, Any], object] | None = None,
+        middleware: Sequence[AsyncMiddleware] = (),
     ) -> int:
         """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
 
         The handler is an async function. The handlers that run when the drain is over are cancelled. If this call is
-        cancelled, they are cancelled at once. `on_dead` may be an async function.
+        cancelled, they are cancelled at once. `on_dead`, `on_retry` and `on_done` are called in the loop, and may be
+        async functions. Each of `middleware` is an async function.
         """
         return await run_tasks(
             make_plan(
@@ -48,5 +53,8 @@ class RunsTasks(Generic[J]):
                 time_limit=time_limit,
                 results=results,
                 on_dead=on_dead,
+                on_retry=on_retry,
+                on_done=on_done,
+                middleware=middleware,
             )
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from tidelog.api.queue.running.middleware import AsyncMiddleware, Middleware
 from tidelog.api.queue.running.plan import count_processes, make_plan
 from tidelog.api.queue.running.threads import run_threads
 from tidelog.jobs.rows import DeadJob
@@ -32,6 +33,9 @@ class RunsThreads(Generic[J]):
         time_limit: Duration | None = None,
         results: bool = False,
         on_dead: Callable[[DeadJob], object] | None = None,
+        on_retry: Callable[[J, BaseException, float], object] | None = None,
+        on_done: Callable[[J, Any], object] | None = None,
+        middleware: Sequence[Middleware | AsyncMiddleware] = (),
         processes: int = 1,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
@@ -66,18 +70,27 @@ class RunsThreads(Generic[J]):
             on_dead: Called with each job of this group that dies, in a thread of its own, whichever process decided it.
                 The position is stored, and all processes of the group share it: usually one call tells of a death, and
                 at least one, also after a crash. It is called again after `retry_after` if it raises, or takes longer.
+            on_retry: Called with a job, the exception and the seconds before the retry, by the worker, after a failure
+                was recorded and if the job will be tried again. After `Job.nack` with a text the exception is a
+                RetryJob. This and `on_done` are called at most once, and not if the worker is killed before. Their
+                exceptions are logged.
+            on_done: Called with a job and what its handler returned, by the worker, after the acknowledgement has
+                reached the queue's durability level. It needs a batch of 1.
+            middleware: Functions around the handler, outermost first. Each is called with a job and `next`, and returns
+                the result, as a rule that of `next(job)`. See `Middleware`.
             processes: Number of processes, each with `workers` workers. 1 = this one. Only a shared queue takes more.
 
         Returns:
             How many jobs were given back because their handlers did not end in time, in all processes.
 
         Raises:
-            DataError: An argument is invalid, or another process cannot import the handler or the codec.
+            DataError: An argument is invalid, or another process cannot import one of the functions or the codec.
             CannotOpen: The processes cannot open the store; also its subclasses.
             NotStored: The system gives no more threads or processes.
         """
         run: dict[str, Any] = {"worker": worker, "batch": batch, "block": block}
         run |= {"time_limit": time_limit, "results": results, "on_dead": on_dead}
+        run |= {"on_retry": on_retry, "on_done": on_done, "middleware": middleware}
         if count_processes(processes) > 1:
             run |= {"workers": workers, "drain": drain}
             return self._run_processes(handler, processes, run)

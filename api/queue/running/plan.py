@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.api.queue.running.middleware import Timed, TimedTask, chained, innermost
 from tidelog.jobs.rows import evidence, printable
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError, EncodeError, NotStored, OutcomeUnknown, Unreachable
@@ -21,6 +21,8 @@ AGAIN_SECONDS: Final = 1.0
 PASSING: Final = (NotStored,)
 # A shared store outlives its server: the next call finds another one.
 SHARED_PASSING: Final = (NotStored, Unreachable, OutcomeUnknown)
+
+RETRIED: Final = "a job, an error and a delay"
 
 log = logging.getLogger("tidelog.worker")
 
@@ -37,6 +39,7 @@ class Plan:
     consume    the arguments of `consume`
     results    what the handler returns is the result of the job
     on_dead    called with each dead job; None = nobody asks
+    on_done    called with each job that was done, and what its handler returned; None = nobody asks
     """
 
     queue: Any
@@ -47,6 +50,7 @@ class Plan:
     consume: dict[str, Any]
     results: bool
     on_dead: Callable[[Any], Any] | None
+    on_done: Callable[[Any, Any], Any] | None
 
     def consumers(self) -> list[Any]:
         """The consumers of all workers, which share one name. Raises DataError."""
@@ -62,26 +66,36 @@ def make_plan(
     asynchronous: bool,
     results: bool = False,
     on_dead: Any = None,
+    on_done: Any = None,
+    middleware: Any = (),
     backend: Any = None,
     **consume: Any,
 ) -> Plan:
     """Check the arguments of a run. Raises DataError."""
     if not callable(handler):
         raise DataError(f"handler must be a function that takes a job, not {handler!r}")
-    if not takes_a_job(handler):
+    if not takes(handler, 1):
         raise DataError(f"handler must take one argument, the job: {handler!r} does not")
     if is_coroutine(handler) is not asynchronous:
         kind = "run takes a plain function" if not asynchronous else "arun takes an async function"
         other = "arun" if not asynchronous else "run of the queue for threads"
         raise DataError(f"{kind}; for {handler!r} use {other}")
-    if on_dead is not None and not (callable(on_dead) and takes_a_job(on_dead)):
-        raise DataError(f"on_dead must be a function that takes a dead job, not {on_dead!r}")
-    if is_coroutine(on_dead) and not asynchronous:
-        raise DataError(f"run calls on_dead in a thread: {on_dead!r} must be a plain function")
+    check_functions(
+        asynchronous,
+        batch=consume.get("batch", 1),
+        on_dead=on_dead,
+        on_retry=consume.get("on_retry"),
+        on_done=on_done,
+        middleware=middleware,
+    )
+    around = tuple(middleware)
+    if log.isEnabledFor(logging.DEBUG):
+        around = ((TimedTask if asynchronous else Timed)(queue.name), *around)
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
         raise DataError(f"workers must be an integer from 1 to {WORKERS_MAX:,}, not {workers!r}")
     limit = patience("drain", drain)
-    return Plan(queue, backend, handler, workers, limit, consume, results, on_dead)
+    handler = chained(handler, around, asynchronous=asynchronous)
+    return Plan(queue, backend, handler, workers, limit, consume, results, on_dead, on_done)
 
 
 def count_processes(processes: Any) -> int:
@@ -102,15 +116,52 @@ def is_coroutine(handler: Any) -> bool:
     )
 
 
-def takes_a_job(handler: Callable[..., Any]) -> bool:
-    """Whether the handler can be called with one argument. True if that cannot be told before, as for some builtins."""
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether it can be called with that many arguments. True if that cannot be told before, as for some builtins."""
     try:
-        inspect.signature(handler).bind(None)
+        inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
     except ValueError:  # it has no signature
         pass
     return True
+
+
+def check_functions(
+    asynchronous: bool,
+    *,
+    batch: Any = 1,
+    on_dead: Any = None,
+    on_retry: Any = None,
+    on_done: Any = None,
+    middleware: Any = (),
+) -> None:
+    """Check what a run calls besides its handler. `asynchronous`: the handler is. Raises DataError."""
+    check_hook("on_dead", on_dead, 1, "a dead job", asynchronous=asynchronous)
+    check_hook("on_retry", on_retry, 3, RETRIED, asynchronous=asynchronous)
+    check_hook("on_done", on_done, 2, "a job and its result", asynchronous=asynchronous)
+    if on_done is not None and batch != 1:
+        raise DataError(
+            "on_done needs batch=1: the jobs of a batch are acknowledged together, after they are done"
+        )
+    if not isinstance(middleware, list | tuple):
+        raise DataError(f"middleware must be a list of functions, not {middleware!r}")
+    for each in middleware:
+        if not (callable(each) and takes(each, 2)):
+            raise DataError(
+                f"a middleware must be a function that takes a job and `next`, not {each!r}"
+            )
+        if is_coroutine(each) is not asynchronous:
+            kind = "an async function" if asynchronous else "a plain function"
+            raise DataError(f"a middleware must be {kind}, as the handler is: {each!r} is not")
+
+
+def check_hook(name: str, hook: Any, count: int, given: str, *, asynchronous: bool) -> None:
+    """Check a function that is called with `count` arguments, which are `given`; None is none. Raises DataError."""
+    if hook is not None and not (callable(hook) and takes(hook, count)):
+        raise DataError(f"{name} must be a function that takes {given}, not {hook!r}")
+    if is_coroutine(hook) and not asynchronous:
+        raise DataError(f"{name} is called in a thread: {hook!r} must be a plain function")
 
 
 class Words:
@@ -139,12 +190,6 @@ class Words:
         level = logging.WARNING if left else logging.INFO
         self._say(level, f"ended after {done:,} jobs{back}", done=done, given_back=left)
 
-    def done(self, job: Any, began: float) -> None:
-        """A job is done."""
-        if log.isEnabledFor(logging.DEBUG):
-            took = time.monotonic() - began
-            self._say(logging.DEBUG, f"job {job.id} took {took:.3f} s", job=job.id, seconds=took)
-
     def failed(self, job: Any, error: BaseException) -> None:
         """A handler raised what is no Exception. `Job` records it, and the worker goes on."""
         what = f"raised {evidence(error)[0]}"
@@ -158,7 +203,8 @@ class Words:
 
     def no_result(self, job: Any, error: EncodeError) -> None:
         """The codec cannot encode the result of a handler. The job is dead: a retry would do its work once more."""
-        name = getattr(self._plan.handler, "__qualname__", repr(self._plan.handler))
+        handler = innermost(self._plan.handler)
+        name = getattr(handler, "__qualname__", repr(handler))
         self._say(
             logging.ERROR,
             f"what {name} returned for job {job.id} cannot be kept as its result, so the job is dead; let it return "

@@ -13,6 +13,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
+from tidelog.api.queue.ahooks import call_hook
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.atelling import LOOK_S, AsyncTeller
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
@@ -170,8 +171,8 @@ class _Run:
                     pass
 
     async def _one(self, number: int, job: Any) -> None:
-        began = time.monotonic()
         self._held[number] = job
+        result = None
         try:
             async with job:
                 result = await self._handled(job)
@@ -182,8 +183,11 @@ class _Run:
                         # The handler has done its work, and would only do it again.
                         await job.fail(error)
                         self._words.no_result(job, error)
-            self._done[number] += job.state == "acked"
-            self._words.done(job, began)
+            if job.state == "acked":
+                self._done[number] += 1
+                plan = self._plan
+                if plan.on_done is not None:
+                    await call_hook(plan.queue.name, "on_done", plan.on_done, job, result)
         except (Exception, KeyboardInterrupt):
             raise  # what keeps the worker from going on
         except BaseException as error:

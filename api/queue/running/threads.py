@@ -17,6 +17,7 @@ from typing import Any
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.api.queue.hooks import call_hook
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.signals import News, Signals
 from tidelog.api.queue.running.telling import LOOK_S, Teller
@@ -156,8 +157,8 @@ class _Run:
             self._news.put(None)
 
     def _one(self, number: int, job: Any) -> None:
-        began = time.monotonic()
         self._held[number] = job
+        result = None
         try:
             with job:
                 try:
@@ -175,8 +176,11 @@ class _Run:
                         # The handler has done its work, and would only do it again.
                         job.fail(error)
                         self._words.no_result(job, error)
-            self._done[number] += job.state == "acked"
-            self._words.done(job, began)
+            if job.state == "acked":
+                self._done[number] += 1
+                plan = self._plan
+                if plan.on_done is not None:
+                    call_hook(plan.queue.name, "on_done", plan.on_done, job, result)
         except (Exception, KeyboardInterrupt):
             raise  # what keeps the worker from going on
         except BaseException as error:
