@@ -9,6 +9,7 @@
     def send(job): ...
 
     mails.run(send)                   # an instrumented queue traces its handlers by itself
+    other.run(deliver, middleware=[trace_job])    # any other queue; for `arun`: atrace_job
 
 Nothing is traced without these calls. Names of spans and attributes follow the conventions for messaging systems. The
 SDK and its exporters are the program's choice.
@@ -18,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import update_wrapper, wraps
+from functools import lru_cache, partial, update_wrapper, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeVar
 
 from opentelemetry import propagate, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
+from tidelog.api.queue.running.middleware import AsyncNext, Next
 from tidelog.api.queue.running.plan import is_coroutine
 from tidelog.integrations.jobs import queue_of
 from tidelog.store.version import __version__
@@ -42,7 +44,7 @@ def instrument(queue: Q, tracer_provider: TracerProvider | None = None) -> Q:
         queue: The queue. Other objects for the same queue are not traced.
         tracer_provider: Default: the global one.
     """
-    _Instrumented(queue, _tracer(tracer_provider)).begin()
+    _Instrumented(queue, tracer_provider).begin()
     return queue
 
 
@@ -53,8 +55,50 @@ def traced(handler: H, tracer_provider: TracerProvider | None = None) -> H:
         handler: A function or an async function that takes a job.
         tracer_provider: Default: the global one.
     """
-    found: H = _wrapped(handler, _tracer(tracer_provider))
+    if not callable(handler) or getattr(handler, _MARK, False):
+        return handler
+    if is_coroutine(handler):
+
+        async def handle_in_task(job: Any) -> Any:
+            return await atrace_job(job, handler, tracer_provider=tracer_provider)
+
+        wrapped: Any = handle_in_task
+    else:
+
+        def handle(job: Any) -> Any:
+            return trace_job(job, handler, tracer_provider=tracer_provider)
+
+        wrapped = handle
+    update_wrapper(wrapped, handler)
+    setattr(wrapped, _MARK, True)
+    found: H = wrapped
     return found
+
+
+def trace_job(job: Any, next: Next, /, *, tracer_provider: TracerProvider | None = None) -> Any:
+    """A middleware with the span of `traced`.
+
+    Args:
+        job: The job.
+        next: The rest of its way.
+        tracer_provider: Default: the global one. `functools.partial` gives another one.
+    """
+    with _processing(_tracer(tracer_provider), job):
+        return next(job)
+
+
+async def atrace_job(
+    job: Any, next: AsyncNext, /, *, tracer_provider: TracerProvider | None = None
+) -> Any:
+    """The same for asyncio.
+
+    Args:
+        job: The job.
+        next: The rest of its way.
+        tracer_provider: Default: the global one. `functools.partial` gives another one.
+    """
+    with _processing(_tracer(tracer_provider), job):
+        return await next(job)
 
 
 @contextmanager
@@ -69,6 +113,7 @@ def job_span(job: Any, tracer_provider: TracerProvider | None = None) -> Iterato
         yield span
 
 
+@lru_cache(maxsize=8)
 def _tracer(provider: TracerProvider | None) -> trace.Tracer:
     return trace.get_tracer("tidelog", __version__, provider)
 
@@ -109,8 +154,8 @@ def _place(queue: Any, operation: str) -> dict[str, Any]:
 class _Instrumented:
     """The methods of a queue object that its instrumentation replaces. They lie on the object, before its class's."""
 
-    def __init__(self, queue: Any, tracer: trace.Tracer) -> None:
-        self._queue, self._tracer = queue, tracer
+    def __init__(self, queue: Any, provider: TracerProvider | None) -> None:
+        self._queue, self._provider, self._tracer = queue, provider, _tracer(provider)
         self._put, self._put_many, self._new = queue.put, queue.put_many, queue.new
 
     def begin(self) -> None:
@@ -163,36 +208,14 @@ class _Instrumented:
         return self._new(value, headers=_with_context(headers), **options)
 
     def _running(self, run: Any) -> Any:
-        tracer = self._tracer
-
         @wraps(run)
-        def running(handler: Any, **options: Any) -> Any:
-            return run(_wrapped(handler, tracer), **options)
+        def running(handler: Any, *, middleware: Any = (), **options: Any) -> Any:
+            if isinstance(middleware, list | tuple) and not getattr(handler, _MARK, False):
+                tracing = atrace_job if is_coroutine(handler) else trace_job
+                middleware = [partial(tracing, tracer_provider=self._provider), *middleware]
+            return run(handler, middleware=middleware, **options)
 
         return running
-
-
-def _wrapped(handler: Any, tracer: trace.Tracer) -> Any:
-    """The handler with a span around each call. A handler that has one already stays as it is."""
-    if not callable(handler) or getattr(handler, _MARK, False):
-        return handler
-    if is_coroutine(handler):
-
-        async def handle_in_task(job: Any) -> Any:
-            with _processing(tracer, job):
-                return await handler(job)
-
-        found: Any = handle_in_task
-    else:
-
-        def handle(job: Any) -> Any:
-            with _processing(tracer, job):
-                return handler(job)
-
-        found = handle
-    update_wrapper(found, handler)
-    setattr(found, _MARK, True)
-    return found
 
 
 def _with_context(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:

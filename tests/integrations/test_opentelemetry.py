@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -16,7 +18,13 @@ from tests.client.conftest import Bench, bench  # noqa: F401  # a fixture
 
 import tidelog
 from tidelog.client.aqueue import AsyncSharedJob
-from tidelog.integrations.opentelemetry import instrument, job_span, traced
+from tidelog.integrations.opentelemetry import (
+    atrace_job,
+    instrument,
+    job_span,
+    trace_job,
+    traced,
+)
 
 
 class Tracing:
@@ -100,6 +108,28 @@ def test_a_handler_is_traced_once(mails: tidelog.Queue, tracing: Tracing) -> Non
     assert len(tracing.kept.get_finished_spans()) == 2
 
 
+def test_a_middleware_is_the_same(mails: tidelog.Queue, tracing: Tracing) -> None:
+    id = instrument(mails, tracing.provider).put(1)
+    other = mails.store.queue("mails")  # another object, which is not instrumented
+    around = [partial(trace_job, tracer_provider=tracing.provider)]
+    other.run(lambda job: None, workers=1, block=0, middleware=around)
+    check(tracing.spans(), str(id))
+
+
+def test_the_span_is_around_the_programs_middleware(mails: tidelog.Queue, tracing: Tracing) -> None:
+    instrument(mails, tracing.provider).put(1)
+
+    def named(job: Any, next: tidelog.Next) -> Any:
+        trace.get_current_span().set_attribute("tenant", "ann")
+        return next(job)
+
+    mails.run(lambda job: None, workers=1, block=0, middleware=[named])
+    assert (tracing.spans()["process mails"].attributes or {})["tenant"] == "ann"
+    wrong: Any = None
+    with pytest.raises(tidelog.DataError, match="middleware must be a list"):
+        mails.run(print, middleware=wrong)
+
+
 def test_a_loop_of_its_own_and_jobs_that_jobs_put(mails: tidelog.Queue, tracing: Tracing) -> None:
     instrument(mails, tracing.provider)
     mails.put(1)
@@ -134,10 +164,16 @@ def test_asyncio(tmp_path: Path, tracing: Tracing) -> None:
                 await asyncio.sleep(0)
 
             await mails.arun(handle, workers=1, block=0)
+            await mails.put("other")
+            plain = mails.store.queue("mails")
+            around = [partial(atrace_job, tracer_provider=tracing.provider)]
+            await plain.arun(handle, workers=1, block=0, middleware=around)
         return str(id)
 
     id = asyncio.run(main())
-    check(tracing.spans(), id)
+    first, second = tracing.kept.get_finished_spans()[:2], tracing.kept.get_finished_spans()[2:]
+    check({span.name: span for span in first}, id)
+    assert is_child(second[1], second[0])
 
 
 def test_asyncio_and_a_shared_queue(bench: Bench, tracing: Tracing) -> None:  # noqa: F811
