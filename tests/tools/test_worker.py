@@ -57,6 +57,21 @@ async def cancelled(job):
 def note(job):
     print(f"dead {job.queue} {job.value} {job.reason}\n", end="", flush=True)
 
+def done(job, result):
+    print(f"done {job.value} {result}\n", end="", flush=True)
+
+def again(job, error, delay):
+    print(f"again {job.value} {error!r} {delay}\n", end="", flush=True)
+
+def outer(job, next):
+    return f"outer {next(job)}"
+
+def inner(job, next):
+    return f"inner {next(job)}"
+
+async def awaited(job, next):
+    return f"awaited {await next(job)}"
+
 class Mailer:
     def send(self, job):
         print(f"mailer {job.value}\n", end="", flush=True)
@@ -187,6 +202,43 @@ def test_a_function_for_dead_jobs_must_exist(run: Run, place: Path) -> None:
     assert done.code == exits.USAGE and "module 'work' has no 'no'" in done.err
 
 
+def test_functions_around_the_one_and_for_each_end(run: Run, place: Path) -> None:
+    put(place / "s", ["ann"])
+    words = ["--on-done", "work:done", "--on-retry", "work:again", "--retry", "base=60 jitter=no"]
+    around = ["--middleware", "work:outer", "--middleware", "work:inner"]
+    done = run("worker", place / "s", "mails", "work:send", *words, *around, *EMBEDDED)
+    assert done.code == exits.OK and done.out.endswith("\ndone ann outer inner None\n"), done.err
+    put(place / "s", ["ben"])
+    done = run("worker", place / "s", "mails", "work:fail", *words, *around, *EMBEDDED)
+    assert done.out == "again ben LookupError('no such address') 60.0\n", done.err
+    put(place / "s", ["cid"])
+    around = ["--middleware", "work:awaited"]
+    done = run("worker", place / "s", "mails", "work:asend", *words, *around, *EMBEDDED)
+    assert done.out == "async cid\ndone cid awaited None\n", done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--on-done", "work:note"), "'work:note' must take two arguments: the job and its result"),
+        (("--on-retry", "work:done"), "'work:done' must take three arguments: the job, the error"),
+        (("--middleware", "work:send"), "'work:send' must take two arguments: the job and next"),
+        (("--middleware", "work:awaited"), "a middleware must be a plain function"),
+        (("--middleware", "work:inner", "--middleware", "work:no"), "'work' has no 'no'"),
+        (("--on-done", "work:done", "--batch", "2"), "on_done needs batch=1"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_functions_that_do_not_fit(
+    words: tuple[str, ...], said: str, run: Run, place: Path
+) -> None:
+    put(place / "s", ["ann"])
+    done = run("worker", place / "s", "mails", "work:send", *words, *EMBEDDED)
+    assert done.code == exits.USAGE and said in done.err, done.err
+    with tidelog.open(place / "s", read_only=True) as db:
+        assert len(db.queue("mails")) == 1
+
+
 @pytest.mark.parametrize("policy", ["max=1", "max=9 never=LookupError"])
 def test_a_retry_policy(run: Run, place: Path, policy: str) -> None:
     put(place / "s", [1])
@@ -279,6 +331,8 @@ def test_a_child_gets_the_same_options() -> None:
         *("--lease", "1m", "--retry", "max=8 base=2 never=ValueError"),
         *("--time-limit", "4", "--until-idle", "1", "--loglevel", "debug", "--log-format", "json"),
         *("--processes", "3", "--reload", "--create", "--on-dead", "work:note"),
+        *("--on-done", "work:done", "--on-retry", "work:again"),
+        *("--middleware", "work:outer", "--middleware", "work:inner"),
     ]  # fmt: skip
     given = click.Context(command)
     params = command.make_context("worker", words, parent=given).params

@@ -12,11 +12,17 @@ import click
 
 import tidelog
 from tidelog.aof import errors as aof
-from tidelog.api.queue.running.plan import PROCESSES_MAX, WORKERS_MAX, is_coroutine, log
+from tidelog.api.queue.running.plan import (
+    PROCESSES_MAX,
+    WORKERS_MAX,
+    check_functions,
+    is_coroutine,
+    log,
+)
 from tidelog.client.opening import TIMEOUT_S
 from tidelog.client.processes import Processes, end_with_parent
 from tidelog.jobs.codecs import NAMED
-from tidelog.store.errors import NotAStore
+from tidelog.store.errors import DataError, NotAStore
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
@@ -38,6 +44,13 @@ OPTIONS: Final = (
 )
 RUN_TASKS: Final = ("workers", "drain", "worker", "time_limit")
 RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
+# Functions of the program: how many arguments each takes, and which.
+HOOKS: Final = {
+    "on_dead": (1, "one argument, the dead job"),
+    "on_retry": (3, "three arguments: the job, the error and the pause"),
+    "on_done": (2, "two arguments: the job and its result"),
+}
+AROUND: Final = (2, "two arguments: the job and next")
 
 
 # A child that ends with one of these would do so again.
@@ -166,6 +179,22 @@ class Wrong(Failed):
     help="Call this function with each job that dies.",
 )
 @click.option(
+    "--on-retry",
+    metavar="MODULE:FUNCTION",
+    help="Call this function with a job, the error and the pause before each retry.",
+)
+@click.option(
+    "--on-done",
+    metavar="MODULE:FUNCTION",
+    help="Call this function with each job that is done, and its result.",
+)
+@click.option(
+    "--middleware",
+    metavar="MODULE:FUNCTION",
+    multiple=True,
+    help="Call this function around the other one, with a job and `next`; may be repeated.",
+)
+@click.option(
     "--concurrency",
     type=click.IntRange(1),
     help="Jobs of the queue that all workers together may hold.",
@@ -227,8 +256,7 @@ def command(path: Place, name: str | None, function: str | None, **given: Any) -
     handler = load(function, os.getcwd())
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
-    if given["on_dead"] is not None:
-        run["on_dead"] = load(given["on_dead"], os.getcwd())
+    run |= loaded(given, is_coroutine(handler))
     if given["child"]:
         end_with_parent()
     else:
@@ -270,6 +298,22 @@ def work_on_tasks(module: str, given: dict[str, Any]) -> int:
     with tasks:
         tasks.run(queues, block=given["until_idle"], **{name: given[name] for name in RUN_TASKS})
     return exits.OK
+
+
+def loaded(given: dict[str, Any], asynchronous: bool) -> dict[str, Any]:
+    """The functions that are called besides the handler, as arguments of `run`."""
+    here = os.getcwd()
+    found: dict[str, Any] = {
+        name: load(given[name], here, *taken)
+        for name, taken in HOOKS.items()
+        if given[name] is not None
+    }
+    found["middleware"] = [load(each, here, *AROUND) for each in given["middleware"]]
+    try:
+        check_functions(asynchronous, batch=given["batch"], **found)
+    except DataError as error:
+        raise Wrong(str(error)) from error
+    return found
 
 
 def look_for(path: Place, name: str, create: bool) -> None:
@@ -324,5 +368,6 @@ def words_of(
         option = "--name" if key == "worker" else f"--{key.replace('_', '-')}"
         if key in ("processes", "reload", "child", "create") or value is None or value is False:
             continue
-        words += [option] if value is True else [option, str(value)]
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [option] if each is True else [option, str(each)]
     return [*words, "--", str(path), *filter(None, (name, function))]
