@@ -232,7 +232,7 @@ def test_a_suspect_that_no_handler_saw_is_a_suspect_still(bench: Bench) -> None:
     given = bench.other.execute_command(*take, "CONFIRM", "t", *words)
     assert [each[:2] for each in given] == [[bench.id, 2]]  # it may have killed its process
     bench.clock.advance(10)
-    third = bench.running.client()
+    third: Any = bench.running.client()
     given = third.execute_command(*take, "COUNT", 2, *words)
     assert [each[:2] for each in given] == [[bench.id, 2]]  # alone
     assert bench.call("TAKE", "v", client=bench.running.client())[0][0] == second
