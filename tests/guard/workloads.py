@@ -38,8 +38,16 @@ THIRD: Final = frozenset(
         *(f"long-queue-tasks-{round}" for round in range(3)),
     )
 ) - {"long-queue-always-2", "long-queue-tasks-0"}
-# The histories of commands are all first ones, and these second ones: STORE, of which a byte is changed, got a line.
-SECOND: Final = frozenset(("budget", "tasks", "long-commands-always-0", "long-commands-everysec-1"))
+# The histories of commands are all first ones, and these second ones; retired.json has the reasons.
+SECOND: Final = frozenset(
+    (
+        *("budget", "tasks", "long-commands-always-0", "long-commands-everysec-1"),
+        *("long-commands-always-1", "long-commands-always-2", "long-commands-everysec-0"),
+        *("long-commands-everysec-2", "long-commands-no-0", "long-commands-no-1"),
+        *("long-commands-no-2", "long-served-always-0", "long-served-always-2"),
+        *("long-served-everysec-0", "long-served-no-2", "long-tasks-0", "long-tasks-2"),
+    )
+)
 
 
 class Workload(NamedTuple):
@@ -112,10 +120,10 @@ def _list() -> dict[str, Workload]:
             found[f"long-blocked-{fsync}-{round}"] = Workload(
                 partial(blocking.reads, fsync=fsync, steps=500), 28, part=SOAK
             )
-            found[f"long-served-{fsync}-{round}"] = Workload(
+            found[_of_commands(f"long-served-{fsync}-{round}")] = Workload(
                 partial(served.turns, fsync=fsync, count=2500), 28, part=SOAK
             )
-        found[f"long-tasks-{round}"] = Workload(
+        found[_of_commands(f"long-tasks-{round}")] = Workload(
             partial(commands.in_tasks, fsync=POLICIES[round], count=2000), 28, part=SOAK
         )
         found[_latest(f"long-queue-tasks-{round}")] = Workload(
