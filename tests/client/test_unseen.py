@@ -24,7 +24,6 @@ from tidelog.client import consumer as client_consumer
 from tidelog.client.keeper import Keeper
 from tidelog.client.lane import Lane
 from tidelog.client.link import Link
-from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.server import jobs
 from tidelog.server.commands import capabilities
 
@@ -267,20 +266,27 @@ def test_close_does_not_wait_for_a_thread_that_dropped_its_consumer(
     assert bench.db.queue("mails").stats().in_flight == {}
 
 
+@pytest.mark.parametrize("by", ["a word", "a broken connection"])
 def test_a_consumer_that_is_closed_ends_no_other_call(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """The word that ends its wait comes when the wait is over, and another one uses its connection."""
+    """What ends its wait comes when the wait is over, and another call uses its connection. A server that does not know
+    the word gets the end of the connection.
+    """
+    if by != "a word":
+        monkeypatch.setattr(capabilities, "CAPABILITIES", ())
     store = bench.connect()
-    mails, other = store.queue("mails", **OPTIONS), store.queue("other", **OPTIONS)
+    mails, other, bills = (store.queue(name, **OPTIONS) for name in ("mails", "other", "bills"))
     waits, goes = threading.Event(), threading.Event()
+    of, name = (client_consumer, "Unblock") if by == "a word" else (Lane, "hang_up")
+    end = getattr(of, name)
 
-    def late(name: bytes) -> Unblock:
+    def late(it: Any) -> Any:
         waits.set()
         assert goes.wait(60)
-        return Unblock(name)
+        return end(it)
 
-    monkeypatch.setattr(client_consumer, "Unblock", late)
+    monkeypatch.setattr(of, name, late)
     consumer = mails.consume("anna", block=0.2)
     worker = threading.Thread(target=lambda: list(consumer))
     worker.start()
@@ -289,47 +295,21 @@ def test_a_consumer_that_is_closed_ends_no_other_call(
     closer.start()
     assert waits.wait(60)
     bench.clock.advance(1)
-    worker.join(60)
+    if by == "a word":  # otherwise the worker keeps its connection until it is broken
+        worker.join(60)
+    ids = [bills.put(number) for number in range(20)]
     found: list[Any] = []
     waiter = threading.Thread(target=lambda: found.append(other.get("bert", block=60)))
     waiter.start()
     parked(bench.db)
     goes.set()
     closer.join(60)
+    worker.join(60)
+    ids += [bills.put(number) for number in range(20)]
     other.put("for bert")
     waiter.join(60)
     assert found[0].value == "for bert" and found[0].deliveries == 1 and found[0].ack()
-
-
-def test_a_connection_that_is_hung_up_was_not_given_to_another_call(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when a server does not know the word that ends a wait."""
-    monkeypatch.setattr(capabilities, "CAPABILITIES", ())
-    store = bench.connect()
-    mails, other = store.queue("mails", **OPTIONS), store.queue("other", **OPTIONS)
-    hang_up, waits, goes = Lane.hang_up, threading.Event(), threading.Event()
-
-    def late(lane: Lane) -> None:
-        waits.set()
-        assert goes.wait(60)
-        hang_up(lane)
-
-    monkeypatch.setattr(Lane, "hang_up", late)
-    consumer = mails.consume("anna", block=0.2)
-    worker = threading.Thread(target=lambda: list(consumer))
-    worker.start()
-    parked(bench.db)
-    closer = threading.Thread(target=consumer.close)
-    closer.start()
-    assert waits.wait(60)
-    bench.clock.advance(1)
-    ids = [other.put(number) for number in range(20)]
-    goes.set()
-    closer.join(60)
-    worker.join(60)
-    ids += [other.put(number) for number in range(20)]
-    assert len(set(ids)) == 40 == len(other)
+    assert len(set(ids)) == 40 == len(bills)
 
 
 def test_an_interrupt_between_the_server_and_the_worker(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from typing import Any
 
 import pytest
 from tests.replication.conftest import Pair
@@ -21,17 +22,23 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return made(tmp_path_factory.mktemp("certificates"), "leader")
 
 
-@pytest.fixture
-def port(pair: Pair, ours: Files) -> int:
-    """Of a leader that speaks TLS."""
-    serving = pair.serve(
-        pair.open("secured"),
+def secured(pair: Pair, db: Any, ours: Files, **more: Any) -> Any:
+    """A server of a store that speaks TLS."""
+    return pair.serve(
+        db,
         tls_port=free_port(),
         tls_cert_file=ours.certificate,
         tls_key_file=ours.key,
         tls_auth_clients="no",
+        **more,
     )
-    return serving.tls_port
+
+
+@pytest.fixture
+def port(pair: Pair, ours: Files) -> int:
+    """Of a leader that speaks TLS."""
+    found: int = secured(pair, pair.open("secured"), ours).tls_port
+    return found
 
 
 def test_a_served_follower(pair: Pair, port: int, ours: Files) -> None:
@@ -67,18 +74,10 @@ def test_a_link_that_cannot_be_says_what_to_set(
 
 
 def test_a_pair_hands_over_with_tls(pair: Pair, ours: Files) -> None:
-    options = {
-        "tls_cert_file": ours.certificate,
-        "tls_key_file": ours.key,
-        "tls_auth_clients": "no",
-        "tls_replication": True,
-        "tls_ca_cert_file": ours.certificate,
-    }
+    options = {"tls_replication": True, "tls_ca_cert_file": ours.certificate}
     old, new = pair.open("old"), pair.open("new")
-    first = pair.serve(old, tls_port=free_port(), **options)
-    second = pair.serve(
-        new, tls_port=free_port(), replicaof=f"127.0.0.1 {first.tls_port}", **options
-    )
+    first = secured(pair, old, ours, **options)
+    second = secured(pair, new, ours, replicaof=f"127.0.0.1 {first.tls_port}", **options)
     old.xadd("orders", {"n": 1})
     caught_up(old, new)
     clients = [
@@ -95,19 +94,11 @@ def test_a_pair_hands_over_with_tls(pair: Pair, ours: Files) -> None:
 @pytest.mark.parametrize("tls", [True, False])
 def test_the_announced_port_is_of_the_kind_of_the_link(pair: Pair, ours: Files, tls: bool) -> None:
     """With both kinds of ports, as in Redis: that for TLS with `tls-replication`, else the other."""
-    leader = pair.serve(
-        pair.open("secured"),
-        tls_port=free_port(),
-        tls_cert_file=ours.certificate,
-        tls_key_file=ours.key,
-        tls_auth_clients="no",
-    )
-    follower = pair.serve(
+    leader = secured(pair, pair.open("secured"), ours)
+    follower = secured(
+        pair,
         pair.open("follower"),
-        tls_port=free_port(),
-        tls_cert_file=ours.certificate,
-        tls_key_file=ours.key,
-        tls_auth_clients="no",
+        ours,
         tls_replication=tls,
         tls_ca_cert_file=ours.certificate,
         replicaof=f"127.0.0.1 {leader.tls_port if tls else leader.port}",
@@ -123,13 +114,7 @@ def test_a_copy_of_the_leaders_data(pair: Pair, ours: Files) -> None:
     for number in range(100):
         db.xadd("orders", {"n": number, "text": "x" * 500})
     db.checkpoint()
-    serving = pair.serve(
-        db,
-        tls_port=free_port(),
-        tls_cert_file=ours.certificate,
-        tls_key_file=ours.key,
-        tls_auth_clients="no",
-    )
+    serving = secured(pair, db, ours)
     context = ssl.create_default_context(cafile=ours.certificate)
     url = f"tidelog://127.0.0.1:{serving.tls_port}"
     with tidelog.follow(pair.root / "follower", url, tls=context) as copy:
