@@ -140,9 +140,8 @@ class Task(Generic[P, C, R]):
         update_wrapper(self, function)
         self._owner, self.function, self.name, self.queue = owner, function, name, queue
         self.results, self.options = results, options
-        self._calls: list[
-            Calls
-        ] = []  # one, once it is asked for; of copies with other options, too
+        # one, once it is asked for, which copies with other options share
+        self._calls: list[Calls] = []
         self._asks, self._aasks = _Asked(None, self.restored), _AsyncAsked(None, self.restored)
         self.is_async = inspect.iscoroutinefunction(function)
 
