@@ -76,7 +76,7 @@ def render(uuid: bytes, *, served: bool = False, new: bool = False) -> bytes:
 
 
 class Identity(NamedTuple):
-    """What a STORE file says.
+    """The content of a STORE file.
 
     uuid      of the store, 16 bytes
     served    a server has created it
@@ -104,7 +104,7 @@ def adopt(disk: Disk, root: Path, found: Identity) -> None:
 
 
 def parse(path: Path, data: bytes) -> Identity:
-    """What the text of a STORE file says. Raises NotAStore, DamagedFile, NewerFormat."""
+    """Read the text of a STORE file. Raises NotAStore, DamagedFile, NewerFormat."""
     if not _TEXT.is_named_by(data):
         raise NotAStore(path.parent, f"{path.name} is not a tidelog file, or its start is damaged")
     lines = _TEXT.parse(path, data)
@@ -125,7 +125,7 @@ def read(disk: Disk, root: Path) -> bytes:
 
 
 def look(disk: Disk, root: Path) -> Identity:
-    """What STORE says of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
+    """Read STORE of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
 
     A directory with segments but no valid STORE is a damaged store, which can be repaired. Exception: after an
     unfinished restore or import it is not a store.

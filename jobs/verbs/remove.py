@@ -59,7 +59,7 @@ def _log_remove(engine: QueueEngine, ctx: Context) -> int:
 
 
 def _reasons(engine: QueueEngine, ctx: Context) -> Iterator[str]:
-    """What keeps the queue from being removed, and what to do."""
+    """The reasons that keep the queue from being removed, and what to do."""
     options = engine.options
     jobs = sum(
         max((depth(lane.stream, each) for each in lane.stream.groups.values()), default=lane.stream.length)

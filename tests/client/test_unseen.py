@@ -270,8 +270,8 @@ def test_close_does_not_wait_for_a_thread_that_dropped_its_consumer(
 def test_a_consumer_that_is_closed_ends_no_other_call(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """What ends its wait comes when the wait is over, and another call uses its connection. A server that does not know
-    the word gets the end of the connection.
+    """The word that ends its wait comes when the wait is over, and another call uses its connection. For a server that
+    does not know the word, the connection ends.
     """
     if by != "a word":
         monkeypatch.setattr(capabilities, "CAPABILITIES", ())

@@ -43,11 +43,8 @@ PACE_S = 0.015  # between two puts, so that the workers keep up
 # The end of a block: a finished job of a batch is acknowledged by a later call, and an error is swallowed.
 UNWRITTEN: Callable[[Any], str] = lambda _: UNKNOWN  # noqa: E731
 BLOCKS = ("with", "raise")
-AGAIN = (
-    ValueError,
-    ValueError("again"),
-    None,
-)  # what leaves the block of a job that is to be tried again
+# The error that leaves the block of a job that is to be tried again.
+AGAIN = (ValueError, ValueError("again"), None)
 DEDUP_S = 0.1  # two putters use the same dedup ID in each span of this length
 DRAIN_S = 5.0  # a peer that ends waits so long for its jobs
 
