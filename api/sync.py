@@ -231,7 +231,7 @@ class Store(Face, Compound[Pipeline, TextT], Closing):
             codec: `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model or
                 TypeAdapter.
             options: `max_deliveries`, `retry_after`, `keep`, `max_depth`, `max_failures`, `concurrency`, `rate`,
-                `concurrency_per_key`, `lease`, `retry`. `QueueOptions` describes them.
+                `concurrency_per_key`, `lease`, `retry`, `time_limit`. `QueueOptions` describes them.
 
         Raises:
             DataError: An option is invalid.

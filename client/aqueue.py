@@ -137,3 +137,4 @@ class AsyncSharedQueue(AsyncQueueFace[AsyncSharedJob[T], AsyncSharedConsumer[T],
 
     def __init__(self, store: Any, remote: Remote) -> None:
         super().__init__(store, AsyncRemote(remote))
+        remote.store = store

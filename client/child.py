@@ -13,13 +13,14 @@ import sys
 import traceback
 from multiprocessing import spawn
 
-from tidelog.api.queue.running.plan import is_coroutine
+from tidelog.api.queue.running.plan import Recycled, is_coroutine, log
 from tidelog.client import working
 from tidelog.client.aio import AsyncSharedStore
 from tidelog.client.link import Link
-from tidelog.client.processes import end_with_parent
+from tidelog.client.processes import AGAIN, end_with_parent
 from tidelog.client.store import SharedStore
 from tidelog.client.working import CANNOT_WORK, LENGTH, MESSAGE_BYTES_MAX, Work
+from tidelog.jobs.time_limits import WorkersHang
 from tidelog.store.errors import CannotOpen, DataError, StoreLocked
 
 
@@ -39,8 +40,11 @@ def main() -> int:
     finally:
         working.preparing = False
     try:
-        answer = str(_work(work))
-        code = 0
+        left = _work(work)
+        answer, code = str(int(left)), AGAIN if isinstance(left, Recycled) else 0
+    except WorkersHang as error:
+        log.error("%s; another process takes the place of this one", error)
+        answer, code = "0", AGAIN
     except StoreLocked:
         raise  # that process may end; the parent starts another child
     except (DataError, CannotOpen) as error:
@@ -55,7 +59,8 @@ def _work(work: Work) -> int:
     with SharedStore(link, decode=False, db=work.db, opened_here=True) as store:
         if is_coroutine(work.handler):
             queue = AsyncSharedStore(store).queue(**work.queue)
-            return asyncio.run(queue.arun(work.handler, **work.run))
+            run = {name: value for name, value in work.run.items() if name != "isolate"}
+            return asyncio.run(queue.arun(work.handler, **run))
         return store.queue(**work.queue).run(work.handler, **work.run)
 
 

@@ -116,6 +116,11 @@ class Leased(Delivered, Generic[T]):
         return self._lease.deliveries
 
     @property
+    def store(self) -> Any:
+        """The store of the job, with which its handler can put other jobs."""
+        return self._lease.terms.remote.store
+
+    @property
     def worker(self) -> str:
         """Name of the worker that it was delivered to."""
         return self._lease.terms.worker
@@ -188,6 +193,9 @@ class Leased(Delivered, Generic[T]):
             lease.state = ACKED
             lease.terms.remote.keeper.finish(lease.terms.worked, lease.job, lease.deliveries)
         return lease.terms.gathers
+
+    def _extended(self, until: float) -> None:
+        self._until = max(until, self.extended_until or until)
 
     def _unknown(self, error: OutcomeUnknown) -> None:
         self._lease.over(LOST)

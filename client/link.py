@@ -56,6 +56,7 @@ from tidelog.store.errors import (
     Unreachable,
     Unsupported,
 )
+from tidelog.store.opening import refuse_parents
 from tidelog.store.version import __version__
 
 CONNECT_S: Final = 5.0  # for one attempt to connect
@@ -525,6 +526,7 @@ class Link:
                 return
             if ELSEWHERE not in text:
                 text += ". That process does not serve it: let it call tidelog.serve(db), or connect instead of open"
+            refuse_parents(root)
             raise StoreLocked(text, None)
         kind = OPENING.get(name)
         why = said if kind is None else text

@@ -24,6 +24,7 @@ from tidelog.api.queue.running.signals import News, Signals
 from tidelog.client.starting import environment
 
 OK: Final = 0  # exit code of success
+AGAIN: Final = 11  # of a child that has done enough, and is to be started again at once
 FIRST_PAUSE_S: Final = 1.0  # before a child that ended is started again; doubled each time
 LAST_PAUSE_S: Final = 30.0
 HEALTHY_S: Final = 60.0  # a child that lived so long starts with the first pause again
@@ -134,8 +135,8 @@ class Processes:
         """A child has ended. Returns an exit code if that ends all."""
         self._children.discard(child)
         code, lived = child.process.returncode, time.monotonic() - child.began
-        if code == OK and (self._once or child.replaced):
-            if child.replaced:
+        if code == AGAIN or code == OK and (self._once or child.replaced):
+            if code == AGAIN or child.replaced:
                 self._due.append(time.monotonic())
             return None
         if code in self._final:

@@ -26,6 +26,7 @@ class SharedQueue(QueueFace[SharedJob[T], SharedConsumer[T], T]):
     def __init__(self, store: Base, remote: Remote) -> None:
         super().__init__(store, remote)
         self._remote = remote
+        remote.store = store
 
     def _run_processes(
         self, handler: Callable[[SharedJob[T]], object], count: int, run: dict[str, Any]

@@ -69,7 +69,10 @@ class Remote:
     codec               as the program gave it, which other processes can import; that of the options may be a closure
     begun               workers for which HISTORY was sent
     needs               the capabilities without which a server does not know the options
+    store               the face that the queue is of
     """
+
+    store: Any
 
     kind, puts_directly = "shared-", False
     passing: tuple[type[Exception], ...] = SHARED_PASSING

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tidelog.aof.lock import NAME as LOCK
 from tidelog.aof.lock import OWNER, holder
+from tidelog.disk.process import environment as environment
 from tidelog.disk.process import words_of
 from tidelog.disk.real import RealDisk
 
@@ -116,15 +117,3 @@ def _account_of(root: Path) -> dict[str, Any]:
     if os.geteuid():
         raise PermissionError(errno.EPERM, "the store belongs to another user", str(root))
     return {"user": found.st_uid, "group": found.st_gid, "extra_groups": ()}
-
-
-def environment() -> dict[str, str]:
-    """The environment in which a child finds this package, also where the program changed `sys.path`."""
-    here = str(Path(__file__).absolute().parents[1])
-    package = next((place for place in sys.path if place and _has_package(Path(place))), here)
-    paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-
-
-def _has_package(place: Path) -> bool:
-    return (place / "tidelog" / "__init__.py").exists()

@@ -15,12 +15,12 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.api.queue.running.plan import is_coroutine, make_plan
+from tidelog.api.queue.running.preparing import check_importable, preparation
 from tidelog.client.address import Address
 from tidelog.client.processes import Processes
 from tidelog.client.remote import Remote
@@ -69,9 +69,9 @@ def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dic
             'if __name__ == "__main__":'
         )
     plan = (queue, handler, run["workers"], run["drain"])
-    hooks = {name: run[name] for name in (*HOOKS, "middleware", "batch")}
-    make_plan(*plan, asynchronous=is_coroutine(handler), **hooks)  # checks them
-    consume = {name: run[name] for name in ("worker", "batch", "block", "time_limit")}
+    consume = {name: run[name] for name in ("worker", "batch", "block")}
+    rest = {name: value for name, value in run.items() if name not in ("workers", "drain")}
+    make_plan(*plan, asynchronous=is_coroutine(handler), **rest)  # checks them
     queue.consume(**consume).close()
     ours, theirs = os.pipe()
     try:
@@ -107,34 +107,13 @@ def _message(work: Work) -> bytes:
     given: list[tuple[str, Any]] = [("handler", work.handler), ("codec", work.queue["codec"])]
     given += [(name, work.run[name]) for name in HOOKS]
     given += [("middleware", each) for each in work.run["middleware"]]
-    for what, value in given:
-        try:
-            pickle.dumps(value)
-        except Exception as error:
-            raise DataError(
-                f"another process cannot import the {what} {value!r} by its name; make it a function or class of a "
-                f"module: {error}"
-            ) from error
+    check_importable(*given)
     try:
         body = pickle.dumps(work)
     except Exception as error:
         raise DataError(f"another process cannot get the arguments of run: {error}") from error
-    both = pickle.dumps(_preparation()) + body
+    both = pickle.dumps(preparation()) + body
     return LENGTH.pack(len(both)) + both
-
-
-def _preparation() -> dict[str, Any]:
-    """The part of `multiprocessing.spawn.get_preparation_data` that is about imports. That function also fixes the
-    method by which this process starts others, which is for the program to decide.
-    """
-    found: dict[str, Any] = {"sys_path": [*sys.path], "sys_argv": sys.argv, "dir": os.getcwd()}
-    main = sys.modules["__main__"]
-    name, path = getattr(main.__spec__, "name", None), getattr(main, "__file__", None)
-    if name is not None:
-        found["init_main_from_name"] = name
-    elif path is not None:
-        found["init_main_from_path"] = os.path.abspath(path)
-    return found
 
 
 def _read_all(fd: int) -> bytes:

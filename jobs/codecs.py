@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,11 +23,13 @@ class Codec:
     name      recorded in dead jobs
     encode    value -> bytes; may raise anything
     decode    bytes -> value; may raise anything
+    given     as the program gave it, which other processes can import
     """
 
     name: str
     encode: Encode
     decode: Decode
+    given: Any = field(default=None, repr=False, compare=False)
 
 
 _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -104,11 +106,11 @@ def codec_of(given: Any) -> Codec:
     if isinstance(given, Codec):
         return given
     if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
-        return Codec("custom", _checked(given[0]), given[1])
+        return Codec("custom", _checked(given[0]), given[1], given)
     if isinstance(given, type) and hasattr(given, "model_validate_json"):
         return _model(given)
     if hasattr(given, "validate_json") and hasattr(given, "dump_json"):
-        return Codec("pydantic", partial(_encode_adapted, given), given.validate_json)
+        return Codec("pydantic", partial(_encode_adapted, given), given.validate_json, given)
     raise DataError(
         f"codec must be one of {', '.join(NAMED)}, a pair of functions (encode, decode), "
         f"a pydantic model or a TypeAdapter, not {given!r}"
@@ -136,4 +138,4 @@ def _model(model: Any) -> Codec:
         text: str = value.model_dump_json(by_alias=True)  # the names that validation expects
         return text.encode()
 
-    return Codec(f"pydantic:{model.__name__}", encode, model.model_validate_json)
+    return Codec(f"pydantic:{model.__name__}", encode, model.model_validate_json, model)

@@ -67,6 +67,11 @@ class Delivered(JobFacts):
         """
         self._cancels.listen(self._delivery_key, "", call)
 
+    @property
+    def extended_until(self) -> float | None:
+        """Monotonic seconds (`time.monotonic`) until which `extend` keeps the job; None if it was not called."""
+        return getattr(self, "_until", None)
+
     def __repr__(self) -> str:
         return (
             f"<job {self.id} of {self._options.name!r}, delivery {self.deliveries}, {self._state}>"

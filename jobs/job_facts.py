@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidelog.jobs import rows
+from tidelog.jobs.time_limits import time_limit_of
 
 if TYPE_CHECKING:
     from tidelog.engine.api import EntryRow
@@ -60,6 +61,11 @@ class JobFacts:
     def retry(self) -> RetryPolicy | None:
         """The retry policy that it was put with; None if it has none, so that of the queue counts."""
         return rows.retry_of(self._row) if len(self._row) > 2 else None
+
+    @property
+    def time_limit(self) -> float | None:
+        """The limit of time that it was put with, in seconds; None if it has none, so that of the run counts."""
+        return time_limit_of(self._row) if len(self._row) > 2 else None
 
     @property
     def enqueued_at(self) -> datetime:

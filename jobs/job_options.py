@@ -17,7 +17,7 @@ from tidelog.jobs.dedup import MODES, WINDOW, mode_of
 from tidelog.jobs.options import PRIORITY_MAX, check_names, named, ranked
 from tidelog.jobs.own import MANY, ONE, Own
 from tidelog.jobs.retries import RetryPolicy, policy_of
-from tidelog.jobs.rows import HEADER, KEY, PRIORITY, RETRY, VALUE
+from tidelog.jobs.rows import HEADER, KEY, PRIORITY, RETRY, TIME_LIMIT, VALUE
 from tidelog.jobs.work.later import Due, due_in, when
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
@@ -37,6 +37,7 @@ class PutManyOptions(TypedDict, total=False):
     priority    from 0 to 9. Jobs with a larger number are delivered first
     key         a name for what the job is about, such as `customer-7`, for the option `concurrency_per_key`
     retry       a RetryPolicy, or its text: how the job is tried again. It replaces the policy of the queue
+    time_limit  seconds or a timedelta for which a handler may work on the job, in a run. It replaces that of the queue
     """
 
     delay: Duration | None
@@ -45,6 +46,7 @@ class PutManyOptions(TypedDict, total=False):
     priority: int
     key: str | None
     retry: RetryPolicy | str | None
+    time_limit: Duration | None
 
 
 class PutOptions(PutManyOptions, total=False):
@@ -71,6 +73,7 @@ class JobOptions:
     delay_ms, at_ms     when it is due: after a delay in ms, or at a time in unix ms; both None = at once
     ttl_ms              how long it is delivered, counted from when it is due; None = for ever
     priority, key, retry    as in `PutManyOptions`
+    limit_ms            `time_limit` in ms
     """
 
     dedup_id: bytes | None = None
@@ -82,13 +85,16 @@ class JobOptions:
     priority: int = 0
     key: bytes | None = None
     retry: RetryPolicy | None = None
+    limit_ms: int | None = None
 
     @property
     def tail(self) -> EntryRow:
-        """The fields of the job's row for its priority, its key and its retry policy, where it has them."""
+        """The fields of the job's row for its priority, its key, its retry policy and its limit, where it has them."""
         tail = (PRIORITY, b"%d" % self.priority) if self.priority else ()
         if self.key is not None:
             tail = (*tail, KEY, self.key)
+        if self.limit_ms is not None:
+            tail = (*tail, TIME_LIMIT, b"%d" % self.limit_ms)
         return tail if self.retry is None else (*tail, RETRY, str(self.retry).encode())
 
     def row(self, value: bytes) -> EntryRow:
@@ -116,10 +122,11 @@ class JobOptions:
             headers_in(own),
             when(None if delay is None else delay / 1000, None)[0],
             at,
-            lifetime(own.milliseconds(b"TTL")),
+            in_ms("ttl", own.milliseconds(b"TTL")),
             _priority_in(own),
             _key_in(own),
             _retry_in(own),
+            in_ms("TIMELIMIT", own.milliseconds(b"TIMELIMIT")),
         )
 
     def words(self) -> list[bytes]:
@@ -145,14 +152,19 @@ class JobOptions:
             words += (b"KEY", self.key)
         if self.retry is not None:
             words += (b"RETRY", str(self.retry).encode())
+        if self.limit_ms is not None:
+            words += (b"TIMELIMIT", b"%d" % self.limit_ms)
         return words
 
 
 NO_OPTIONS: Final = JobOptions()
-WHEN: Final = dict.fromkeys((b"DELAY", b"AT", b"TTL", b"PRIORITY", b"KEY", b"RETRY"), ONE)
+WHEN: Final = dict.fromkeys(
+    (b"DELAY", b"AT", b"TTL", b"PRIORITY", b"KEY", b"RETRY", b"TIMELIMIT"), ONE
+)
 JOB: Final = {**WHEN, b"DEDUP": ONE, b"MODE": ONE, b"HEADERS": MANY}
 WHEN_USAGE: Final = (
-    "[DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>] [RETRY <policy>]"
+    "[DELAY <ms> | AT <unix-ms>] [TTL <ms>] [PRIORITY <0 to 9>] [KEY <text>] [RETRY <policy>] "
+    "[TIMELIMIT <ms>]"
 )
 ONE_USAGE: Final = (
     "[DEDUP <id> [MODE WINDOW | UNTIL-DONE | REPLACE]] [HEADERS <count> <name> <text> ...]"
@@ -183,10 +195,11 @@ def _checked(method: str, given: Mapping[str, Any], known: frozenset[str]) -> Jo
         header_fields(given.get("headers")),
         delay_ms,
         at_ms,
-        lifetime(given.get("ttl")),
+        in_ms("ttl", given.get("ttl")),
         ranked(given.get("priority", 0)),
         None if key is None else named("key", key),
         policy_of(given.get("retry")),
+        in_ms("time_limit", given.get("time_limit")),
     )
 
 
@@ -209,9 +222,9 @@ def header_fields(headers: Any) -> tuple[bytes, ...]:
     return tuple(fields)
 
 
-def lifetime(ttl: Duration | None) -> int | None:
-    """The argument `ttl` in ms, at least 1. Raises DataError."""
-    return None if ttl is None else max(1, round(seconds("ttl", ttl) * 1000))
+def in_ms(name: str, length: Duration | None) -> int | None:
+    """A duration in ms, at least 1. Raises DataError."""
+    return None if length is None else max(1, round(seconds(name, length) * 1000))
 
 
 def headers_in(own: Own) -> tuple[bytes, ...]:

@@ -29,6 +29,7 @@ class Options:
 
     retry_after                 the first pause before a retry, if no policy says otherwise
     lease                       how long a delivery may go without a renewal; the argument's default is `retry_after`
+    time_limit                  how long a handler may work on a job without a limit of its own; only runs keep it
     keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
     keeps                       whether any are kept; precomputed, because the end of each job asks for it
     limited                     whether one of the limits is set; precomputed, because each fetch asks for it
@@ -51,6 +52,7 @@ class Options:
     rate: Rate | None
     concurrency_per_key: int | None = None
     retry: RetryPolicy | None = None
+    time_limit: float | None = None
     priority: int = 0
     root: bytes = b""
     keeps: bool = field(init=False)
@@ -127,7 +129,7 @@ def arguments_of(options: Options) -> dict[str, Any]:
         keep = timedelta(seconds=options.keep_seconds)
     rate = None if options.rate is None else str(options.rate)
     same = ("name", "group", "codec", "max_deliveries", "retry_after", "max_depth", "max_failures")
-    limits = ("concurrency", "concurrency_per_key", "lease", "retry")
+    limits = ("concurrency", "concurrency_per_key", "lease", "retry", "time_limit")
     found = {name: getattr(options, name) for name in (*same, *limits)}
     return found | {"keep": keep, "rate": rate}
 
@@ -147,6 +149,7 @@ def make_options(
     concurrency_per_key: Any = None,
     lease: Any = None,
     retry: Any = None,
+    time_limit: Any = None,
 ) -> Options:
     """Check the options that the caller gave. Raises DataError, which names the option."""
     key, group_key = named("name", name), named("group", group)
@@ -184,6 +187,7 @@ def make_options(
         if concurrency_per_key is None
         else counted("concurrency_per_key", concurrency_per_key),
         policy_of(retry),
+        None if time_limit is None else seconds("time_limit", time_limit),
     )
 
 

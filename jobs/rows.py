@@ -2,15 +2,15 @@
 
 For the queue `mails`:
 
-    mails            value, header.<name> ..., key, retry (jobs/retries.py), expires (unix ms), dedup (jobs/dedup.py),
-                     origin (first ID of a redriven or delayed job)
+    mails            value, header.<name> ..., key, retry (jobs/retries.py), time_limit (ms), expires (unix ms), dedup
+                     (jobs/dedup.py), origin (first ID of a redriven or delayed job)
     mails:priority:3 as above, with the field priority
     mails:later      a delayed job, as above but without origin
     mails:holds      group, job, until (unix ms)
     mails:failures   group, job, worker, deliveries, error, traceback
     mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue),
-                     key, retry, priority, id, group, deliveries, reason, codec, workers (JSON list of names), errors
-                     (JSON list of {"at": unix ms, "worker", "deliveries", "error", "traceback"})
+                     key, retry, time_limit, priority, id, group, deliveries, reason, codec, workers (JSON list of
+                     names), errors (JSON list of {"at": unix ms, "worker", "deliveries", "error", "traceback"})
     mails:cancels    as a dead job, with the reason `cancelled`; the last worker is the one that held it
 """
 
@@ -40,6 +40,7 @@ PRIORITY = b"priority"
 KEY = b"key"
 DEDUP = b"dedup"
 RETRY = b"retry"
+TIME_LIMIT = b"time_limit"
 EXPIRED = "expired"  # reason of a dead job that was not delivered in time
 CANCELLED = "cancelled"  # reason of a job in `<name>:cancels`
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -428,7 +429,7 @@ def carried(row: EntryRow) -> list[bytes]:
     for name, part in zip(row[::2], row[1::2], strict=False):
         if not ours:
             kept += (FIELD + name, part)
-        elif name in (VALUE, KEY, RETRY, ORIGIN) or name.startswith(HEADER):
+        elif name in (VALUE, KEY, RETRY, TIME_LIMIT, ORIGIN) or name.startswith(HEADER):
             kept += (name, part)
     return kept
 
@@ -437,7 +438,7 @@ def revived(row: EntryRow) -> list[bytes]:
     """The row of the job that a redriven dead job becomes: the kept fields and `origin`."""
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):
-        if name in (VALUE, PRIORITY, KEY, RETRY) or name.startswith(HEADER):
+        if name in (VALUE, PRIORITY, KEY, RETRY, TIME_LIMIT) or name.startswith(HEADER):
             kept += (name, part)
         elif name.startswith(FIELD):
             kept += (name[len(FIELD) :], part)

@@ -79,9 +79,10 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending)
 class JobBase(Delivered, Generic[T]):
     """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
-    __slots__ = ("value", "_place", "_delivery", "_entry", "_state", "_blocks")
+    __slots__ = ("value", "_place", "_delivery", "_entry", "_state", "_blocks", "_until")
     _state: str
     _blocks: dict[int, Any]  # those of the delivery while a task is in that of the job
+    _until: float
 
     def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
         self.value = value
@@ -113,6 +114,11 @@ class JobBase(Delivered, Generic[T]):
         return self._entry[2]
 
     @property
+    def store(self) -> Any:
+        """The store of the job, with which its handler can put other jobs."""
+        return self._place.backend.store
+
+    @property
     def worker(self) -> str:
         """Name of the worker that it was delivered to."""
         return self._place.worker
@@ -136,6 +142,9 @@ class JobBase(Delivered, Generic[T]):
     @property
     def _options(self) -> Options:
         return self._place.engine.options
+
+    def _extended(self, until: float) -> None:
+        self._until = max(until, self.extended_until or until)
 
     # --- settling: each method returns whether the worker still had the lease, and the promise to wait for before the
     # caller is told

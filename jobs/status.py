@@ -14,6 +14,7 @@ from tidelog.jobs.codecs import NAMED, Codec
 from tidelog.jobs.progress import Progress
 from tidelog.jobs.retries import RetryPolicy
 from tidelog.jobs.rows import Failure
+from tidelog.jobs.time_limits import time_limit_of
 
 DELAYED: Final = "delayed"
 WAITING: Final = "waiting"
@@ -96,6 +97,11 @@ class JobStatus:
         return rows.retry_of(self.row)
 
     @property
+    def time_limit(self) -> float | None:
+        """The limit of time that it was put with, in seconds; None if it has none."""
+        return time_limit_of(self.row)
+
+    @property
     def enqueued_at(self) -> datetime:
         """When it was put, in UTC."""
         return rows.moment(int(self.id.partition("-")[0]))
@@ -113,6 +119,7 @@ class JobStatus:
             **{"value": self._plain(value), "headers": self.headers},
             **{"priority": self.priority, "key": self.key, "deliveries": self.deliveries},
             "retry": None if self.retry is None else str(self.retry),
+            "time_limit": self.time_limit,
             **{"enqueued_at": self.enqueued_at.isoformat(), "worker": self.worker},
             **{"due_at": due_at, "reason": self.reason, "failures": failures},
             **{"result": self._plain(self.result_raw)},

@@ -54,6 +54,8 @@ class QueueOptions(TypedDict, total=False):
             `retry`, each call at an older server raises Unsupported.
         retry: A RetryPolicy, or its text such as "max=8 base=2 cap=600": how jobs are tried again that have no policy
             of their own. None, the default = `max_deliveries` deliveries, and pauses that double from `retry_after`.
+        time_limit: Seconds or a timedelta for which a handler may work on a job that has no limit of its own, in `run`
+            and `arun`. None, the default = no limit. A loop over `consume` keeps none, and gives `consume` its own.
     """
 
     max_deliveries: int
@@ -66,6 +68,7 @@ class QueueOptions(TypedDict, total=False):
     concurrency_per_key: int | None
     lease: Duration | None
     retry: RetryPolicy | str | None
+    time_limit: Duration | None
 
 
 class OpenOptions(QueueOptions, total=False):

@@ -225,6 +225,14 @@ class StoreLocked(CannotOpen):
         self.pid = pid
 
 
+class OfParent(StoreLocked):
+    """A process of `run(isolate="process")` opens the store that the process of the run has open.
+
+    Its handler reaches it by `job.store`. A program that opens a store when it is imported does so under
+    `if __name__ == "__main__":` instead.
+    """
+
+
 class NotAStore(CannotOpen):
     """The path is not a store directory. Nothing was created there."""
 

@@ -46,6 +46,7 @@ from tidelog.store.errors import (
     DataError,
     NewerFormat,
     NotAStore,
+    OfParent,
     StoreDamaged,
     StoreLocked,
     StorePoisoned,
@@ -59,6 +60,10 @@ from tidelog.store.roles import Roles
 
 AnyPath = str | os.PathLike[str]
 LOCK_LOOK_S = 0.01  # pause between two attempts to take LOCK
+
+of_parent: Path | None = (
+    None  # in a process of a run: the store that the process of the run has open
+)
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _logger = logging.getLogger("tidelog")
@@ -94,6 +99,7 @@ def open_core(
             f"{shown(name)!r} is a URL, and open takes the path of a directory; use tidelog.connect for a server"
         )
     root = Path(name).absolute()
+    refuse_parents(root)
     disk = disk or RealDisk()
     disk.guard(root)
     with _explained(root, options.read_only):
@@ -103,6 +109,16 @@ def open_core(
 
             return open_read_only(disk, root, clock)
         return _open(disk, root, options, clock, lock_timeout, served)
+
+
+def refuse_parents(root: Path) -> None:
+    """Raise OfParent in a process of a run, if the process of the run has this store open."""
+    if of_parent is not None and os.path.realpath(root) == os.path.realpath(of_parent):
+        raise OfParent(
+            f"{root} is open in the process whose run this process works for. A handler reaches it by job.store; what "
+            'opens a store when the program is imported belongs under if __name__ == "__main__":',
+            os.getppid(),
+        )
 
 
 def is_url(path: AnyPath) -> bool:

@@ -34,6 +34,7 @@ def queue(
     concurrency_per_key: int | None = None,
     lease: Duration | None = None,
     retry: RetryPolicy | str | None = None,
+    time_limit: Duration | None = None,
     fsync: str = "no",
 ) -> Iterator[Queue]:
     """An empty queue in a temporary store (`queue.store`), which is closed and removed at the end of the block.
@@ -62,6 +63,7 @@ def queue(
             concurrency_per_key=concurrency_per_key,
             lease=lease,
             retry=retry,
+            time_limit=time_limit,
         ) as found:
             yield found
 
@@ -83,6 +85,7 @@ async def aqueue(
     concurrency_per_key: int | None = None,
     lease: Duration | None = None,
     retry: RetryPolicy | str | None = None,
+    time_limit: Duration | None = None,
     fsync: str = "no",
 ) -> AsyncIterator[AsyncQueue]:
     """An empty queue in a temporary store, for asyncio: `async with`. As `testing.queue`."""
@@ -101,5 +104,6 @@ async def aqueue(
             concurrency_per_key=concurrency_per_key,
             lease=lease,
             retry=retry,
+            time_limit=time_limit,
         ) as found:
             yield found

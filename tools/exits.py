@@ -19,6 +19,9 @@ NEWER: Final = 7  # written by a newer version of tidelog
 REFUSED: Final = 8  # the store refused the call
 DIFFERS: Final = 9  # `tidelog diff`: the logs or the states are not the same
 ADVICE: Final = 10  # `tidelog doctor` has advice
+AGAIN: Final = (
+    11  # `tidelog worker`: the process has done enough, or half of its workers hang; start it again
+)
 INTERRUPTED: Final = 130  # Ctrl-C
 
 VERIFY_TAIL: Final = 20
@@ -53,6 +56,7 @@ WORDS: Final = {
     REFUSED: "refused",
     DIFFERS: "a difference",
     ADVICE: "advice",
+    AGAIN: "to be started again",
     VERIFY_TAIL: "to 33 the gravest check that failed",
     VERIFY_AGREEMENT: "a difference",
 }

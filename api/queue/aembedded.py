@@ -54,7 +54,10 @@ class AsyncEmbedded:
 
     engine    decides
     decode    the codec's
+    store     the face that the queue is of
     """
+
+    store: Any
 
     kind = ""
     passing: tuple[type[Exception], ...] = PASSING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from tidelog.api.queue.ahooks import call_hook
@@ -26,6 +27,8 @@ class AsyncEnds(Delivered):
         @property
         def state(self) -> str: ...
         def _reports(self, verb: Report) -> bool: ...
+        def _extended(self, until: float) -> None:
+            """The worker keeps the job until then, in monotonic seconds."""
 
     async def _end(self, verb: Ending) -> bool:
         """Whether the worker still held the job, once that has reached the store's durability level."""
@@ -91,7 +94,11 @@ class AsyncEnds(Delivered):
         Raises:
             DataError: `seconds` is invalid.
         """
-        return await self._end(Extend.of(seconds))
+        verb = Extend.of(seconds)
+        held = await self._end(verb)
+        if held:  # for the run that keeps the limit
+            self._extended(time.monotonic() + verb.length)
+        return held
 
     async def progress(self, fraction: float, text: str = "") -> bool:
         """Tell how far the job has come. `Queue.job`, `Handle.progress` and the console show it until the job ends.

@@ -144,4 +144,5 @@ class AsyncQueue(AsyncQueueFace[AsyncJob[T], AsyncConsumer[T], T]):
     def __init__(self, store: Face, options: Options, opened_here: bool = False) -> None:
         backend = AsyncEmbedded(inside(store), options, opened_here)
         super().__init__(store, backend)
+        backend.store = store
         self._core, self._engine = backend.core, backend.engine

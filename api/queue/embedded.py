@@ -53,7 +53,10 @@ class Embedded:
 
     engine    decides
     decode    the codec's
+    store     the face that the queue is of
     """
+
+    store: Any
 
     kind = ""
     passing: tuple[type[Exception], ...] = PASSING

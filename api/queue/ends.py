@@ -5,6 +5,7 @@ Generated from aends.py by tools/dev/make_sync.py: change that file.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from tidelog.api.queue.hooks import call_hook
@@ -29,6 +30,8 @@ class Ends(Delivered):
         @property
         def state(self) -> str: ...
         def _reports(self, verb: Report) -> bool: ...
+        def _extended(self, until: float) -> None:
+            """The worker keeps the job until then, in monotonic seconds."""
 
     def _end(self, verb: Ending) -> bool:
         """Whether the worker still held the job, once that has reached the store's durability level."""
@@ -94,7 +97,11 @@ class Ends(Delivered):
         Raises:
             DataError: `seconds` is invalid.
         """
-        return self._end(Extend.of(seconds))
+        verb = Extend.of(seconds)
+        held = self._end(verb)
+        if held:  # for the run that keeps the limit
+            self._extended(time.monotonic() + verb.length)
+        return held
 
     def progress(self, fraction: float, text: str = "") -> bool:
         """Tell how far the job has come. `Queue.job`, `Handle.progress` and the console show it until the job ends.

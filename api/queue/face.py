@@ -137,4 +137,5 @@ class Queue(QueueFace[Job[T], Consumer[T], T]):
     def __init__(self, store: Face, options: Options, opened_here: bool = False) -> None:
         backend = Embedded(inside(store), options, opened_here)
         super().__init__(store, backend)
+        backend.store = store
         self._core, self._engine = backend.core, backend.engine

@@ -13,12 +13,14 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.own import ONE, TWO, Own
 from tidelog.jobs.putting import Put
 from tidelog.jobs.units import checked_payload
-from tidelog.jobs.verbs.verb import DEDUP, PUTS, RETRY, Facts, Safe, Verb, all_needs
+from tidelog.jobs.verbs.verb import DEDUP, LIMIT, PUTS, RETRY, Facts, Safe, Verb, all_needs
 
 
 def needs_of_job(job: JobOptions) -> bytes | None:
     """The needs of a put with these options; see `Verb.needs`."""
     dedup = None if job.mode == WINDOW else DEDUP
+    if job.limit_ms is not None:
+        dedup = all_needs(dedup, LIMIT)
     return dedup if job.retry is None else all_needs(dedup, RETRY)
 
 

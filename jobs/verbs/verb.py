@@ -36,6 +36,7 @@ RETRY: Final = b"retry"
 REMOVE: Final = b"remove"
 CANCEL: Final = b"cancel"
 PROGRESS: Final = b"progress"
+LIMIT: Final = b"limit"
 
 
 # The commands of a change, and its result

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tidelog.functions.tasks import Tasks
     from tidelog.functions.tasks import make_tasks as tasks
     from tidelog.jobs.retries import GiveUp, RetryJob, RetryPolicy
+    from tidelog.jobs.time_limits import ProcessDied, TimeLimitExceeded, WorkersHang
     from tidelog.replication.embedded import afollow, follow
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
@@ -95,9 +96,11 @@ __all__ = [
     "NotAStore",
     "NotReplicated",
     "NotStored",
+    "OfParent",
     "OutOfSpace",
     "PayloadTooLarge",
     "OutcomeUnknown",
+    "ProcessDied",
     "Queue",
     "QueueFull",
     "ReadOnlyError",
@@ -121,12 +124,14 @@ __all__ = [
     "Task",
     "Tasks",
     "TidelogError",
+    "TimeLimitExceeded",
     "TokenLate",
     "TokenLost",
     "UnitTooLarge",
     "Unreachable",
     "Unsupported",
     "WatchError",
+    "WorkersHang",
     "aconnect",
     "afollow",
     "aopen",
@@ -180,6 +185,9 @@ _LATER = {
     "Task": ("tidelog.functions.task", "Task"),
     "Tasks": ("tidelog.functions.tasks", "Tasks"),
     "tasks": ("tidelog.functions.tasks", "make_tasks"),
+    "ProcessDied": ("tidelog.jobs.time_limits", "ProcessDied"),
+    "TimeLimitExceeded": ("tidelog.jobs.time_limits", "TimeLimitExceeded"),
+    "WorkersHang": ("tidelog.jobs.time_limits", "WorkersHang"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
     "__version__": ("tidelog.store.version", "__version__"),

@@ -335,3 +335,18 @@ async def queue_retry(t: Tape) -> None:
     await t.work(t.queue("mails", retry="max=never"), "dora")
     await t.work(t.queue("mails", max_deliveries=1), "dora")
     await t.look(mails)
+
+
+@script
+async def queue_time_limit(t: Tape) -> None:
+    """Only a run of workers keeps the limit of a queue: a job that was fetched otherwise has its lease for longer."""
+    mails = t.queue("mails", time_limit=3, retry_after=4, max_deliveries=1)
+    await mails.put_many(["a", "b"])
+    held = await mails.get("anna", 0)
+    for _ in range(5):
+        await t.wait(2)
+        await mails.get("ben", 0)
+    await held.ack()
+    await t.work(t.queue("mails", time_limit=0), "carl")
+    await t.work(t.queue("mails", time_limit=timedelta(hours=1)), "ben")
+    await t.look(mails)

@@ -445,6 +445,27 @@ async def put_retry(t: Tape) -> None:
 
 
 @script
+async def put_time_limit(t: Tape) -> None:
+    """A job has a limit of time of its own: at once, delayed, with a priority, dead and redriven, as a successor."""
+    mails = t.queue("mails", time_limit=60, max_deliveries=1)
+    await mails.put("a", time_limit=2.5)
+    await mails.put("b", time_limit=timedelta(minutes=2), key="k", priority=2, retry="max=1")
+    await mails.put_many(["c", "d"], time_limit=0.0001, delay=1)
+    await mails.put("wrong", time_limit=0)
+    await mails.put_many(["wrong"], time_limit="5")
+    await t.wait(2)
+    await t.work(mails, "anna", 2, TimeoutError("late"))
+    await t.look(mails)
+    await t.reopen()
+    await t.dead(mails).redrive()
+    job = await mails.get("anna", 0)
+    await job.extend(5)
+    await job.done_and(mails.new("e", time_limit=3))
+    await t.work(mails, "anna", 9)
+    await t.look(mails)
+
+
+@script
 async def cancel_4(t: Tape) -> None:
     """A delayed job is cancelled, and its dedup ID free; one that came, one twice and one that never was are told."""
     mails = t.queue("mails")

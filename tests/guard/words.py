@@ -714,6 +714,20 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE DEAD mails LIST
         QUEUE PEEK mails
     """,
+    # The limits of time of jobs.
+    "time-limits": """
+        QUEUE PUT mails a TIMELIMIT 2500
+        QUEUE PUTMANY mails 2 b c PRIORITY 2 TIMELIMIT 1 ONCE lane 1
+        QUEUE PUT mails d TIMELIMIT
+        QUEUE PUT mails d TIMELIMIT 0
+        QUEUE PUTMANY mails 1 d TIMELIMIT never
+        QUEUE PUT mails d DELAY 1000 TIMELIMIT 4000 RETRY max=1
+        QUEUE TAKE mails anna COUNT 3
+        QUEUE FAIL mails anna @a 1 no
+        QUEUE DEAD mails REDRIVE
+        time 2
+        QUEUE TAKE mails ben COUNT 9
+    """,
     # Writes of the engine that a client of a shared store numbers, beside those of the queue, which have ONCE.
     "once-2": """
         TIDELOG ONCE lane 1 XADD mails * value a

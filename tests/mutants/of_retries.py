@@ -28,7 +28,7 @@ MUTANTS: Final = (
     Mutant(
         "retries/a-dead-job-loses-its-policy",
         "jobs/rows.py",
-        "        elif name in (VALUE, KEY, RETRY, ORIGIN) or name.startswith(HEADER):\n",
+        "        elif name in (VALUE, KEY, RETRY, TIME_LIMIT, ORIGIN) or name.startswith(HEADER):\n",
         "        elif name in (VALUE, KEY, ORIGIN) or name.startswith(HEADER):\n",
         (f"{FACES}::test_a_redriven_job_keeps_its_policy",),
         "A redriven job keeps its retry policy.",

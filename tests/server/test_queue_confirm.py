@@ -330,6 +330,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"find",
         b"handover",
         b"job",
+        b"limit",
         b"pause",
         b"retry",
         b"workers",

@@ -90,6 +90,9 @@ def headers_of(
     help="A name for the subject of each job, for concurrency_per_key.",
 )
 @retry_option("a job that fails")
+@duration(
+    "--time-limit", above=True, least=0.001, help="A handler may work on the job for this time."
+)
 @click.option(
     "--create", is_flag=True, help="Begin the queue, and the store, if there is none of that name."
 )
@@ -108,6 +111,7 @@ def command(
     priority: int,
     key: str | None,
     retry: str | None,
+    time_limit: float | None,
     create: bool,
     as_json: bool,
 ) -> None:
@@ -121,6 +125,7 @@ def command(
         raise click.UsageError("give either --delay or --at, not both")
     given = {"headers": headers, "dedup_id": dedup_id, "delay": delay, "at": at, "ttl": ttl}
     given |= {"key": key, "dedup": dedup_mode, "retry": retry}
+    given |= {"time_limit": time_limit}
     options: dict[str, Any] = {
         option: value for option, value in given.items() if value is not None
     }

@@ -15,6 +15,7 @@ from tidelog.aof import errors as aof
 from tidelog.api.queue.running.plan import (
     PROCESSES_MAX,
     WORKERS_MAX,
+    Recycled,
     check_functions,
     is_coroutine,
     log,
@@ -22,6 +23,7 @@ from tidelog.api.queue.running.plan import (
 from tidelog.client.opening import TIMEOUT_S
 from tidelog.client.processes import Processes, end_with_parent
 from tidelog.jobs.codecs import NAMED
+from tidelog.server.config.kinds import memory_bytes
 from tidelog.store.errors import DataError, NotAStore
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
@@ -32,7 +34,7 @@ from tidelog.tools.queue.store import opened as reader
 from tidelog.tools.queue.value import retry_option
 from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
-from tidelog.tools.worker.handler import load
+from tidelog.tools.worker.handler import Named, load
 from tidelog.tools.worker.sources import Sources
 from tidelog.tools.worker.tasks import OF_TASKS, check_options, queues_of, tasks_of
 
@@ -40,10 +42,10 @@ LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
 OPTIONS: Final = (
     *("codec", "retry_after", "max_deliveries", "max_failures", "keep"),
-    *("concurrency", "concurrency_per_key", "rate", "lease", "retry"),
+    *("concurrency", "concurrency_per_key", "rate", "lease", "retry", "time_limit"),
 )
 RUN_TASKS: Final = ("workers", "drain", "worker", "time_limit")
-RUN: Final = ("workers", "drain", "worker", "batch", "time_limit", "results")
+RUN: Final = ("workers", "drain", "worker", "batch", "results", "max_jobs", "max_memory")
 # Functions of the program: how many arguments each takes, and which.
 HOOKS: Final = {
     "on_dead": (1, "one argument, the dead job"),
@@ -58,6 +60,33 @@ FINAL: Final = frozenset((exits.USAGE, exits.NOT_A_STORE, exits.DAMAGED, exits.N
 
 
 within: Final = partial(duration, most=86_400)  # at most a day
+
+
+class Count(click.ParamType):
+    """A number of processes; auto = that of the processors that this process may use."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See `click.ParamType`."""
+        if value == "auto":
+            return min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
+        if str(value).isdecimal() and 1 <= int(value) <= PROCESSES_MAX:
+            return int(value)
+        self.fail(f"{value!r} is neither auto nor a number from 1 to {PROCESSES_MAX}", param, ctx)
+
+
+class Bytes(click.ParamType):
+    """A number of bytes, or one with a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See `click.ParamType`."""
+        found = memory_bytes(str(value))
+        if not found:
+            self.fail(f"{value!r} is no size such as 500mb", param, ctx)
+        return found
 
 
 class Wrong(Failed):
@@ -75,7 +104,7 @@ class Wrong(Failed):
     "tidelog worker mail-data mails work:send --create",
     "tidelog worker shop.tasks",
     "tidelog worker shop.tasks --queues mails=3,reports=1",
-    codes=exits.CHANGING,
+    codes=(*exits.CHANGING, exits.AGAIN),
     json=None,
 )
 @click.argument("name", metavar="[QUEUE", required=False, shell_complete=queues)
@@ -95,10 +124,11 @@ class Wrong(Failed):
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, PROCESSES_MAX),
+    type=Count(),
+    metavar="COUNT|auto",
     default=1,
     show_default=True,
-    help="Processes. One that ends unexpectedly is started again.",
+    help="Processes, or auto: one for each processor. One that ends unexpectedly is started again.",
 )
 @within(
     "--drain",
@@ -164,9 +194,24 @@ class Wrong(Failed):
 )
 @within(
     "--time-limit",
-    help="Renew the lease of a job for this time at most.",
+    help="Time that the function has for a job without a limit of its own.",
     least=0.001,
     above=True,
+)
+@click.option(
+    "--isolate",
+    type=click.Choice(("process", "thread")),
+    help="Call the function in processes that can be killed, or in threads. Default: process with --time-limit.",
+)
+@click.option(
+    "--max-jobs",
+    type=click.IntRange(1),
+    help="Jobs after which a process ends in order and another one takes its place.",
+)
+@click.option(
+    "--max-memory",
+    type=Bytes(),
+    help="Memory, such as 500mb, above which a process ends likewise after a job.",
 )
 @click.option(
     "--results",
@@ -250,24 +295,41 @@ def command(path: Place, name: str | None, function: str | None, **given: Any) -
         raise click.UsageError("Missing argument 'MODULE:FUNCTION'.")
     if given["queues"] is not None:
         raise Wrong("--queues is for a module of tasks; this worker has the queue of its line")
-    if not given["child"] and (given["processes"] > 1 or given["reload"]):
+    spends = given["max_jobs"] is not None or given["max_memory"] is not None
+    replaced = spends or given["isolate"] == "thread" and given["time_limit"] is not None
+    if not given["child"] and (given["processes"] > 1 or given["reload"] or replaced):
         look_for(path, name, given["create"])
         return run_children(path, name, function, given)
     handler = load(function, os.getcwd())
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
     run |= loaded(given, is_coroutine(handler))
+    if is_coroutine(handler):
+        if given["isolate"] == "process":
+            raise Wrong(
+                "--isolate process is for a plain function; an async one is cancelled at its limit"
+            )
+    elif (
+        given["isolate"] == "process"
+        or given["isolate"] is None
+        and given["time_limit"] is not None
+    ):
+        handler, run["isolate"] = Named(function, os.getcwd()), "process"
     if given["child"]:
         end_with_parent()
     else:
         look_for(path, name, given["create"])
     options = {key: given[key] for key in OPTIONS}
-    if is_coroutine(handler):
-        asyncio.run(work_in_tasks(path, name, given, options, handler, run))
-    else:
-        with opened(path, given) as store:
-            store.queue(name, given["group"], **options).run(handler, **run)
-    return exits.OK
+    try:
+        if is_coroutine(handler):
+            left = asyncio.run(work_in_tasks(path, name, given, options, handler, run))
+        else:
+            with opened(path, given) as store:
+                left = store.queue(name, given["group"], **options).run(handler, **run)
+    except tidelog.WorkersHang as error:
+        log.error("%s; this process ends, to be started again", error)
+        return exits.AGAIN
+    return exits.AGAIN if isinstance(left, Recycled) else exits.OK
 
 
 def run_children(path: Place, name: str | None, function: str | None, given: dict[str, Any]) -> int:
@@ -353,10 +415,11 @@ async def work_in_tasks(
     options: dict[str, Any],
     handler: Any,
     run: dict[str, Any],
-) -> None:
+) -> int:
     opening: Any = tidelog.aopen(path) if given["embedded"] else tidelog.aconnect(path)
     async with opening as store:
-        await store.queue(name, given["group"], **options).arun(handler, **run)
+        found: int = await store.queue(name, given["group"], **options).arun(handler, **run)
+    return found
 
 
 def words_of(

@@ -67,6 +67,23 @@ def part_of(module: ModuleType, path: str) -> Any:
     return found
 
 
+class Named:
+    """A function by its name, `module:function`, for a process that cannot import it by its own: one that was
+    decorated, or a method.
+    """
+
+    def __init__(self, name: str, here: str) -> None:
+        """Raises NoHandler."""
+        self._name, self._here, self._function = name, here, load(name, here)
+        self.__qualname__ = name
+
+    def __call__(self, job: Any) -> Any:
+        return self._function(job)
+
+    def __reduce__(self) -> Any:
+        return Named, (self._name, self._here)
+
+
 def _broken(module: str, error: Exception) -> NoHandler:
     traceback.print_exception(error)
     return NoHandler(f"module {module!r} cannot be imported: {type(error).__name__}: {error}")

@@ -35,10 +35,13 @@ class RunsTasks(Generic[J]):
         on_retry: Callable[[J, BaseException, float], object] | None = None,
         on_done: Callable[[J, Any], object] | None = None,
         middleware: Sequence[AsyncMiddleware] = (),
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
     ) -> int:
         """Let tasks take jobs, until SIGTERM or Ctrl-C comes. As `Queue.run`.
 
-        The handler is an async function. The handlers that run when the drain is over are cancelled. If this call is
+        The handler is an async function. One that works for longer than its limit of time is cancelled, and its job
+        fails by TimeLimitExceeded. The handlers that run when the drain is over are cancelled. If this call is
         cancelled, they are cancelled at once. `on_dead`, `on_retry` and `on_done` are called in the loop, and may be
         async functions. Each of `middleware` is an async function.
         """
@@ -56,5 +59,7 @@ class RunsTasks(Generic[J]):
                 on_retry=on_retry,
                 on_done=on_done,
                 middleware=middleware,
+                max_jobs=max_jobs,
+                max_memory=max_memory,
             )
         )

@@ -37,6 +37,9 @@ class RunsThreads(Generic[J]):
         on_done: Callable[[J, Any], object] | None = None,
         middleware: Sequence[Middleware | AsyncMiddleware] = (),
         processes: int = 1,
+        isolate: str | None = None,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
     ) -> int:
         """Let threads take jobs, until SIGTERM or Ctrl-C comes. Each job is handled in its `with` block.
 
@@ -64,7 +67,9 @@ class RunsThreads(Generic[J]):
             worker: The name of all these workers. As in `consume`.
             batch: As in `consume`.
             block: End after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
-            time_limit: As in `consume`.
+            time_limit: Seconds or a timedelta for which the handler may work on a job that was not put with one; None =
+                that of the queue. Then the job fails by TimeLimitExceeded. A thread cannot be stopped: it goes on, and
+                another one takes its place. The log says where it hangs. With `isolate` its process is killed.
             results: Keep the value that the handler returns as the result of the job, as by `Job.ack`. If the codec
                 cannot encode it, the job is dead: a retry would do its work once more.
             on_dead: Called with each job of this group that dies, in a thread of its own, whichever process decided it.
@@ -79,6 +84,13 @@ class RunsThreads(Generic[J]):
             middleware: Functions around the handler, outermost first. Each is called with a job and `next`, and returns
                 the result, as a rule that of `next(job)`. See `Middleware`.
             processes: Number of processes, each with `workers` workers. 1 = this one. Only a shared queue takes more.
+            isolate: "process" = each worker lets a process of its own call the handler, one job after the other, and
+                kills it at the limit of time. The handler is imported by its name, and reaches the store by
+                `job.store`. A process that ends is the failure of its job alone, by ProcessDied. None = threads call
+                the handler.
+            max_jobs: The run ends in order after this number of jobs in its process, so that the program can end and be
+                started again; None = never. With `processes` above 1 or `isolate`, that process is replaced instead.
+            max_memory: Likewise, after a job that leaves the process with more than this number of bytes of memory.
 
         Returns:
             How many jobs were given back because their handlers did not end in time, in all processes.
@@ -87,10 +99,12 @@ class RunsThreads(Generic[J]):
             DataError: An argument is invalid, or another process cannot import one of the functions or the codec.
             CannotOpen: The processes cannot open the store; also its subclasses.
             NotStored: The system gives no more threads or processes.
+            WorkersHang: Half of the workers hang beyond their limits of time. The run has ended in order.
         """
         run: dict[str, Any] = {"worker": worker, "batch": batch, "block": block}
         run |= {"time_limit": time_limit, "results": results, "on_dead": on_dead}
         run |= {"on_retry": on_retry, "on_done": on_done, "middleware": middleware}
+        run |= {"isolate": isolate, "max_jobs": max_jobs, "max_memory": max_memory}
         if count_processes(processes) > 1:
             run |= {"workers": workers, "drain": drain}
             return self._run_processes(handler, processes, run)

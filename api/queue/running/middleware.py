@@ -78,6 +78,14 @@ def innermost(handler: Any) -> Any:
     return handler.handler if isinstance(handler, Chain | AsyncChain) else handler
 
 
+def parts_of(handler: Any) -> list[tuple[str, Any]]:
+    """The handler and each middleware around it, with the word for it."""
+    found: list[tuple[str, Any]] = [("handler", innermost(handler))]
+    if isinstance(handler, Chain | AsyncChain):
+        found += [("middleware", each) for each in handler.around]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """A handler with middleware around it."""

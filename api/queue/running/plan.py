@@ -7,11 +7,14 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 from tidelog.api.queue.running.middleware import Timed, TimedTask, chained, innermost
+from tidelog.disk.process import resident_bytes
+from tidelog.jobs.options import positive
 from tidelog.jobs.rows import evidence, printable
-from tidelog.store.durations import Duration, patience
+from tidelog.store.durations import Duration, patience, seconds
 from tidelog.store.errors import DataError, EncodeError, NotStored, OutcomeUnknown, Unreachable
 
 WORKERS_MAX: Final = 1_000  # in one process
@@ -27,6 +30,35 @@ RETRIED: Final = "a job, an error and a delay"
 log = logging.getLogger("tidelog.worker")
 
 
+class Recycled(int):
+    """How many jobs a run gave back that has ended after `max_jobs` or with `max_memory`. Another process is to start
+    it again.
+    """
+
+
+class Spending:
+    """How many jobs a run without isolation has done in this process, and whether it is to end."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._counts = (
+            None if plan.isolate or plan.max_jobs is plan.max_memory is None else count(1)
+        )
+        self.over = False
+
+    def one_more(self) -> str:
+        """A job has ended. Returns why the run is to end, once; else ""."""
+        if self._counts is None or self.over:
+            return ""
+        why = self._plan.spent(next(self._counts), os.getpid())
+        self.over = bool(why)
+        return why
+
+    def result(self, left: int) -> int:
+        """The result of the run."""
+        return Recycled(left) if self.over else left
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The arguments of a run, checked.
@@ -40,6 +72,10 @@ class Plan:
     results    what the handler returns is the result of the job
     on_dead    called with each dead job; None = nobody asks
     on_done    called with each job that was done, and what its handler returned; None = nobody asks
+    limit      seconds for which the handler may work on a job that has no limit of its own; None = without limit
+    isolate    the handler runs in processes of its own
+    max_jobs, max_memory    after this number of jobs, or with more bytes, such a process is replaced, and without
+                            isolation the run ends, to be started again in another process; None = never
     """
 
     queue: Any
@@ -51,6 +87,25 @@ class Plan:
     results: bool
     on_dead: Callable[[Any], Any] | None
     on_done: Callable[[Any, Any], Any] | None
+    limit: float | None = None
+    isolate: bool = False
+    max_jobs: int | None = None
+    max_memory: int | None = None
+
+    def spent(self, jobs: int, pid: int) -> str:
+        """Why a process that has done this number of jobs does no more; "" if it may."""
+        if self.max_jobs is not None and jobs >= self.max_jobs:
+            return f"has done {jobs:,} jobs"
+        if self.max_memory is not None and (used := resident_bytes(pid)) > self.max_memory:
+            return f"has {used:,} bytes of memory"
+        return ""
+
+    def limit_of(self, job: Any) -> float | None:
+        """Seconds for which the handler may work on this job; None = without limit."""
+        found: float | None = job.time_limit
+        if found is None:
+            found = self.limit
+        return job._options.time_limit if found is None else found
 
     def consumers(self) -> list[Any]:
         """The consumers of all workers, which share one name. Raises DataError."""
@@ -69,6 +124,10 @@ def make_plan(
     on_done: Any = None,
     middleware: Any = (),
     backend: Any = None,
+    time_limit: Duration | None = None,
+    isolate: Any = None,
+    max_jobs: Any = None,
+    max_memory: Any = None,
     **consume: Any,
 ) -> Plan:
     """Check the arguments of a run. Raises DataError."""
@@ -95,7 +154,18 @@ def make_plan(
         raise DataError(f"workers must be an integer from 1 to {WORKERS_MAX:,}, not {workers!r}")
     limit = patience("drain", drain)
     handler = chained(handler, around, asynchronous=asynchronous)
-    return Plan(queue, backend, handler, workers, limit, consume, results, on_dead, on_done)
+    longest = None if time_limit is None else seconds("time_limit", time_limit)
+    if isolate not in (None, "process"):
+        raise DataError(f'isolate must be "process" or None, not {isolate!r}')
+    if isolate is not None and asynchronous:
+        raise DataError("isolate is for a plain function; an async one is cancelled at its limit")
+    for name, value in (("max_jobs", max_jobs), ("max_memory", max_memory)):
+        if value is not None:
+            positive(name, value)
+    how = isolate is not None, max_jobs, max_memory
+    return Plan(
+        queue, backend, handler, workers, limit, consume, results, on_dead, on_done, longest, *how
+    )
 
 
 def count_processes(processes: Any) -> int:
@@ -199,6 +269,23 @@ class Words:
             logging.ERROR,
             f"the handler of job {job.id} {what}; this counts as a failed delivery",
             job=job.id,
+        )
+
+    def hangs(self, job: Any, limit: float, hanging: int) -> None:
+        """A handler works for longer than its limit, and cannot be stopped. Its job has failed."""
+        self._say(
+            logging.ERROR,
+            f"the handler of job {job.id} works for more than {limit:g} s, and cannot be stopped; another worker takes "
+            f"its place. {hanging} of {self._plan.workers} hang",
+            **{"job": job.id, "hanging": hanging},
+        )
+
+    def ended_late(self, job: Any, late: float, hanging: int) -> None:
+        """A handler that hung has ended after all. Its job had failed before."""
+        self._say(
+            logging.WARNING,
+            f"the handler of job {job.id} has ended, {late:.3f} s after its limit of time; {hanging} hang",
+            **{"job": job.id, "hanging": hanging},
         )
 
     def no_result(self, job: Any, error: EncodeError) -> None:

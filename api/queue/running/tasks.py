@@ -11,18 +11,18 @@ import os
 import sys
 import time
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from tidelog.api.queue.ahooks import call_hook
 from tidelog.api.queue.leaving import ends_the_worker
 from tidelog.api.queue.running.atelling import LOOK_S, AsyncTeller
-from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
+from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Spending, Words
 from tidelog.api.queue.running.signals import Signals
+from tidelog.api.queue.running.within import GRACE_SECONDS, within
+from tidelog.jobs.time_limits import HALF, TimeLimitExceeded, WorkersHang
 from tidelog.store.errors import EncodeError, StoreClosed, TidelogError
 
 T = TypeVar("T")
-
-GRACE_SECONDS: Final = 1.0  # for handlers that were cancelled
 
 
 async def run_tasks(plan: Plan) -> int:
@@ -39,6 +39,7 @@ class _Run:
     done     number of jobs that each worker has done
     reason   why it ends
     cancelled  a worker was, and not by the run
+    hanging  handlers that were cancelled at their limit of time, and run on
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -51,6 +52,9 @@ class _Run:
         self._done = [0] * plan.workers
         self._reason = ""
         self._cancelled = False
+        self._spending = Spending(plan)
+        self._hanging: set[asyncio.Task[Any]] = set()
+        self._hang = False  # half of the workers did
         self._until: float | None = None  # end of the drain, monotonic seconds
         self._teller = None if plan.on_dead is None else AsyncTeller(plan, self._words)
         self._worked = asyncio.Event()  # the workers have ended
@@ -85,7 +89,9 @@ class _Run:
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()  # raises the error that ended a worker
-        return left
+        if self._hang:
+            raise WorkersHang(HALF % self._plan.queue.name)
+        return self._spending.result(left)
 
     def _came(self, reason: str) -> None:
         self._reason = self._reason or reason
@@ -160,6 +166,10 @@ class _Run:
             try:
                 async for job in self._consumers[number]:
                     await self._one(number, job)
+                    if why := self._spending.one_more():
+                        self._came(why)
+                    if self._spending.over:
+                        break
                 return
             except StoreClosed:
                 return  # closed by another task, which ends the run
@@ -201,7 +211,11 @@ class _Run:
         """The result of the handler. It runs in a task of its own: a cancellation that it sends to its own task, or
         that comes out of something that it awaited, does not reach the worker.
         """
-        result, error = await _begun(self._boxed(job))
+        limit = self._plan.limit_of(job)
+        if limit is None:
+            result, error = await _begun(self._boxed(job))
+        else:
+            result, error = await self._limited(job, limit)
         if error is None:
             return result
         if isinstance(error, GeneratorExit):
@@ -210,6 +224,20 @@ class _Run:
             raise error
         finally:
             del error  # its frames refer to the job
+
+    async def _limited(self, job: Any, limit: float) -> tuple[Any, BaseException | None]:
+        task = _begun(self._boxed(job))
+        try:
+            return await within(task, job, limit)
+        except TimeLimitExceeded:
+            if not task.done():
+                self._hanging.add(task)
+                task.add_done_callback(self._hanging.discard)
+                self._words.hangs(job, limit, len(self._hanging))
+                if 2 * len(self._hanging) >= self._plan.workers:
+                    self._hang = True
+                    self._came("half of the workers hang")
+            raise
 
     async def _boxed(self, job: Any) -> tuple[Any, BaseException | None]:
         """(result, error) of the handler.

@@ -18,9 +18,11 @@ from typing import Any
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.api.queue.hooks import call_hook
-from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
+from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Spending, Words
 from tidelog.api.queue.running.signals import News, Signals
 from tidelog.api.queue.running.telling import LOOK_S, Teller
+from tidelog.api.queue.running.watch import Watch, Working
+from tidelog.jobs.time_limits import HALF, WorkersHang
 from tidelog.store.errors import EncodeError, NotStored, StoreClosed, TidelogError
 
 
@@ -53,6 +55,14 @@ class _Run:
         self._teller = None if plan.on_dead is None else Teller(plan, self._words)
         self._telling: threading.Thread | None = None
         self._worked = threading.Event()  # the workers have ended
+        self._watch = Watch(self._words, self._replace)
+        self._spending = Spending(plan)
+        self._pool = None
+        if plan.isolate:
+            # here: few programs start processes
+            from tidelog.api.queue.running.pool import Pool
+
+            self._pool = Pool(plan, self._words)
 
     def run(self) -> int:
         with Signals(self._news.put):
@@ -65,20 +75,43 @@ class _Run:
                 if self._teller is not None:
                     self._teller.late = True
                 self._worked.set()
+                self._watch.close()
                 self._stop()
+                if self._pool is not None:
+                    self._pool.kill()
                 left = self._give_back()
+                if self._pool is not None:
+                    self._pool.close()
                 self._words.ended(sum(self._done), left)
         if self._failure is not None:
             raise self._failure
-        return left
+        return self._spending.result(left)
 
     def _start(self) -> None:
+        if self._pool is not None:
+            self._pool.begin()
         if self._teller is not None:
             self._teller.begin()
             self._telling = self._thread("tidelog-on-dead", self._teller.run, self._look_again)
         for number in range(self._plan.workers):
-            self._thread(f"tidelog-worker-{number}", self._work, number)
+            self._begin(number)
         self._words.started("thread")
+
+    def _begin(self, number: int) -> None:
+        self._thread(f"tidelog-worker-{number}", self._work, number)
+
+    def _replace(self, number: int) -> None:
+        """A worker hangs: another thread goes on with its consumer, unless half of them hang."""
+        self._held[number] = None
+        if 2 * len(self._watch.hanging) < self._plan.workers:
+            try:
+                self._begin(number)
+                return
+            except NotStored as error:
+                self._failure = self._failure or error
+        else:
+            self._failure = self._failure or WorkersHang(HALF % self._plan.queue.name)
+        self._news.put(None)
 
     def _thread(self, name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
         thread = threading.Thread(target=target, args=args, name=name, daemon=True)
@@ -144,7 +177,13 @@ class _Run:
             while not self._stopped.is_set():
                 try:
                     for job in self._consumers[number]:
-                        self._one(number, job)
+                        if self._one(number, job):
+                            return  # too late: another thread has this place
+                        if why := self._spending.one_more():
+                            self._news.put(why)
+                        if self._spending.over:
+                            break
+                    self._news.put(None)
                     return
                 except self._plan.backend.passing as error:
                     self._words.passing(error)
@@ -153,23 +192,32 @@ class _Run:
             pass  # closed by another thread, which ends the run
         except BaseException as error:
             self._failure = self._failure or error
-        finally:
-            self._news.put(None)
+        self._news.put(None)
 
-    def _one(self, number: int, job: Any) -> None:
+    def _one(self, number: int, job: Any) -> bool:
+        """Returns whether the handler worked for so long that another thread has the place of this one."""
+        working: Working | None = None
         self._held[number] = job
         result = None
         try:
             with job:
+                limit = self._plan.limit_of(job)
+                if limit is not None and self._pool is None:
+                    working = self._watch.begin(number, job, limit)
                 try:
-                    result = self._plan.handler(job)
+                    if self._pool is None:
+                        result = self._plan.handler(job)
+                    else:
+                        result = self._pool.work(number, job, limit)
                 except GeneratorExit as error:
                     job.nack(error)  # the block would take it for its own end
                     raise
                 finally:
                     if os.getpid() != self._pid:
                         self._words.end_fork(job)
-                if self._plan.results and job.state == "open":
+                    if working is not None:
+                        self._watch.end(working)
+                if self._plan.results and self._pool is None and job.state == "open":
                     try:
                         job.ack(result)
                     except EncodeError as error:
@@ -182,8 +230,11 @@ class _Run:
                 if plan.on_done is not None:
                     call_hook(plan.queue.name, "on_done", plan.on_done, job, result)
         except (Exception, KeyboardInterrupt):
-            raise  # what keeps the worker from going on
+            if working is None or not working.given_up:
+                raise  # what keeps the worker from going on
         except BaseException as error:
             self._words.failed(job, error)
         finally:
-            self._held[number] = None
+            if self._held[number] is job:
+                self._held[number] = None
+        return working is not None and working.given_up

@@ -431,6 +431,8 @@ class Commands(Face):
                 words += ("AT", round(self.at(value).timestamp() * 1000))
             elif name in ("delay", "ttl"):
                 words += () if value is None else (name, round(value * 1000))
+            elif name == "time_limit":
+                words += ("TIMELIMIT", round(value * 1000))
             elif value is not None:
                 words += (name, value)
         return words

@@ -70,6 +70,9 @@ COMPARED = {
         "progress": "faces/test_progress.py face.progress(",
         "cancelled": "../jobs/test_cancel_running.py job.cancelled",
         "on_cancel": "../jobs/test_cancel_running.py job.on_cancel(",
+        "time_limit": "faces/test_time_limits.py .time_limit",
+        "store": "test_isolation.py .store",
+        "extended_until": "faces/test_time_limits.py .extended_until",
     },
     "dead": {
         **{"list": "step dead", "get": "step dead_get", "count": "step figures"},

@@ -26,7 +26,7 @@ Queue = tidelog.Queue
 
 def every_option(queue: Queue) -> None:
     queue.put("a", headers={"trace": "1"}, priority=3, key="k", dedup_id="order-7")
-    queue.put("b", delay=3600, retry="max=8 never=ValueError")
+    queue.put("b", delay=3600, retry="max=8 never=ValueError", time_limit=60)
     queue.store.schedule("nightly", "0 3 * * *", queue="reports")
     job = queue.get("worker-1")
     assert job is not None and job.nack("away")
