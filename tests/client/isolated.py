@@ -93,7 +93,7 @@ def puts(job: Any) -> None:
     assert bills.put_many(["b", "c"], delay=60) == 2
     assert bills.job(put).state == "waiting" and len(bills) == 1
     wrong: tuple[Callable[[], Any], ...] = (
-        lambda: next(bills.consume(block=0)),  # type: ignore[arg-type]
+        lambda: next(bills.consume(block=0)),
         lambda: bills.put("a", priority=99),
     )
     for refused in wrong:

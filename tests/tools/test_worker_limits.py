@@ -20,7 +20,7 @@ import tidelog
 from tidelog.client import processes
 from tidelog.disk.process import environment
 from tidelog.tools import exits
-from tidelog.tools.worker.command import Count
+from tidelog.tools.worker.command import count_of
 
 __all__ = ["place"]  # a fixture
 
@@ -153,4 +153,4 @@ def test_options_that_do_not_fit(run: Run, shop: Path) -> None:
 
 
 def test_auto_is_a_process_for_each_processor() -> None:
-    assert Count().convert("auto", None, None) == len(os.sched_getaffinity(0))
+    assert count_of(None, None, "auto") == len(os.sched_getaffinity(0))

@@ -62,31 +62,21 @@ FINAL: Final = frozenset((exits.USAGE, exits.NOT_A_STORE, exits.DAMAGED, exits.N
 within: Final = partial(duration, most=86_400)  # at most a day
 
 
-class Count(click.ParamType):
+def count_of(ctx: Any, param: Any, given: str) -> int:
     """A number of processes; auto = that of the processors that this process may use."""
-
-    name = "count"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """See `click.ParamType`."""
-        if value == "auto":
-            return min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
-        if str(value).isdecimal() and 1 <= int(value) <= PROCESSES_MAX:
-            return int(value)
-        self.fail(f"{value!r} is neither auto nor a number from 1 to {PROCESSES_MAX}", param, ctx)
+    if given == "auto":
+        return min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
+    if given.isdecimal() and 1 <= int(given) <= PROCESSES_MAX:
+        return int(given)
+    raise click.BadParameter(f"{given!r} is neither auto nor a number from 1 to {PROCESSES_MAX}")
 
 
-class Bytes(click.ParamType):
+def bytes_of(ctx: Any, param: Any, given: str | None) -> int | None:
     """A number of bytes, or one with a unit."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """See `click.ParamType`."""
-        found = memory_bytes(str(value))
-        if not found:
-            self.fail(f"{value!r} is no size such as 500mb", param, ctx)
-        return found
+    found = None if given is None else memory_bytes(given)
+    if given is not None and not found:
+        raise click.BadParameter(f"{given!r} is no size such as 500mb")
+    return found
 
 
 class Wrong(Failed):
@@ -124,9 +114,9 @@ class Wrong(Failed):
 )
 @click.option(
     "--processes",
-    type=Count(),
+    callback=count_of,
     metavar="COUNT|auto",
-    default=1,
+    default="1",
     show_default=True,
     help="Processes, or auto: one for each processor. One that ends unexpectedly is started again.",
 )
@@ -210,7 +200,8 @@ class Wrong(Failed):
 )
 @click.option(
     "--max-memory",
-    type=Bytes(),
+    callback=bytes_of,
+    metavar="SIZE",
     help="Memory, such as 500mb, above which a process ends likewise after a job.",
 )
 @click.option(

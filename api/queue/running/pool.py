@@ -270,7 +270,7 @@ class Child:
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", MODULE, str(theirs.fileno())],
-                    stdin=its_line,
+                    stdin=its_line.fileno(),
                     env=environment(),
                     start_new_session=True,
                     pass_fds=(theirs.fileno(),),
