@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from tidelog.api.queue.running import pipe as message
@@ -32,6 +33,8 @@ from tidelog.jobs.time_limits import ProcessDied, exceeded
 from tidelog.jobs.verbs.done import Ack, DoneWith
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.extend import Extend
+from tidelog.jobs.verbs.progress import Report
+from tidelog.jobs.verbs.retry import Retry
 from tidelog.jobs.work.results import RESULT_SECONDS
 from tidelog.store import errors
 from tidelog.store.errors import DataError, EncodeError, NotStored, TidelogError
@@ -70,9 +73,10 @@ class Pool:
         """Start the first process, and see whether it can work. Raises NotStored, and what it says."""
         self._children[0] = self._child()
 
-    def work(self, number: int, job: Any, limit: float | None) -> None:
+    def work(self, number: int, job: Any, limit: float | None) -> Any:
         """A worker lets its process work on a job, which is settled afterwards unless it is done without a result.
 
+        Returns the result, if a result is kept and `on_done` wants it. If the job is cancelled, its process is killed.
         Raises TimeLimitExceeded and ProcessDied; and if the job could not be settled, the error of that.
         """
         task = Task(job._number, job.deliveries, job._row, job.worker)
@@ -85,23 +89,28 @@ class Pool:
                     job.release()
                     self._words.passing(error)
                     self._over.wait(AGAIN_SECONDS)
-                    return
+                    return None
             with self._lock:
                 if not self._ending:
-                    child.busy, child.answered = True, False
+                    child.busy, child.answered, child.job = True, False, job
             if not child.busy:
                 self._drop(number)
                 return self._left(job)
             try:
+                job.on_cancel(partial(self._cancel, child, job))
                 child.pipe.send(task)
-                self._converse(child, job, limit)
+                result = self._converse(child, job, limit)
+                self._free(child)
                 break
             except BaseException as error:
+                self._free(child)  # first: nobody kills a process that is gone
                 self._drop(number)
                 if self._ending:
                     return self._left(job)
                 if not isinstance(error, EOFError | ConnectionError):
                     raise
+                if job.cancelled:
+                    return None
                 if isinstance(error, EOFError) or child.answered:
                     raise ProcessDied(f"the process of the job {child.how_it_ended()}") from None
                 # It died before it had read the job, so this did not begin.
@@ -110,6 +119,17 @@ class Pool:
         if self._plan.spent(child.jobs, child.pid):
             self._children[number] = None
             child.end()
+        return result
+
+    def _free(self, child: Child) -> None:
+        with self._lock:
+            child.job = None
+
+    def _cancel(self, child: Child, job: Any) -> None:
+        """The job was cancelled: kill its process, unless it has another one by now."""
+        with self._lock:
+            if child.job is job:
+                child.strike()
 
     def _left(self, job: Any) -> None:
         """The run has ended, and gives the job back."""
@@ -117,8 +137,8 @@ class Pool:
         if job.state == "open":  # it could not
             raise ProcessDied("the run has ended before the job")
 
-    def _converse(self, child: Child, job: Any, limit: float | None) -> None:
-        """Do what the process asks, until it has done the job."""
+    def _converse(self, child: Child, job: Any, limit: float | None) -> Any:
+        """Do what the process asks, until it has done the job. Returns as `work`."""
         until = None if limit is None else time.monotonic() + limit
         unsettled: TidelogError | None = None
         while True:
@@ -148,12 +168,15 @@ class Pool:
                 break
         if kind == message.DONE and args[0] is not None:
             job._end(DoneWith(args[0], RESULT_SECONDS))
+            if self._plan.on_done is not None:
+                return job._options.codec.decode(args[0])
         elif kind == message.NO_RESULT:
             error = EncodeError(args[0])
             job.fail(error)
             self._words.no_result(job, error)
         elif kind == message.OVER and job.state == "open":
             raise unsettled or ProcessDied("the failure of the job could not be stored")
+        return None
 
     # --- for the process
 
@@ -172,6 +195,10 @@ class Pool:
             return False  # a thread of an earlier handler
         if isinstance(verb, Ack):
             return bool(job.ack())
+        if isinstance(verb, Retry):
+            return bool(job._fails(verb, verb.error))
+        if isinstance(verb, Report):
+            return bool(job.progress(verb.fraction, verb.text))
         if isinstance(verb, Extend):
             return bool(job.extend(verb.length))
         if isinstance(verb, Joined):
@@ -256,6 +283,7 @@ class Child:
 
     jobs        how many it has done
     busy        it has one
+    job         that one, until it is done
     answered    and has asked the run for something
     gone        it has ended
     """
@@ -263,6 +291,7 @@ class Child:
     def __init__(self) -> None:
         """Raises OSError."""
         self.jobs, self.busy, self.answered = 0, False, False
+        self.job: Any = None
         self.gone = threading.Event()
         ours, theirs = socket.socketpair()
         self._line, its_line = socket.socketpair()  # open as long as this process

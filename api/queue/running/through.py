@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Hashable
 from typing import Any, NoReturn
 
 from tidelog.api.queue.faces import JobFace, QueueFace
@@ -13,12 +14,14 @@ from tidelog.api.queue.running.pipe import ASK, END, Pipe, Task
 from tidelog.api.queue.running.plan import PASSING
 from tidelog.engine.api import EntryRow
 from tidelog.jobs import rows
+from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.options import Options, arguments_of, make_options
 from tidelog.jobs.putting import NewJob
 from tidelog.jobs.verbs.done import ACK
 from tidelog.jobs.verbs.done_and import some_of
 from tidelog.jobs.verbs.ending import ACKED, LOST, OPEN, Ending
+from tidelog.jobs.verbs.progress import Report
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.result import AskResult
 from tidelog.jobs.verbs.verb import Verb
@@ -91,7 +94,7 @@ class ThroughPut(NewJob):
 class Through:
     """See `Backend`. The run asks the real one."""
 
-    kind, short, opened_here = "isolated-", False, False
+    kind, puts_directly, opened_here = "isolated-", False, False
     passing: tuple[type[Exception], ...] = PASSING
     unpicklable = "a queue of a job's store cannot be pickled: it belongs to the process of the job"
 
@@ -203,6 +206,17 @@ class IsolatedJob(JobFace[Any]):
     @property
     def _reraises(self) -> bool:
         return False
+
+    # The run kills this process when the job is cancelled, and calls `on_retry` itself.
+    _cancels = Cancels()
+    _on_retry = None
+
+    @property
+    def _delivery_key(self) -> Hashable:
+        return self._task.number, self.deliveries
+
+    def _reports(self, verb: Report) -> bool:
+        return True  # the run decides when it is recorded
 
     def _extended(self, until: float) -> None:
         self._until = max(until, self.extended_until or until)
