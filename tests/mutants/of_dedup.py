@@ -11,8 +11,8 @@ FACES: Final = "tests/client/faces/test_dedup.py"
 MUTANTS: Final = (
     Mutant(
         "dedup/a-cancel-frees-nothing",
-        "jobs/verbs/cancel.py",
-        "    ctx.effects += let_go(ctx, options, stream, (number,)) + free_window(ctx, options, (number,))\n",
+        "jobs/work/cancelling.py",
+        "        self._free(ctx, job)\n        ctx.effects += free_window(ctx, options, (job,))\n",
         "",
         (f"{FACES}::test_the_id_of_a_cancelled_job_is_free",),
         "The dedup ID of a cancelled job is free.",

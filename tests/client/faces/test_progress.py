@@ -50,7 +50,6 @@ def test_a_cancelled_job_has_none(face: Any) -> None:
     face.progress("workers", id, 0)
     assert told(face, id) == (0.0, "") and face.cancel(id)
     assert told(face, id) is None and progress_keys(face) == []
-    assert not face.progress("workers", id, 0.5)
 
 
 def progress_keys(face: Any) -> list[bytes]:
