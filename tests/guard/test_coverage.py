@@ -37,14 +37,14 @@ CALLS: Final[dict[str, Callable[..., Any]]] = {
 }
 # The methods of these are called by any script. Threads of a run act at the same time, so its records differ between
 # two runs; it makes the calls of a worker. A script closes its store and no queue.
-# `deaths` only reads.
+# `deaths` only reads, and `on_cancel` keeps a function.
 CLASSES: Final[tuple[type, ...]] = (tidelog.Queue, tidelog.Job, Dead, Schedules)
-NOT_CALLED: Final = {"run", "close", "deaths"}
+NOT_CALLED: Final = {"run", "close", "deaths", "on_cancel"}
 BY_THE_TAPE: Final = {"consume", "stats"}  # it makes these calls for all scripts
 # Arguments that the scripts give by their place.
 BY_PLACE: Final = {
     *(("get", "worker"), ("peek", "count"), ("failures", "job_id"), ("list", "count")),
-    *(("redrive", "ids"), ("purge", "ids")),
+    *(("redrive", "ids"), ("purge", "ids"), ("progress", "text")),
 }
 
 

@@ -152,7 +152,7 @@ def test_one_outcome_for_jobs_of_batches(mails: Any, races: int) -> None:
             for job in some:
                 jobs.append(job)
                 with job:
-                    pass
+                    idle(chance.randrange(TURNS))
         thread.join(PATIENCE_S)
         states = {job.id: job.state for job in jobs}
         for id in ids:
