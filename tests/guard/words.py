@@ -570,7 +570,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE PAUSED bills
         QUEUE PAUSED mails GROUP audit
     """,
-    "find": """
+    "find-3": """
         QUEUE FIND mails
         QUEUE PUT mails a HEADERS 1 n t KEY k
         QUEUE PUT mails b DELAY 2000 PRIORITY 3 KEY k
