@@ -26,6 +26,7 @@ from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.confirm import Confirm
 from tidelog.jobs.verbs.fail import Fail
 from tidelog.jobs.verbs.release import Release
+from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.verbs.take import Take, checked_batch
 from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.jobs.verbs.verb import Safe
@@ -263,12 +264,15 @@ class SharedConsumer(Closing, Generic[T]):
         may have ended, and others may have the jobs, perhaps by deliveries of the same number: no handler had begun.
         """
         queue, worker = self._remote, self._worked[1]
-        words = [queue.words(Confirm(worker, [(job, number)])) for job, number, _ in entries]
+        fences = [(job, number) for job, number, _ in entries]
+        words = [queue.words(Confirm(worker, [fence])) for fence in fences]
+        # Sent together, so that nobody gets a job whose lease has ended between the two.
+        words.append(queue.words(Renew(worker, fences, queue.lease_s)))
         replies = queue.link.calls(words, Safe.READ, queue.db, lane=lane)
         for reply in replies:
             if isinstance(reply, CommandError):
                 raise error_of(reply)
-        return [entry for entry, held in zip(entries, replies, strict=True) if held]
+        return [entry for entry, held in zip(entries, replies[:-1], strict=True) if held]
 
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""

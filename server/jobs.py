@@ -51,10 +51,11 @@ class Lent:
     limit_at     monotonic seconds at which they are taken back in any case, None = never
     unconfirmed  no handler has begun with them: the delivery still lists them in `jobs`
     orphaned     their connection has ended, and GRACE_S has not
+    ousted       the processes whose leases of some of them ended before they confirmed
     since        when they were lent, monotonic seconds
     """
 
-    __slots__ = ("delivery", "heartbeat", "limit_at", "unconfirmed", "orphaned", "since")
+    __slots__ = ("delivery", "heartbeat", "limit_at", "unconfirmed", "orphaned", "ousted", "since")
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Lent:
     ) -> None:
         self.delivery, self.heartbeat = delivery, heartbeat
         self.unconfirmed, self.orphaned = unconfirmed, False
+        self.ousted: tuple[Process, ...] = ()
         mono = self.since = delivery.shared.monotonic()
         self.limit_at = None if limit is None else mono + limit
         delivery.until = None
@@ -141,7 +143,11 @@ class Desk:
             mine.newest = lent
         db, key, group = queue.place
         for job in lent.delivery.open:
-            self._held[db, key, group, job] = mine.jobs[db, key, group, job] = lent
+            place = db, key, group, job
+            before = self._held.get(place)
+            if before is not None and before.unconfirmed:
+                lent.ousted = (*lent.ousted, *before.ousted, before.delivery.process)
+            self._held[place] = mine.jobs[place] = lent
         mine.prune()
 
     def confirm(self, session: Holding, queue: Served, lent: Lent, job: int) -> bool:
@@ -151,7 +157,6 @@ class Desk:
                 return False
             lent.unconfirmed = False
             lent.delivery.jobs.clear()
-            lent.renew(lent.delivery.shared.monotonic())  # its lease may have ended
         if lent.orphaned:
             lent.orphaned = False
             lent.delivery.process = session.process
@@ -198,13 +203,14 @@ class Desk:
     ) -> Lent | Literal[False] | None:
         """The jobs among which a worker holds this one.
 
-        None if no connection to this server holds it, False if a worker of this name in another process does.
+        None if no connection to this server holds it, False if a worker of this name has it by a delivery of the same
+        number after the process of this session.
         """
         lent = self._held.get((*queue.place, job))
         if lent is None or lent.delivery.worker != worker or lent.delivery.open.get(job) != count:
             return None
-        mine, others = session.process, lent.delivery.process
-        if mine != others and isinstance(mine, bytes) and isinstance(others, bytes):
+        process = session.process
+        if lent.ousted and process in lent.ousted and process != lent.delivery.process:
             return False
         return lent
 

@@ -192,7 +192,7 @@ class Checkpoints:
             self._used(core, anew=True)
 
     def own(self, owned: Identity) -> None:
-        """[lock] What STORE says from now on. If the uuid is another one, there is no checkpoint, or `reopen` is called
+        """[lock] STORE says this from now on. If the uuid is another one, there is no checkpoint, or `reopen` is called
         next.
         """
         self._uuid = owned.uuid

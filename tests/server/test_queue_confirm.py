@@ -188,10 +188,11 @@ def test_of_a_call_of_which_others_have_a_job_the_worker_keeps_the_rest(bench: B
     assert bench.call("DONE", "v", bench.id, 1, client=bench.other) == 1
 
 
-def test_a_late_word_renews_the_lease_if_nobody_else_has_the_job(bench: Bench) -> None:
+def test_a_late_worker_keeps_a_job_that_nobody_else_has(bench: Bench) -> None:
     assert bench.take("HEARTBEAT", 1000) == bench.given()
     bench.clock.advance(10)
     assert bench.call("CONFIRM", "w", bench.id, 1) == 1
+    assert bench.call("RENEW", "w", bench.id, 1) == [bench.id]
     assert bench.call("TAKE", "v", client=bench.other) is None
     assert bench.call("DONE", "w", bench.id, 1) == 1
 
@@ -332,6 +333,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"job",
         b"limit",
         b"pause",
+        b"remove",
         b"retry",
         b"workers",
         b"fsync:everysec",
