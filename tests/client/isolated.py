@@ -136,3 +136,9 @@ def opens(job: Any, path: str) -> list[str]:
 
 def odd(job: Any) -> object:
     return object()
+
+
+def doubled(job: Any, next: Callable[[Any], Any]) -> list[Any]:
+    """A middleware."""
+    result = next(job)
+    return [result, result]

@@ -110,6 +110,41 @@ def test_a_process_that_ends_is_the_failure_of_its_job_alone(
     assert "app" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_the_process_of_a_cancelled_job_is_killed(mails: Any, tmp_path: Path) -> None:
+    """And with it what the handler has started. The worker goes on with another process."""
+    where = tmp_path / "hangs"
+    hangs = mails.put(["hangs", str(where)])
+    after = mails.put(["pid"])
+
+    def cancel() -> None:
+        until(where.exists)
+        assert mails.cancel(str(hangs))
+
+    ender = threading.Thread(target=cancel)
+    ender.start()
+    assert work(mails, block=4 * LIMIT) == 0
+    ender.join()
+    hung = [int(word) for word in where.read_text().split()]
+    until(lambda: not any(map(runs, hung)))
+    assert mails.job(hangs).state == "cancelled" and left(mails) == {}
+    assert after.result(0) not in (hung[0], os.getpid())
+
+
+def test_hooks_and_middleware(mails: Any) -> None:
+    """The run calls the hooks; middleware is around the handler, in its process."""
+    told: list[Any] = []
+    run: dict[str, Any] = {
+        "on_done": lambda job, result: told.append(("done", job.value[0], result)),
+        "on_retry": lambda job, error, pause: told.append(("retry", str(error), pause)),
+        "middleware": [isolated.doubled],
+    }
+    mails.put(["tries_again"], retry="max=2")
+    assert work(mails, block=LIMIT, **run) == 0
+    assert told == [("retry", "later", 0), ("done", "tries_again", [2, 2])]
+    with pytest.raises(tidelog.DataError, match="cannot import the middleware"):
+        work(mails, middleware=[lambda job, next: next(job)])
+
+
 def test_a_process_that_dies_idle_costs_no_job_its_delivery(mails: Any) -> None:
     mails.put(["pid"])
     found: list[Any] = []
