@@ -583,7 +583,7 @@ class Commands(Face):
         return (1, len(put), *put)
 
     def figures(self, group: str) -> Any:
-        stats = pairs(self.call("STATS", group=group))
+        stats = pairs(self.call("STATS", "MORE", group=group))
         stats["in_flight"] = pairs(stats["in_flight"])
         ranks = pairs(stats["by_priority"])
         stats["by_priority"] = {int(rank): count for rank, count in ranks.items()}

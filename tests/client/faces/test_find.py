@@ -264,6 +264,8 @@ def test_find_tells_what_job_tells_in_a_random_history() -> None:
             if number % 5:
                 continue
             jobs, _ = face.find(GROUPS[0])
+            assert all(job.state != "cancelled" for job in jobs)
+            jobs += face.find(GROUPS[0], state="cancelled")[0]
             assert len({job.id for job in jobs}) == len(jobs), number
             assert jobs == [face.job(job.id) for job in jobs], number
             asked = filter(None, map(face.job, face.ids))
