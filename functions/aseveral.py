@@ -93,6 +93,7 @@ class AsyncSeveral(RunsTasks[Any]):
         """The next job for a worker; None if none came in time, or the run ends. Raises what ended a waiter."""
         until = None if turns.wait is None else time.monotonic() + turns.wait
         empty: set[str] = set()
+        await asyncio.sleep(0)  # asyncio: waiters run, also if no function ever waits
         while True:
             async with self._news:
                 if self._failure is not None:

@@ -18,6 +18,7 @@ from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.functions.order import Order
+from tidelog.functions.several import Several
 
 EACH_FACE = pytest.mark.parametrize("face", ["threads", "asyncio"])
 
@@ -142,27 +143,33 @@ def test_a_job_of_an_idle_queue_comes_at_once(make: Make, face: str) -> None:
     assert "".join(shop.done) == "bacbbacab"
 
 
-@EACH_FACE
-def test_the_first_queue_comes_first_again_after_it_was_empty(make: Make, face: str) -> None:
+def test_the_first_queue_comes_first_again_after_it_was_empty(make: Make) -> None:
     """Its waiter gets a job while the only worker works, and gives it back for the worker's next look."""
-    shop = Shop(make(), face, "ab")
+    tasks, done = make(), list[str]()
+    several = Several({name: tasks.queue(name) for name in "ab"}, Order(None, "ab"))
     begun, go = threading.Event(), threading.Event()
 
-    def work(name: str) -> None:
+    def work(job: Any) -> None:
         if not begun.is_set():
             begun.set()
             assert go.wait(PATIENCE_S)
+        done.append(job.value)
 
-    shop.work = work
-    for number in range(5):
-        shop.put["b"](number)
-    with shop.running(["a", "b"]):
+    tasks.queue("b").put_many(list("bbbbb"))
+    thread = threading.Thread(target=several.run, args=(work,), kwargs={"workers": 1})
+    thread.start()
+    try:
         assert begun.wait(PATIENCE_S)
-        for number in range(3):
-            shop.put["a"](number)
+        tasks.queue("a").put_many(list("aaa"))
+        until(lambda: several._lanes["a"].ready, "the waiter gets no job")
+        until(lambda: tasks.queue("a").stats().waiting == 3, "the waiter keeps its job")
         go.set()
-        until(lambda: len(shop.done) == 8, "not all is done")
-    assert "".join(shop.done) == "baaabbbb"
+        until(lambda: len(done) == 8, "not all is done")
+    finally:
+        go.set()
+        tasks.close(drain=5)
+        thread.join(PATIENCE_S)
+    assert "".join(done) == "baaabbbb"
 
 
 @EACH_FACE
