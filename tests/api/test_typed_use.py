@@ -235,7 +235,8 @@ def test_errors(tmp_path: Path) -> None:
         assert_type(error.pid, int | None)
     except tidelog.CannotOpen as error:
         assert_type(error, tidelog.CannotOpen)
-    asked = (tidelog.RetryJob, tidelog.GiveUp)  # a handler raises these, and nobody catches them
+    # a job fails by these, and nobody catches them
+    asked = (tidelog.RetryJob, tidelog.GiveUp, tidelog.TimeLimitExceeded, tidelog.ProcessDied)
     for name in tidelog.__all__:
         kind = getattr(tidelog, name)
         if isinstance(kind, type) and issubclass(kind, Exception):

@@ -27,11 +27,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.engine.api import EntryRow
+from tidelog.jobs.verbs.ending import ACKED, Ending
+from tidelog.jobs.verbs.put import PutJob
 
 LENGTH: Final = struct.Struct("<I")
 READ_BYTES: Final = 1 << 16
 READY, FAILED, LOG, END, ASK = "ready", "failed", "log", "end", "ask"
 DONE, NO_RESULT, OVER = "done", "no result", "over"
+Arguments = dict[str, Any]  # of `Store.queue`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Start:
     """
 
     handler: Callable[[Any], Any]
-    queue: dict[str, Any]
+    queue: Arguments
     results: bool
 
 
@@ -56,6 +59,17 @@ class Task:
     deliveries: int
     row: EntryRow
     worker: str
+
+
+class Joined(Ending):
+    """The job is done, and others are put: how its process says `done_and`. The run makes DoneAnd or AckAnd of it."""
+
+    __slots__ = ("puts",)
+
+    end = ACKED
+
+    def __init__(self, puts: list[tuple[Arguments, PutJob]]) -> None:
+        self.puts = puts
 
 
 class Pipe:

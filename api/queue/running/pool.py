@@ -23,10 +23,9 @@ from typing import Any, Final
 from tidelog.api.queue.running import pipe as message
 from tidelog.api.queue.running import preparing
 from tidelog.api.queue.running.middleware import parts_of
-from tidelog.api.queue.running.pipe import Pipe, Start, Task
+from tidelog.api.queue.running.pipe import Joined, Pipe, Start, Task
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.preparing import check_importable, preparation
-from tidelog.api.queue.running.through import Joined
 from tidelog.disk.process import environment
 from tidelog.jobs.options import arguments_of
 from tidelog.jobs.time_limits import ProcessDied, exceeded

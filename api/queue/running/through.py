@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Any, NoReturn
 
 from tidelog.api.queue.faces import JobFace, QueueFace
-from tidelog.api.queue.running.pipe import ASK, END, Pipe, Task
+from tidelog.api.queue.running.pipe import ASK, END, Arguments, Joined, Pipe, Task
 from tidelog.api.queue.running.plan import PASSING
 from tidelog.engine.api import EntryRow
 from tidelog.jobs import rows
@@ -27,8 +27,6 @@ from tidelog.jobs.verbs.result import AskResult
 from tidelog.jobs.verbs.verb import Verb
 from tidelog.store.commit.callers import Holder
 from tidelog.store.errors import DataError
-
-Arguments = dict[str, Any]  # of `Store.queue`
 
 
 class Parent:
@@ -69,17 +67,6 @@ class Parent:
             return self._pipe.receive()
         except (EOFError, ConnectionError):
             os._exit(1)
-
-
-class Joined(Ending):
-    """The job is done, and others are put: how its process says `done_and`. The run makes DoneAnd or AckAnd of it."""
-
-    __slots__ = ("puts",)
-
-    end = ACKED
-
-    def __init__(self, puts: list[tuple[Arguments, PutJob]]) -> None:
-        self.puts = puts
 
 
 class ThroughPut(NewJob):
