@@ -232,7 +232,7 @@ class FollowerLog(WrongRole):
         )
 
 
-class HeldLog(WrongRole):
+class SuspendedLog(WrongRole):
     """The log of a leader that hands over to a follower: it takes nothing until that has ended."""
 
     def __init__(self) -> None:

@@ -36,11 +36,11 @@ from tidelog.aof.errors import (
     AofError,
     BadFrame,
     FollowerLog,
-    HeldLog,
     LeaderLog,
     LogClosed,
     LogPoisoned,
     NoSpace,
+    SuspendedLog,
     UnitTooLarge,
 )
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
@@ -108,7 +108,7 @@ class Log:
         "synced_lsn",
         "parked",
         "_pressed",
-        "_held",
+        "_suspended",
         "_full_at",
         "last_now",
         "incarnation",
@@ -186,7 +186,7 @@ class Log:
         self.synced_lsn = recovered.last_lsn
         # While `parked` is set, a `wait` for WRITTEN waits for the disk. It is set in three cases: under everysec while
         # the disk lags two seconds behind; by `press`; and after a failed fsync.
-        self.parked = self._pressed = self._held = False
+        self.parked = self._pressed = self._suspended = False
         self._full_at = NO_QUOTA  # `frames_bytes` from which on the log is `full`
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
@@ -455,12 +455,12 @@ class Log:
         self._alarm = callback
         self.room = NO_ROOM
 
-    def hold(self, on: bool) -> None:
-        """[lock] Refuse every unit from now on with HeldLog, or take units again. It costs `add` nothing.
+    def suspend(self, on: bool) -> None:
+        """[lock] Refuse every unit from now on with SuspendedLog, or take units again. It costs `add` nothing.
 
         Units that were gathered before are written by the next flush.
         """
-        self._held = on
+        self._suspended = on
         self.room = NO_ROOM
 
     def fill_to(self, nbytes: int) -> None:
@@ -628,8 +628,8 @@ class Log:
         self._check()
         if self.role == segment.FOLLOWER:
             raise FollowerLog
-        if self._held:
-            raise HeldLog
+        if self._suspended:
+            raise SuspendedLog
         self._alarmed()
         if nbytes > frame.BODY_BYTES_MAX:
             raise UnitTooLarge(nbytes, frame.BODY_BYTES_MAX)
@@ -760,7 +760,7 @@ class Log:
 
         A follower's log and a held one refuse every unit.
         """
-        if self.role == segment.LEADER and not self._held:
+        if self.role == segment.LEADER and not self._suspended:
             last = min(
                 prepared - HEADER_BYTES,
                 self.offset + frame.BODY_BYTES_MAX,

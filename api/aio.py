@@ -33,7 +33,7 @@ from tidelog.store.acks import Acks, Awaited, Replicated
 from tidelog.store.commit.arrivals import Arrival
 from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core
-from tidelog.store.commit.durability import RELIEF_S, Promise, unheld
+from tidelog.store.commit.durability import RELIEF_S, Promise, unfulfilled
 from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience, seconds
 from tidelog.store.errors import from_command
@@ -69,7 +69,7 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT], AsyncClosing):
         reply, promise = self._core.command(self._db, args, TaskCaller)
         if reply.__class__ is Waiter:
             reply, promise = await self._wait(reply)
-        await self._hold(promise)
+        await self._fulfil(promise)
         if reply.__class__ is CommandError:
             raise from_command(reply)
         return reply
@@ -79,20 +79,21 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT], AsyncClosing):
         try:
             effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
         except CommandError as error:
-            await self._hold(core.look(nothing)[1])  # the error tells of the state, so it waits too
+            # the error tells of the state, so it waits too
+            await self._fulfil(core.look(nothing)[1])
             raise from_command(error) from None
-        await self._hold((log, lsn, True))
+        await self._fulfil((log, lsn, True))
         text = b"%d-%d" % (effect[3], effect[4])
         return text.decode() if self._decode else text  # type: ignore[return-value]
 
-    async def _hold(self, promise: Promise) -> None:
+    async def _fulfil(self, promise: Promise) -> None:
         core, level, asked = self._core, self._level, self._replicated
         log, lsn, wrote = promise
-        if not core.durability.holds(promise, level):
+        if not core.durability.fulfilled(promise, level):
             error = await _reached(log, lsn, level or core.durability.level())
             if error is not None:
-                raise unheld(error, wrote) from error
-            # As in Durability.hold, but without blocking the loop.
+                raise unfulfilled(error, wrote) from error
+            # As in Durability.fulfil, but without blocking the loop.
             while wrote and core.durability.relief is not None:
                 await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
@@ -132,9 +133,9 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT], AsyncClosing):
         try:
             reply, promise = self._many(key, rows)
         except CommandError as error:
-            await self._hold(self._core.look(nothing)[1])
+            await self._fulfil(self._core.look(nothing)[1])
             raise from_command(error) from None
-        await self._hold(promise)
+        await self._fulfil(promise)
         return self._ids(reply)
 
     async def ping(self) -> bool:
@@ -236,7 +237,7 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT], AsyncClosing):
         """Wait until everything written so far, by any caller, has reached a level. As `Store.barrier`."""
         view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
         promise, life = self._everything()
-        await view._hold(promise)
+        await view._fulfil(promise)
         return Receipt(self._core.acks, promise, view._replicated is not None, life)
 
     async def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
@@ -253,7 +254,7 @@ class AsyncStore(Face, AsyncCompound[AsyncPipeline, TextT], AsyncClosing):
     async def digest(self) -> str:
         """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
         reply, promise = self._digest()
-        await self._hold(promise)
+        await self._fulfil(promise)
         return str(reply)
 
     async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:

@@ -30,9 +30,9 @@ class Inside(NamedTuple):
     """The parts of a view on a store that its queues and schedules use.
 
     level        its durability level
-    holds_each   every reply goes through `hold`, also if the disk has it
-    holds        whether a promise holds already
-    hold         wait until it does. For a view of asyncio this and the next two are awaitable
+    fulfils_each every reply goes through `fulfil`, also if the disk has it
+    fulfilled    whether a promise is fulfilled already
+    fulfil       wait until it is. For a view of asyncio this and the next two are awaitable
     wait         wait for a parked read
     call         run a command and shape its reply
     """
@@ -40,9 +40,9 @@ class Inside(NamedTuple):
     core: Core
     db: int
     level: int
-    holds_each: bool
-    holds: Callable[[Promise], bool]
-    hold: Callable[..., Any]
+    fulfils_each: bool
+    fulfilled: Callable[[Promise], bool]
+    fulfil: Callable[..., Any]
     wait: Callable[..., Any]
     call: Callable[..., Any]
 
@@ -56,7 +56,7 @@ class Face:
     # Store and AsyncStore define the following attributes. In AsyncStore they are awaitable.
     _add: Callable[..., Any]  # XADD of a mapping
     _call: Callable[..., Any]  # run a command and shape its reply
-    _hold: Callable[..., Any]  # wait until a promise holds at this view's level
+    _fulfil: Callable[..., Any]  # wait until a promise is fulfilled at this view's level
     _wait: Callable[..., Any]  # wait for a parked read
     execute_command: Callable[..., Any]
 
@@ -78,8 +78,8 @@ class Face:
         self._level = level
         self._replicated = replicated  # what `_level` asks of followers
         self._keeps_receipts = keeps_receipts
-        # every reply goes through `_hold`, also if the disk has it
-        self._holds_each = keeps_receipts or replicated is not None
+        # every reply goes through `_fulfil`, also if the disk has it
+        self._fulfils_each = keeps_receipts or replicated is not None
         self.last_receipt: Receipt | None = None
         """The receipt of the last write through a view of `receipts`, by any thread."""
 
@@ -133,10 +133,10 @@ class Face:
             raise DataError("this store is open read-only; only its writer has followers")
         return self._view(level=FSYNCED if fsynced else number, replicated=replicated)
 
-    def _holds_already(self, promise: Promise) -> bool:
-        """Whether a promise already holds this view's level, so that `_hold` has nothing to do."""
+    def _fulfilled_already(self, promise: Promise) -> bool:
+        """Whether a promise is fulfilled at this view's level, so that `_fulfil` has nothing to do."""
         log, lsn, _ = promise
-        return not self._holds_each and lsn <= self._core.durability.through(log, self._level)
+        return not self._fulfils_each and lsn <= self._core.durability.through(log, self._level)
 
     def receipts(self) -> Self:
         """The same store; after each write through this view, `last_receipt` is the receipt of that write."""
@@ -172,8 +172,8 @@ class Face:
     # --- for the faces
 
     def _inside(self) -> Inside:
-        seen = self._core, self._db, self._level, self._holds_each
-        return Inside(*seen, self._holds_already, self._hold, self._wait, self._call)
+        seen = self._core, self._db, self._level, self._fulfils_each
+        return Inside(*seen, self._fulfilled_already, self._fulfil, self._wait, self._call)
 
     def _receive(self, promise: Promise, replicated: bool = False) -> None:
         if promise[2]:

@@ -186,7 +186,7 @@ class Pipeline(_Queue, Clearing):
             TidelogError: `multi` was called before.
         """
         _, promise = self._watch(names)
-        self._face._hold(promise)
+        self._face._fulfil(promise)
         return True
 
     def unwatch(self) -> bool:
@@ -215,7 +215,7 @@ class Pipeline(_Queue, Clearing):
             if not staged and not self.watching:
                 return []
             reply, promise = self._run()
-            self._face._hold(promise)
+            self._face._fulfil(promise)
             return self._finish(reply, staged, raise_on_error)
         finally:
             self._clear()
@@ -232,7 +232,7 @@ class AsyncPipeline(_Queue, AsyncClearing):
     async def watch(self, *names: KeyT) -> bool:
         """Watch keys. As `Pipeline.watch`."""
         _, promise = self._watch(names)
-        await self._face._hold(promise)
+        await self._face._fulfil(promise)
         return True
 
     async def unwatch(self) -> bool:
@@ -248,7 +248,7 @@ class AsyncPipeline(_Queue, AsyncClearing):
             if not staged and not self.watching:
                 return []
             reply, promise = self._run()
-            await self._face._hold(promise)
+            await self._face._fulfil(promise)
             return self._finish(reply, staged, raise_on_error)
         finally:
             self._clear()

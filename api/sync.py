@@ -71,8 +71,8 @@ class Store(Face, Compound[Pipeline, TextT], Closing):
         except BaseException:
             core.desert(get_ident())
             raise
-        if not self._holds_already(promise):
-            self._hold(promise)
+        if not self._fulfilled_already(promise):
+            self._fulfil(promise)
         if reply.__class__ is CommandError:
             raise from_command(reply)
         return reply
@@ -88,17 +88,18 @@ class Store(Face, Compound[Pipeline, TextT], Closing):
         try:
             effect, log, lsn = core.add(self._db, key, tuple(row))
         except CommandError as error:
-            self._hold(core.look(nothing)[1])  # the error tells of the state, so it waits too
+            # the error tells of the state, so it waits too
+            self._fulfil(core.look(nothing)[1])
             raise from_command(error) from None
-        if self._holds_each or lsn > core.durability.through(log, self._level):
-            self._hold((log, lsn, True))
+        if self._fulfils_each or lsn > core.durability.through(log, self._level):
+            self._fulfil((log, lsn, True))
         ms, seq = effect[3], effect[4]
         id = f"{ms}-{seq}" if self._decode else b"%d-%d" % (ms, seq)
         return id  # type: ignore[return-value]
 
-    def _hold(self, promise: Promise) -> None:
+    def _fulfil(self, promise: Promise) -> None:
         core, asked = self._core, self._replicated
-        core.durability.hold(promise, self._level)
+        core.durability.fulfil(promise, self._level)
         if self._keeps_receipts:
             self._receive(promise)
         if asked is not None:
@@ -161,9 +162,9 @@ class Store(Face, Compound[Pipeline, TextT], Closing):
         try:
             reply, promise = self._many(key, rows)
         except CommandError as error:
-            self._hold(self._core.look(nothing)[1])
+            self._fulfil(self._core.look(nothing)[1])
             raise from_command(error) from None
-        self._hold(promise)
+        self._fulfil(promise)
         return self._ids(reply)
 
     def ping(self) -> bool:
@@ -326,7 +327,7 @@ class Store(Face, Compound[Pipeline, TextT], Closing):
         """
         view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
         promise, life = self._everything()
-        view._hold(promise)
+        view._fulfil(promise)
         return Receipt(self._core.acks, promise, view._replicated is not None, life)
 
     def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
@@ -349,7 +350,7 @@ class Store(Face, Compound[Pipeline, TextT], Closing):
     def digest(self) -> str:
         """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
         reply, promise = self._digest()
-        self._hold(promise)
+        self._fulfil(promise)
         return str(reply)
 
     def info(self, section: str | None = None, *args: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from tidelog.api.closing import Closing
 from tidelog.client.base import slice_s
 from tidelog.client.errors import ended_elsewhere, error_of
 from tidelog.client.job import Lease, SharedJob, Terms
-from tidelog.client.keeper import Held
-from tidelog.client.lane import Lane
+from tidelog.client.keeper import InHand
+from tidelog.client.pooled import Pooled
 from tidelog.client.remote import Remote
 from tidelog.client.wire import Wire
 from tidelog.engine.api import EntryRow
@@ -35,20 +35,20 @@ from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DecodeError, StoreClosed, TidelogError
 
 CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
-Entry = tuple[int, int, EntryRow]  # ID, deliveries, row
+TakenJob = tuple[int, int, EntryRow]  # ID, deliveries, row
 
 
 class Call:
     """One call of a consumer that waits for jobs.
 
-    lane     its connection, while it asks
+    pooled   its connection, while it asks
     ended    it is to end, whether it asks already or not
     """
 
-    __slots__ = ("lane", "ended")
+    __slots__ = ("pooled", "ended")
 
     def __init__(self) -> None:
-        self.lane: Lane | None = None
+        self.pooled: Pooled | None = None
         self.ended = False
 
 
@@ -81,7 +81,7 @@ class SharedConsumer(Closing, Generic[T]):
         self._words = backend.words(self._request)
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
         self._begins = named and self._worked[1] not in backend.begun
-        self._unseen: deque[Entry] = deque()
+        self._unseen: deque[TakenJob] = deque()
         self._popping = iter(self._unseen.popleft, None)  # takes the first one
         # Reentrant, because a signal handler may close a consumer while its thread has the lock.
         self._lock = threading.RLock()
@@ -96,7 +96,7 @@ class SharedConsumer(Closing, Generic[T]):
         return self
 
     def __next__(self) -> SharedJob[T]:
-        handed: list[tuple[Lease, Entry]] = []
+        handed: list[tuple[Lease, TakenJob]] = []
         try:
             found = self.following(handed=handed)
             if found is not None:
@@ -111,7 +111,7 @@ class SharedConsumer(Closing, Generic[T]):
     def following(
         self,
         holder: Holder | None = None,
-        handed: list[tuple[Lease, Entry]] | None = None,
+        handed: list[tuple[Lease, TakenJob]] | None = None,
         call: Call | None = None,
     ) -> Lease | None:
         """The lease of the next job; None at the end of the iteration.
@@ -135,7 +135,7 @@ class SharedConsumer(Closing, Generic[T]):
                 continue
             if keeper.is_late(self._worked):  # another worker may have got some of them since
                 keeper.renew(self._worked)
-            entry: Entry | None = None
+            entry: TakenJob | None = None
             try:
                 # In one step: an interrupt strikes after a call, before its result is kept.
                 for entry in self._popping:
@@ -155,13 +155,13 @@ class SharedConsumer(Closing, Generic[T]):
                     self._unseen.appendleft(entry)  # it was not seen
                 raise
 
-    def _take_back(self, handed: list[tuple[Lease, Entry]]) -> None:
+    def _take_back(self, handed: list[tuple[Lease, TakenJob]]) -> None:
         """An interrupt struck while a job was handed out: it is unseen again."""
         for lease, entry in handed:
             lease.show(False)
             self._unseen.appendleft(entry)
 
-    def _leased(self, entry: Entry) -> Lease | None:
+    def _leased(self, entry: TakenJob) -> Lease | None:
         lease = Lease(self._terms, entry)
         try:
             lease.value = rows.decode_row(self._remote.options.codec, entry[2])
@@ -188,57 +188,57 @@ class SharedConsumer(Closing, Generic[T]):
                 words = [*words, b"BLOCK", ms_word(left)]
             if self._begins:
                 words = [*words, b"HISTORY"]
-            lane = link.take()
+            pooled = link.take()
             with self._lock:
-                call.lane = lane
+                call.pooled = pooled
                 self._calls.add(call)
             try:
                 if self._closed:  # before the call was in the list
                     return False
                 if call.ended:
                     raise ended_elsewhere()
-                came = self._take(lane, words, left, me)
+                came = self._take(pooled, words, left, me)
             except TidelogError:
                 if self._closed:
                     return False
                 raise
             finally:
                 with self._lock:
-                    call.lane = None
+                    call.pooled = None
                     self._calls.discard(call)
-                link.give_back(lane)
+                link.give_back(pooled)
             if came:
                 return True
             if until is not None and time.monotonic() >= until:
                 return False
         return False
 
-    def _take(self, lane: Lane, words: list[bytes], block: float, me: Holder) -> bool:
+    def _take(self, pooled: Pooled, words: list[bytes], block: float, me: Holder) -> bool:
         """One QUEUE TAKE. Returns False if no jobs came. Raises Unreachable if `interrupt` ended it."""
         queue = self._remote
         link, worker = queue.link, self._worked[1]
 
         def said(wire: Wire) -> list[bytes]:
-            return [*words, b"CONFIRM", lane.name] if CONFIRM in wire.can else words
+            return [*words, b"CONFIRM", pooled.name] if CONFIRM in wire.can else words
 
         asked = time.monotonic()
-        found = link.call(said, Safe.READ, queue.db, block=block, lane=lane, needs=queue.needs)
+        found = link.call(said, Safe.READ, queue.db, block=block, pooled=pooled, needs=queue.needs)
         self._begins = False
         queue.begun.add(worker)
         if found is None:
-            if lane.ended:
+            if pooled.ended:
                 raise ended_elsewhere()
             return False
-        confirms = lane.can(CONFIRM)
+        confirms = pooled.can(CONFIRM)
         late = confirms and time.monotonic() - asked >= queue.lease_s
-        held: list[tuple[int, Held]] = []
+        held: list[tuple[int, InHand]] = []
         try:
             entries = self._request.result(found)
             if late:
-                entries = self._confirmed(lane, entries)
+                entries = self._confirmed(pooled, entries)
                 if not entries:
                     return False
-            held += [(job, Held(number, me)) for job, number, _ in entries]
+            held += [(job, InHand(number, me)) for job, number, _ in entries]
             queue.keeper.hold(self._worked, held)
             self._unseen.extend(entries)
         except BaseException:
@@ -246,18 +246,18 @@ class SharedConsumer(Closing, Generic[T]):
                 for job, one in held:
                     queue.keeper.let_go(self._worked, job, one.deliveries)
             finally:
-                lane.drop()  # the server takes the jobs back, and another thread may get them at once
+                pooled.drop()  # the server takes the jobs back, and another thread may get them at once
             raise
-        if lane.ended:
+        if pooled.ended:
             self._give_back()
             raise ended_elsewhere()
         if confirms and not late:
             # Before a handler begins. Nobody waits for the reply.
             first, taken = held[0]
-            link.post(lane, queue.words(Confirm(worker, [(first, taken.deliveries)])))
+            link.post(pooled, queue.words(Confirm(worker, [(first, taken.deliveries)])))
         return True
 
-    def _confirmed(self, lane: Lane, entries: list[Entry]) -> list[Entry]:
+    def _confirmed(self, pooled: Pooled, entries: list[TakenJob]) -> list[TakenJob]:
         """Those of the jobs that are this worker's still. The server knows then that a handler begins with them.
 
         The server counts the lease from within the call that took them. If this process was stopped since, the lease
@@ -268,7 +268,7 @@ class SharedConsumer(Closing, Generic[T]):
         words = [queue.words(Confirm(worker, [fence])) for fence in fences]
         # Sent together, so that nobody gets a job whose lease has ended between the two.
         words.append(queue.words(Renew(worker, fences, queue.lease_s)))
-        replies = queue.link.calls(words, Safe.READ, queue.db, lane=lane)
+        replies = queue.link.calls(words, Safe.READ, queue.db, pooled=pooled)
         for reply in replies:
             if isinstance(reply, CommandError):
                 raise error_of(reply)
@@ -277,7 +277,7 @@ class SharedConsumer(Closing, Generic[T]):
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""
         queue = self._remote
-        taken: list[Entry] = []
+        taken: list[TakenJob] = []
         try:
             with suppress(IndexError):  # at the end
                 taken.extend(self._popping)
@@ -302,23 +302,23 @@ class SharedConsumer(Closing, Generic[T]):
         """
         with self._lock:
             calls = list(self._calls) if call is None else [call]
-            lanes: list[tuple[Call, Lane]] = []
+            connections: list[tuple[Call, Pooled]] = []
             for each in calls:
                 each.ended = True
-                if each.lane is not None:
-                    each.lane.ended = True
-                    lanes.append((each, each.lane))
+                if each.pooled is not None:
+                    each.pooled.ended = True
+                    connections.append((each, each.pooled))
         queue, link = self._remote, self._remote.link
-        for each, lane in lanes:
-            if time.monotonic() - link.silent_at > link.timeout and lane.can(CONFIRM):
+        for each, pooled in connections:
+            if time.monotonic() - link.silent_at > link.timeout and pooled.can(CONFIRM):
                 try:
-                    queue.ask(Unblock(lane.name))
+                    queue.ask(Unblock(pooled.name))
                     continue
                 except TidelogError:
                     link.silent_at = time.monotonic()
             with self._lock:
-                if each.lane is lane:
-                    lane.hang_up()
+                if each.pooled is pooled:
+                    pooled.hang_up()
 
     def __del__(self) -> None:
         try:

@@ -79,7 +79,7 @@ class Closable(Protocol):
 Worked = tuple[Queued, bytes]  # a queue and a worker
 
 
-class Held(NamedTuple):
+class InHand(NamedTuple):
     """A job that this process holds.
 
     deliveries   the number of its delivery
@@ -107,7 +107,7 @@ class Keeper:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self.cancels, self.reports = Cancels(), Reports()
-        self._held: dict[Worked, dict[int, Held]] = {}
+        self._held: dict[Worked, dict[int, InHand]] = {}
         self._finished: dict[Worked, dict[int, int]] = {}
         self._dropped: deque[tuple[Worked, int, int]] = deque()
         self._unseen: deque[tuple[Worked, int, int]] = deque()
@@ -187,7 +187,7 @@ class Keeper:
 
     # --- for queues and jobs
 
-    def hold(self, worked: Worked, jobs: Iterable[tuple[int, Held]]) -> None:
+    def hold(self, worked: Worked, jobs: Iterable[tuple[int, InHand]]) -> None:
         """These jobs were taken."""
         with self._mine():
             held = self._held.get(worked)
@@ -211,16 +211,16 @@ class Keeper:
         with self._mine():
             jobs = self._held.get(worked)
             if jobs is not None and job in jobs:
-                jobs[job] = Held(held.deliveries, holder)
+                jobs[job] = InHand(held.deliveries, holder)
 
-    def hold_still(self, worked: Worked, job: int, given: Held) -> None:
+    def hold_still(self, worked: Worked, job: int, given: InHand) -> None:
         """The job may not have been given back, so it is held as before, unless this process got it again since."""
         if self._held.get(worked, {}).get(job) is None:
             self.hold(worked, [(job, given)])
 
     def let_go(
-        self, worked: Worked, job: int, deliveries: int, seen: Held | None = None
-    ) -> Held | None:
+        self, worked: Worked, job: int, deliveries: int, seen: InHand | None = None
+    ) -> InHand | None:
         """A delivery of a job was settled, or lost. The worker may have got the job once more since.
 
         Returns what was held. `seen`: it was lost then, so anything that is held now is another delivery.

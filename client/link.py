@@ -4,12 +4,12 @@ A link keeps a pool of connections, one for each call that is under way. A call 
 new one, after an owner was started if there is none, when that is safe:
 
     READ     it changes nothing, or repeating it changes nothing more
-    ONCE     a write: it has the number of its lane, and the server knows whether it has stored that number
+    ONCE     a write: it has the number of its series, and the server knows whether it has stored that number
     FENCED   it settles one delivery. If the repeated call finds that the worker does not hold it any more, either the
              first one has settled it or another worker has it
     NEVER    raises OutcomeUnknown
 
-After a fork the child uses connections, lanes and a heartbeat of its own.
+After a fork the child uses connections, series and a heartbeat of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidelog.aof.layout import SHARED
 from tidelog.aof.log import POLICIES
 from tidelog.client.address import Address
 from tidelog.client.errors import OPENING, ended_elsewhere, error_of, unknown
-from tidelog.client.lane import Lane, numbered
+from tidelog.client.pooled import Pooled, numbered
 from tidelog.client.starting import FOR_OPERATOR, Starting, is_owner
 from tidelog.client.wire import Broken, Wire, checked
 from tidelog.disk.turn import Turn, take_turn
@@ -112,9 +112,9 @@ class Link:
         self.pid = os.getpid()
         self._client = secrets.token_hex(8).encode()
         self._numbers = count(1)
-        self._free: list[Lane] = []
+        self._free: list[Pooled] = []
         # Weakly: it belongs to who took it, and ends with that.
-        self._busy: weakref.WeakSet[Lane] = weakref.WeakSet()
+        self._busy: weakref.WeakSet[Pooled] = weakref.WeakSet()
 
     # --- calls
 
@@ -125,25 +125,25 @@ class Link:
         db: int = 0,
         *,
         block: float = 0.0,
-        lane: Lane | None = None,
+        pooled: Pooled | None = None,
         needs: bytes | None = None,
     ) -> Reply:
         """Run a command. Raises the errors of the store, and Unsupported.
 
         block    seconds for which the server may block the call
-        lane     a lane that the caller took
+        pooled   a connection that the caller took
         needs    the capabilities without which a server does not know the command, as words
         """
-        found = self._calls((words,), safe, db, block, lane, needs)[0]
+        found = self._calls((words,), safe, db, block, pooled, needs)[0]
         if isinstance(found, CommandError):
             if found.line.startswith(b"READONLY"):
-                raise self._read_only(found, db, lane)
+                raise self._read_only(found, db, pooled)
             raise error_of(found)
         return found
 
-    def _read_only(self, error: CommandError, db: int, lane: Lane | None) -> TidelogError:
+    def _read_only(self, error: CommandError, db: int, pooled: Pooled | None) -> TidelogError:
         """The error of a write to a follower, with the address of its leader."""
-        role = self._calls(((b"ROLE",),), Safe.READ, db, 0.0, lane)[0]
+        role = self._calls(((b"ROLE",),), Safe.READ, db, 0.0, pooled)[0]
         if isinstance(role, CommandError) or role[0] == b"master":
             return error_of(error)
         leader = f"{role[1].decode()}:{role[2]}"
@@ -155,67 +155,69 @@ class Link:
         safe: Safe,
         db: int = 0,
         *,
-        lane: Lane | None = None,
+        pooled: Pooled | None = None,
     ) -> list[Reply]:
         """Run several commands, sent together. Errors of single commands are among the replies."""
-        return self._calls(commands, safe, db, 0.0, lane)
+        return self._calls(commands, safe, db, 0.0, pooled)
 
-    def post(self, lane: Lane, words: Sequence[bytes]) -> None:
-        """Send a command over the connection of a lane, and do not wait for its reply."""
-        wire = lane.wire
+    def post(self, pooled: Pooled, words: Sequence[bytes]) -> None:
+        """Send a command over a pooled connection, and do not wait for its reply."""
+        wire = pooled.wire
         try:
             if wire is not None:
                 wire.post(words, self.timeout)
         except Broken:
-            lane.drop()
+            pooled.drop()
             self.broke()
         except BaseException:
-            lane.drop()  # perhaps it was sent, and its reply comes
+            pooled.drop()  # perhaps it was sent, and its reply comes
             self.broke()
             raise
 
-    def confirm(self, lane: Lane, db: int, replicas: int, fsynced: bool, seconds: float) -> None:
+    def confirm(
+        self, pooled: Pooled, db: int, replicas: int, fsynced: bool, seconds: float
+    ) -> None:
         """Wait until the last write of a connection is on the disk (`fsynced`), and `replicas` followers have it.
 
         Raises NotReplicated; OutcomeUnknown if the connection breaks meanwhile.
         """
         wanted, ms = b"%d" % replicas, ms_word(seconds)
         words = (b"WAITAOF", b"1", wanted, ms) if fsynced else (b"WAIT", wanted, ms)
-        wire = lane.wire
-        found = self.call(words, Safe.NEVER, db, block=seconds, lane=lane)
-        if replicas and lane.wire is not wire:
+        wire = pooled.wire
+        found = self.call(words, Safe.NEVER, db, block=seconds, pooled=pooled)
+        if replicas and pooled.wire is not wire:
             # The server knows nothing of writes of another connection.
             raise unknown(Broken("it was made before the write was confirmed", sent=True))
         confirmed = int(found[1] if fsynced else found)
         if confirmed < replicas:
             raise NotReplicated(confirmed, replicas)
 
-    def take(self) -> Lane:
-        """A lane for a caller that needs the same connection for several calls. It must be given back."""
+    def take(self) -> Pooled:
+        """A connection for a caller that needs the same one for several calls. It must be given back."""
         if os.getpid() != self.pid:
             self._forked()
         with self._lock:
             self._check_open()
-            lane = self._free.pop() if self._free else None
-            if lane is None:
-                lane = Lane(b"%b:%d" % (self._client, next(self._numbers)))
-            lane.ended = False
-            self._busy.add(lane)
-        return lane
+            pooled = self._free.pop() if self._free else None
+            if pooled is None:
+                pooled = Pooled(b"%b:%d" % (self._client, next(self._numbers)))
+            pooled.ended = False
+            self._busy.add(pooled)
+        return pooled
 
-    def give_back(self, lane: Lane) -> None:
+    def give_back(self, pooled: Pooled) -> None:
         """The counterpart of `take`."""
         if os.getpid() != self.pid:
             self._forked()
         with self._lock:
-            if lane not in self._busy:  # of the parent process, or the link was closed meanwhile
-                lane.drop()
+            if pooled not in self._busy:  # of the parent process, or the link was closed meanwhile
+                pooled.drop()
                 return
-            self._busy.discard(lane)
+            self._busy.discard(pooled)
             if len(self._free) < FREE_MAX:
-                self._free.append(lane)
+                self._free.append(pooled)
             else:
-                lane.drop()
+                pooled.drop()
 
     def close(self) -> None:
         """Close all connections. Calls that are under way fail."""
@@ -223,11 +225,11 @@ class Link:
             self._forked()
         with self._lock:
             self.closed = True
-            lanes, self._free = [*self._free, *self._busy], []
-            for lane in lanes:
-                lane.hang_up()
-                if lane not in self._busy:
-                    lane.drop()
+            connections, self._free = [*self._free, *self._busy], []
+            for pooled in connections:
+                pooled.hang_up()
+                if pooled not in self._busy:
+                    pooled.drop()
             self._busy.clear()
 
     def _check_open(self) -> None:
@@ -237,8 +239,8 @@ class Link:
     def _forked(self) -> None:
         """This process is a child of the one that made the connections."""
         self._lock = threading.Lock()  # a thread of the parent may have held it
-        for lane in (*self._free, *self._busy):
-            lane.drop()  # closes this process's descriptors; the parent's connections go on
+        for pooled in (*self._free, *self._busy):
+            pooled.drop()  # closes this process's descriptors; the parent's connections go on
         self._begin()
 
     def _calls(
@@ -247,26 +249,26 @@ class Link:
         safe: Safe,
         db: int,
         block: float,
-        given: Lane | None,
+        given: Pooled | None,
         needs: bytes | None = None,
     ) -> list[Reply]:
-        lane = given or self.take()
+        pooled = given or self.take()
         try:
             if safe is Safe.ONCE:
-                lane.number += 1
-                commands = [numbered(words, lane) for words in commands if not callable(words)]
+                pooled.number += 1
+                commands = [numbered(words, pooled) for words in commands if not callable(words)]
             until = time.monotonic() + self.timeout
             doubt: Broken | None = None
             while True:
                 self._check_open()
-                if lane.ended:
+                if pooled.ended:
                     if doubt is not None and safe is not Safe.READ:
                         raise unknown(doubt)
                     raise ended_elsewhere()
                 try:
-                    replies = self._try(lane, commands, safe, db, block, until, needs)
+                    replies = self._try(pooled, commands, safe, db, block, until, needs)
                 except Broken as broken:
-                    lane.drop()
+                    pooled.drop()
                     self.broke()
                     if broken.sent and doubt is None:
                         doubt = broken
@@ -277,10 +279,10 @@ class Link:
                         raise unknown(doubt) from error
                     raise
                 except BaseException:
-                    lane.drop()  # a reply may still come
+                    pooled.drop()  # a reply may still come
                     raise
                 if self._chooses and _follows(replies[0]) and time.monotonic() < until:
-                    lane.drop()  # it followed since; another one leads, or will
+                    pooled.drop()  # it followed since; another one leads, or will
                     time.sleep(FIRST_PAUSE_S)
                     continue
                 if doubt is not None and safe is Safe.FENCED and replies[0] == 0:
@@ -288,7 +290,7 @@ class Link:
                 return replies
         finally:
             if given is None:
-                self.give_back(lane)
+                self.give_back(pooled)
 
     def _judge(self, broken: Broken, safe: Safe, until: float) -> None:
         """Return if a call whose connection broke is to be repeated."""
@@ -302,7 +304,7 @@ class Link:
 
     def _try(
         self,
-        lane: Lane,
+        pooled: Pooled,
         commands: Sequence[Words],
         safe: Safe,
         db: int,
@@ -310,15 +312,15 @@ class Link:
         until: float,
         needs: bytes | None,
     ) -> list[Reply]:
-        wire = lane.wire
+        wire = pooled.wire
         # A call that is repeated anyway finds out when it sends.
         if wire is not None and not (wire.local and safe is not Safe.NEVER) and not wire.alive():
-            lane.drop()
+            pooled.drop()
             self.broke()
             wire = None
         if wire is None:
-            wire = lane.wire = self._connect(until)
-            if lane.ended:
+            wire = pooled.wire = self._connect(until)
+            if pooled.ended:
                 # `hang_up` found no connection to end
                 raise ended_elsewhere()
         for each in () if needs is None else needs.split():

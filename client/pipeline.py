@@ -15,7 +15,7 @@ from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT
 from tidelog.client.base import Base
 from tidelog.client.errors import error_of
-from tidelog.client.lane import Lane
+from tidelog.client.pooled import Pooled
 from tidelog.client.replies import as_engine
 from tidelog.client.wire import Wire, session_free
 from tidelog.engine.errors import CommandError
@@ -39,7 +39,7 @@ class SharedPipeline(PipelineMethods, Clearing):
         self.transaction = transaction
         """Whether `execute` runs the commands as one unit."""
         self._staged: list[tuple[Shape[Any], list[bytes]]] = []
-        self._lane: Lane | None = None  # while keys are watched
+        self._pooled: Pooled | None = None  # while keys are watched
         self._watches: Wire | None = None  # the connection of the first watch
         self._explicit = False
 
@@ -57,11 +57,11 @@ class SharedPipeline(PipelineMethods, Clearing):
     @property
     def watching(self) -> bool:
         """Whether a key is watched."""
-        return self._lane is not None
+        return self._pooled is not None
 
     @property
     def _at_once(self) -> bool:
-        return self._lane is not None and not self._explicit
+        return self._pooled is not None and not self._explicit
 
     def _call(self, shape: Shape[T], words: list[Any]) -> Any:
         args = encode_all(words)
@@ -69,7 +69,7 @@ class SharedPipeline(PipelineMethods, Clearing):
             self._staged.append((shape, args))
             return self
         store = self._store
-        reply = store._link.call(args, Safe.NEVER, store._db, lane=self._lane)
+        reply = store._link.call(args, Safe.NEVER, store._db, pooled=self._pooled)
         return shape(as_engine(args, reply), store._decode)
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Any:
@@ -114,11 +114,11 @@ class SharedPipeline(PipelineMethods, Clearing):
         if self._explicit:
             raise TidelogError("Cannot issue a WATCH after a MULTI")
         store = self._store
-        if self._lane is None:
-            self._lane = store._link.take()
-        store._link.call([b"WATCH", *encode_all(names)], Safe.NEVER, store._db, lane=self._lane)
+        if self._pooled is None:
+            self._pooled = store._link.take()
+        store._link.call([b"WATCH", *encode_all(names)], Safe.NEVER, store._db, pooled=self._pooled)
         if self._watches is None:
-            self._watches = self._lane.wire
+            self._watches = self._pooled.wire
         return True
 
     def unwatch(self) -> bool:
@@ -166,7 +166,7 @@ class SharedPipeline(PipelineMethods, Clearing):
         link, db = store._link, store._db
         commands = [words for _, words in self._staged]
         if not (self.transaction or self._explicit):
-            return link.calls(commands, Safe.NEVER, db, lane=self._lane)
+            return link.calls(commands, Safe.NEVER, db, pooled=self._pooled)
         watches = self._watches
 
         def multi(wire: Wire) -> list[bytes]:
@@ -174,7 +174,7 @@ class SharedPipeline(PipelineMethods, Clearing):
                 raise WatchError("The connection on which the keys were watched has ended.")
             return [b"MULTI"]
 
-        found = link.calls([multi, *commands, [b"EXEC"]], Safe.NEVER, db, lane=self._lane)
+        found = link.calls([multi, *commands, [b"EXEC"]], Safe.NEVER, db, pooled=self._pooled)
         last = found[-1]
         if isinstance(last, CommandError):
             first = next((each for each in found if isinstance(each, CommandError)), last)
@@ -200,10 +200,10 @@ class SharedPipeline(PipelineMethods, Clearing):
         return results
 
     def _let_go(self) -> None:
-        lane, self._lane, self._watches = self._lane, None, None
-        if lane is not None:
-            lane.drop()  # ends the watches, too
-            self._store._link.give_back(lane)
+        pooled, self._pooled, self._watches = self._pooled, None, None
+        if pooled is not None:
+            pooled.drop()  # ends the watches, too
+            self._store._link.give_back(pooled)
 
     def _clear(self) -> None:
         self._staged = []

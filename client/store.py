@@ -19,13 +19,13 @@ from tidelog.api.shapes import Shape
 from tidelog.api.types import KeyT, TextT
 from tidelog.client.base import BLOCK_S, Base, slice_s
 from tidelog.client.keeper import Keeper
-from tidelog.client.lane import Lane, block_ms, safety
 from tidelog.client.link import Link
 from tidelog.client.missing import answers_missing
 from tidelog.client.pipeline import SharedPipeline
+from tidelog.client.pooled import Pooled, block_ms, safety
 from tidelog.client.replies import as_engine
 from tidelog.client.wire import session_free
-from tidelog.engine.api import LANE
+from tidelog.engine.api import SERIES
 from tidelog.engine.reply import Reply
 from tidelog.jobs.own import ms_word
 from tidelog.jobs.verbs.verb import Safe
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FSYNCED: Final = "fsynced"
 TOKEN_S: Final = 10.0  # how long a call waits for a token unless it says so
-# A write that changes nothing but the number of its lane. WAIT and WAITAOF then wait for all that came before it.
-_LAST: Final = [b"DEL", LANE]
+# A write that changes nothing but the number of its series. WAIT and WAITAOF then wait for all that came before it.
+_LAST: Final = [b"DEL", SERIES]
 
 
 @answers_missing
@@ -174,24 +174,24 @@ class SharedStore(Base, Compound[SharedPipeline, TextT], Closing):
         link = self._link
         if not self._level:
             return link.call(args, safe, self._db, block=block)
-        lane = link.take()
+        pooled = link.take()
         try:
-            before = lane.wire
-            reply = link.call(args, safe, self._db, block=block, lane=lane)
-            if lane.wire is not before:
+            before = pooled.wire
+            reply = link.call(args, safe, self._db, block=block, pooled=pooled)
+            if pooled.wire is not before:
                 # The write may have been made through the connection before. So let this one write, too.
-                link.call(_LAST, Safe.ONCE, self._db, lane=lane)
-            self._confirm(lane)
+                link.call(_LAST, Safe.ONCE, self._db, pooled=pooled)
+            self._confirm(pooled)
             return reply
         finally:
-            link.give_back(lane)
+            link.give_back(pooled)
 
-    def _confirm(self, lane: Lane) -> None:
+    def _confirm(self, pooled: Pooled) -> None:
         """Wait until the last reply of a connection has reached the level of this view."""
         if self._level == FSYNCED:
-            self._link.confirm(lane, self._db, 0, True, BLOCK_S)
+            self._link.confirm(pooled, self._db, 0, True, BLOCK_S)
         else:
-            self._link.confirm(lane, self._db, *self._replicas)
+            self._link.confirm(pooled, self._db, *self._replicas)
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> TextT:
         words: list[Any] = [b"XADD", name, b"*"]

@@ -21,7 +21,7 @@ ELSEWHERE: Final = 10  # streams from this number on are in another database
 Units = Callable[[list[bytes]], Unit]
 
 
-class Place(NamedTuple):
+class WorkloadKey(NamedTuple):
     """A key of a workload: its name in the model, the database, and its name there."""
 
     name: bytes
@@ -108,10 +108,10 @@ class Asking:
 
     # --- keys, entries and groups
 
-    def _at(self, stream: int) -> Place:
+    def _at(self, stream: int) -> WorkloadKey:
         """The key of a stream."""
         database, key = divmod(stream, ELSEWHERE)[0], b"stream%d" % (stream % ELSEWHERE)
-        return Place(place(database, key), self.db.db(database) if database else self.db, key)
+        return WorkloadKey(place(database, key), self.db.db(database) if database else self.db, key)
 
     def _fields(self, nbytes: int) -> dict[bytes, bytes]:
         return {b"unit": b"%d" % len(self.units), b"pad": PAD[:nbytes]}
@@ -130,7 +130,7 @@ class Asking:
         stream = self._model.streams.get(name)
         return [] if stream is None else list(stream.entries)
 
-    def _group(self, stream: int, group: bytes = GROUP) -> Place:
+    def _group(self, stream: int, group: bytes = GROUP) -> WorkloadKey:
         """Have a group. Returns the key of its stream."""
         at = self._at(stream)
         if at.name not in self._model.streams or group not in self._model.streams[at.name].groups:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidelog.crash.asking import ANN, BOB, PAD, Asking, Place, flat
+from tidelog.crash.asking import ANN, BOB, PAD, Asking, WorkloadKey, flat
 from tidelog.crash.lives import Step
 from tidelog.crash.model import ACKED, DELREF, KEEPREF, database_of, number, place
 from tidelog.crash.trace import Unit
@@ -81,7 +81,9 @@ class Commands(Asking):
         least = ids[min(count, len(ids) - 1)] if ids else b"0-1"
         self._add_and(stream, lambda at: ["minid", at.name, least], minid=least)
 
-    def _add_and(self, stream: int, trim: Callable[[Place], list[Any]], **options: Any) -> None:
+    def _add_and(
+        self, stream: int, trim: Callable[[WorkloadKey], list[Any]], **options: Any
+    ) -> None:
         at, fields = self._at(stream), self._fields(20)
         self._ask_ids(
             at.name,
@@ -286,7 +288,7 @@ class Commands(Asking):
 
     # --- keys
 
-    def _stored(self, stream: int) -> Place | None:
+    def _stored(self, stream: int) -> WorkloadKey | None:
         at = self._at(stream)
         return at if at.name in self._model.streams else None
 

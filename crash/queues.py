@@ -239,7 +239,7 @@ class QueueLife(Life):
         self._under_way = len(self.units) + len(before) + len(self._jobs(queue).jobs) + 2
         self._promise(self._under_way)
         # One fetch in ten begins with another lane. Which one that is, no model of the documentation can tell.
-        self._queues[queue]._engine.shared.turns = 0
+        self._queues[queue]._engine.known.turns = 0
         job = fetch()
         for unit in before:
             if not unit:

@@ -67,7 +67,7 @@ from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.keys.keyspace import Keyspace, resident
-from tidelog.engine.keys.lanes import LANE, LANE_MS
+from tidelog.engine.keys.series import SERIES, SERIES_MS
 from tidelog.engine.keys.state import DATABASES, Settings, State
 from tidelog.engine.keys.values import (
     GROUP_BYTES,
@@ -92,8 +92,8 @@ __all__ = [
     "GROUP_BYTES",
     "KEY_BYTES",
     "Keyspace",
-    "LANE",
-    "LANE_MS",
+    "SERIES",
+    "SERIES_MS",
     "PENDING_BYTES",
     "RawString",
     "Settings",

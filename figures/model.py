@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-Place = tuple[int, bytes]  # database, key
+from tidelog.engine.api import DbKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class StreamFigures:
     each: tuple[GroupFigures, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DbKey:
         return self.db, self.key
 
 

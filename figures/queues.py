@@ -141,7 +141,7 @@ def resting(holds: Stream | None, group: Group, now: int) -> set[int]:
     until: dict[int, int] = {}
     newest = reading.between(holds, 0, MAX, _PAUSES_READ, reverse=True)
     for _, row in newest:
-        found = None if row is None else rows.hold_of(group.name, row)
+        found = None if row is None else rows.deferral_of(group.name, row)
         if found is not None:
             until.setdefault(*found)
     return {

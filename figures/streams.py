@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from tidelog.engine.api import UNKNOWN, Group, State, Stream, lag, reading
+from tidelog.engine.api import UNKNOWN, DbKey, Group, State, Stream, lag, reading
 from tidelog.engine.ids import MAX
 from tidelog.engine.ids import text as id_text
-from tidelog.figures.model import ConsumerFigures, GroupFigures, Place, StreamFigures
+from tidelog.figures.model import ConsumerFigures, GroupFigures, StreamFigures
 from tidelog.figures.model import stream_figures as made
 from tidelog.figures.names import HELPERS, SCHEDULES, due_ms, has_due_times, is_helper, owner_of
 from tidelog.jobs.names import stream_in
 
 
-def stream_at(state: State, place: Place) -> Stream | None:
+def stream_at(state: State, place: DbKey) -> Stream | None:
     """The stream at a key; None if nothing or a string is there. A cold one stays cold."""
     db, key = place
     return stream_in(state.databases[db].keys, key)
 
 
-def of_stream(place: Place, stream: Stream) -> StreamFigures:
+def of_stream(place: DbKey, stream: Stream) -> StreamFigures:
     """The figures of a stream."""
     groups = (of_group(place[1], stream, group) for group in stream.groups.values())
     return made(*place, stream.length, stream.entries_added, tuple(groups))
@@ -59,7 +59,7 @@ def of_group(
     )
 
 
-def is_helper_in(state: State, place: Place, stream: Stream) -> bool:
+def is_helper_in(state: State, place: DbKey, stream: Stream) -> bool:
     """Whether a stream of a state is one that queues keep for themselves."""
     db, key = place
     if key == SCHEDULES:

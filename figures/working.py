@@ -1,7 +1,7 @@
 """Working: figures of the queues of an open store, for a scrape: counters that the store keeps, and the workers alive.
 
 A scrape may come every second, so each queue costs one short hold of the lock, and the work is bounded: paused jobs are
-counted by what the workers of this process know (jobs/work/shared.py), never by reading the records of pauses. Cold
+counted by what the workers of this process know (jobs/work/known.py), never by reading the records of pauses. Cold
 streams stay cold: of them a row is read.
 
 The queues are those that this process has worked with, those whose jobs or helper streams are in memory, and, of a
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidelog.engine.api import Stream, lag, reading, resident
+from tidelog.engine.api import DbKey, Stream, lag, reading, resident
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX
-from tidelog.figures.model import Place, QueueFigures
+from tidelog.figures.model import QueueFigures
 from tidelog.figures.names import (
     DEAD,
     DUE,
@@ -34,8 +34,8 @@ from tidelog.figures.resident import KEYS_MAX, NAMES, label, names_in_memory
 from tidelog.figures.streams import is_helper_in, stream_at
 from tidelog.jobs.living import living_workers
 from tidelog.jobs.names import has_jobs
+from tidelog.jobs.work.known import Known
 from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.shared import Shared
 
 if TYPE_CHECKING:
     from tidelog.store.commit.core import Core
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CHECKED: Final = 5  # times as many keys are looked at as queues are shown
 LOOKS: Final = 20  # first entries read per slice of the lock
 PAUSE_S: Final = 0.0005  # pause after each queue, so that other threads get the lock and the GIL
-Lanes = list[tuple[int, Stream]]  # of each priority that has one
+LaneStreams = list[tuple[int, Stream]]  # of each priority that has one
 
 
 class Working:
@@ -51,9 +51,9 @@ class Working:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._known: set[Place] = set()  # queues, by database and key
+        self._known: set[DbKey] = set()  # queues, by database and key
         self._read: set[int] = set()  # databases whose cold keys were looked through
-        self._others: dict[Place, int] = {}  # no job is their first entry; with their numbers
+        self._others: dict[DbKey, int] = {}  # no job is their first entry; with their numbers
 
     def figures(self, count: int, sees: Callable[[bytes], bool]) -> list[QueueFigures]:
         """The first `count` queues by name, of those that the reader sees, with each of their groups.
@@ -62,9 +62,9 @@ class Working:
         """
         core = self._core
         # A copy of the references: other threads open queues meanwhile.
-        alive = (reference() for reference in leases_of(core).shared.valuerefs())
-        shared = {(each.db, each.key, each.group_key): each for each in alive if each is not None}
-        worked = {place[:2] for place in shared}
+        alive = (reference() for reference in leases_of(core).known.valuerefs())
+        known = {(each.db, each.key, each.group_key): each for each in alive if each is not None}
+        worked = {place[:2] for place in known}
         self._known |= worked
         for db in range(len(core.state.databases)):
             plain = []
@@ -85,7 +85,7 @@ class Working:
                 break
             with core.lock:
                 try:
-                    groups = self._of(place, shared, place in worked)
+                    groups = self._of(place, known, place in worked)
                 except CorruptBlock:
                     continue  # verify tells of it
             if not groups:
@@ -106,9 +106,9 @@ class Working:
                     pass  # verify tells of it
         return names_in_memory(self._core, db)
 
-    def _look(self, places: list[Place]) -> None:
+    def _look(self, places: list[DbKey]) -> None:
         """Find the queues among streams that this process has not worked with, by their first entry."""
-        unknown: list[Place] = []
+        unknown: list[DbKey] = []
         for at in range(0, len(places), NAMES):
             with self._core.lock:
                 unknown += [each for each in places[at : at + NAMES] if self._is_unknown(each)]
@@ -128,7 +128,7 @@ class Working:
                         continue  # verify tells of it
             time.sleep(PAUSE_S)
 
-    def _is_unknown(self, place: Place) -> bool:
+    def _is_unknown(self, place: DbKey) -> bool:
         """[lock] Whether a key may hold a queue, as far as memory tells. Most keys were looked at before."""
         db, key = place
         value = resident(self._core.state.databases[db].keys, key)
@@ -137,7 +137,7 @@ class Working:
         )
 
     def _of(
-        self, place: Place, shared: dict[tuple[int, bytes, bytes], Shared], worked: bool
+        self, place: DbKey, known: dict[tuple[int, bytes, bytes], Known], worked: bool
     ) -> list[QueueFigures]:
         """[lock] A queue, for each of its groups. `worked`: this process has worked with it."""
         db, key = place
@@ -175,7 +175,7 @@ class Working:
             if _is_text(name) and not has_due_times(key, name)
         }
         groups = [
-            self._group(base, lanes, name, shared.get((db, key, name))) for name in sorted(named)
+            self._group(base, lanes, name, known.get((db, key, name))) for name in sorted(named)
         ]
         if len(groups) == 1:
             (one,) = groups
@@ -194,7 +194,7 @@ class Working:
         ]
 
     def _is_queue(
-        self, place: Place, lanes: Lanes, dead: Stream | None, failures: Stream | None
+        self, place: DbKey, lanes: LaneStreams, dead: Stream | None, failures: Stream | None
     ) -> bool:
         """[lock] Whether jobs or helper streams show that there is a queue; a user's stream may have such a name."""
         if lanes and lanes[0][0] == 0 and has_jobs(lanes[0][1]):
@@ -211,9 +211,9 @@ class Working:
     def _group(
         self,
         base: QueueFigures,
-        lanes: Lanes,
+        lanes: LaneStreams,
         name: bytes,
-        shared: Shared | None,
+        known: Known | None,
     ) -> QueueFigures:
         """[lock] One group of a queue."""
         unread = pending = nobody = paused = 0
@@ -233,7 +233,7 @@ class Working:
             unread, pending = unread + fresh, pending + len(group.pending)
             nacked = group.pending.nacked()
             nobody += nacked
-            lane = shared if not priority or shared is None else shared.lanes.get(priority)
+            lane = known if not priority or known is None else known.lanes.get(priority)
             if nacked and lane is not None and (lane.number, lane.group) == (stream.number, group):
                 paused += nacked - len(lane.due(group, mono))
         depth = unread + pending + base.depth
@@ -246,7 +246,7 @@ class Working:
             paused=paused,
             oldest_ms=min(oldest) >> 64 if oldest else None,
             left=max(base.put - unread - pending, 0),
-            workers=0 if shared is None else len(living_workers(shared)),
+            workers=0 if known is None else len(living_workers(known)),
         )
 
 

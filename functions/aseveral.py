@@ -30,7 +30,7 @@ JOIN_S: Final = 1.0  # that waiters have to end
 log = logging.getLogger("tidelog.worker")
 
 
-class _Lane:
+class _Feed:
     """One of the queues.
 
     ready     a fetch may find a job
@@ -68,7 +68,7 @@ class AsyncSeveral(RunsTasks[Any]):
     passing = FAULTS
 
     def __init__(self, queues: Mapping[str, Any], order: Order) -> None:
-        self._lanes = {name: _Lane(name, queues[name]) for name in order.names}
+        self._feeds = {name: _Feed(name, queues[name]) for name in order.names}
         self._order, self._backend = order, self
         self.name = ", ".join(order.names)
         self._news = asyncio.Condition()  # asyncio
@@ -101,9 +101,9 @@ class AsyncSeveral(RunsTasks[Any]):
                 if self._over.is_set():
                     return None
                 ready = [
-                    lane.name
-                    for lane in self._lanes.values()
-                    if lane.ready and lane.name not in empty or lane.found
+                    feed.name
+                    for feed in self._feeds.values()
+                    if feed.ready and feed.name not in empty or feed.found
                 ]
                 name = self._order.next(ready)
                 if name is None:
@@ -116,13 +116,13 @@ class AsyncSeveral(RunsTasks[Any]):
                     finally:
                         self._idle -= 1
                     continue
-                lane = self._lanes[name]
-                job = lane.found.popleft() if lane.found else None
+                feed = self._feeds[name]
+                job = feed.found.popleft() if feed.found else None
             if job is None:
                 try:
-                    job = await _fetched(lane.queue, turns)
+                    job = await _fetched(feed.queue, turns)
                 except FAULTS as error:
-                    lane.troubled(error)
+                    feed.troubled(error)
             async with self._news:
                 if job is not None:
                     self._order.took(name, ready)
@@ -132,22 +132,22 @@ class AsyncSeveral(RunsTasks[Any]):
                 if turns.wait == 0:
                     empty.add(name)
                 else:
-                    self._await(lane, turns)
+                    self._await(feed, turns)
 
     async def end(self) -> None:
         """Let the waiters end, and give back what no worker has taken."""
         async with self._news:
             self._over.set()
             self._news.notify_all()
-            left = [job for lane in self._lanes.values() for job in lane.found]
-            for lane in self._lanes.values():
-                lane.found.clear()
-                lane.wanted.set()
+            left = [job for feed in self._feeds.values() for job in feed.found]
+            for feed in self._feeds.values():
+                feed.found.clear()
+                feed.wanted.set()
         for job in left:
             await _released(job)
-        for lane in self._lanes.values():
-            if lane.waiter is not None:
-                await lane.waiter.aclose()
+        for feed in self._feeds.values():
+            if feed.waiter is not None:
+                await feed.waiter.aclose()
         if self._waiters:
             await asyncio.wait(self._waiters, timeout=JOIN_S)  # asyncio
             # threads: for waiter in self._waiters:
@@ -155,23 +155,23 @@ class AsyncSeveral(RunsTasks[Any]):
 
     # --- waiters
 
-    def _await(self, lane: _Lane, turns: AsyncTurns) -> None:
+    def _await(self, feed: _Feed, turns: AsyncTurns) -> None:
         """The queue has no job: let its waiter get the next one."""
-        lane.ready = False
-        if lane.waiter is None:
-            lane.waiter = lane.queue.consume(turns.worker_given, 1, None, **turns.given)
-            waiter = asyncio.create_task(self._wait(lane), name=f"tidelog-{lane.name}")  # asyncio
-            # threads: waiter = threading.Thread(target=self._wait, args=(lane,), daemon=True)
+        feed.ready = False
+        if feed.waiter is None:
+            feed.waiter = feed.queue.consume(turns.worker_given, 1, None, **turns.given)
+            waiter = asyncio.create_task(self._wait(feed), name=f"tidelog-{feed.name}")  # asyncio
+            # threads: waiter = threading.Thread(target=self._wait, args=(feed,), daemon=True)
             # threads: waiter.start()
             self._waiters.add(waiter)
-        lane.wanted.set()
+        feed.wanted.set()
 
-    async def _wait(self, lane: _Lane) -> None:
+    async def _wait(self, feed: _Feed) -> None:
         try:
             while not self._over.is_set():
-                await lane.wanted.wait()
-                lane.wanted.clear()
-                if not self._over.is_set() and not await self._waited(lane):
+                await feed.wanted.wait()
+                feed.wanted.clear()
+                if not self._over.is_set() and not await self._waited(feed):
                     break  # the store was closed
         except BaseException as error:
             if not self._over.is_set():
@@ -180,25 +180,25 @@ class AsyncSeveral(RunsTasks[Any]):
             self._over.set()
             self._news.notify_all()
 
-    async def _waited(self, lane: _Lane) -> bool:
+    async def _waited(self, feed: _Feed) -> bool:
         """Get one job of a queue. False: there will be none any more."""
-        if lane.trouble:
+        if feed.trouble:
             await _within(self._over.wait, AGAIN_SECONDS)
         try:
-            job = await anext(lane.waiter, None)
+            job = await anext(feed.waiter, None)
         except FAULTS as error:
-            lane.troubled(error)
-            lane.wanted.set()
+            feed.troubled(error)
+            feed.wanted.set()
             return True
-        lane.trouble = ""
+        feed.trouble = ""
         if job is None:
             return False
         async with self._news:
-            lane.ready = True
-            promised = sum(len(each.found) for each in self._lanes.values())
+            feed.ready = True
+            promised = sum(len(each.found) for each in self._feeds.values())
             taken = self._idle > promised and not self._over.is_set()
             if taken:
-                lane.found.append(job)
+                feed.found.append(job)
                 self._news.notify()
         if not taken:
             await _released(job)

@@ -30,7 +30,7 @@ JOIN_S: Final = 1.0  # that waiters have to end
 log = logging.getLogger("tidelog.worker")
 
 
-class _Lane:
+class _Feed:
     """One of the queues.
 
     ready     a fetch may find a job
@@ -67,7 +67,7 @@ class Several(RunsThreads[Any]):
     passing = FAULTS
 
     def __init__(self, queues: Mapping[str, Any], order: Order) -> None:
-        self._lanes = {name: _Lane(name, queues[name]) for name in order.names}
+        self._feeds = {name: _Feed(name, queues[name]) for name in order.names}
         self._order, self._backend = order, self
         self.name = ", ".join(order.names)
         self._news = threading.Condition()
@@ -96,9 +96,9 @@ class Several(RunsThreads[Any]):
                 if self._over.is_set():
                     return None
                 ready = [
-                    lane.name
-                    for lane in self._lanes.values()
-                    if lane.ready and lane.name not in empty or lane.found
+                    feed.name
+                    for feed in self._feeds.values()
+                    if feed.ready and feed.name not in empty or feed.found
                 ]
                 name = self._order.next(ready)
                 if name is None:
@@ -111,13 +111,13 @@ class Several(RunsThreads[Any]):
                     finally:
                         self._idle -= 1
                     continue
-                lane = self._lanes[name]
-                job = lane.found.popleft() if lane.found else None
+                feed = self._feeds[name]
+                job = feed.found.popleft() if feed.found else None
             if job is None:
                 try:
-                    job = _fetched(lane.queue, turns)
+                    job = _fetched(feed.queue, turns)
                 except FAULTS as error:
-                    lane.troubled(error)
+                    feed.troubled(error)
             with self._news:
                 if job is not None:
                     self._order.took(name, ready)
@@ -127,44 +127,44 @@ class Several(RunsThreads[Any]):
                 if turns.wait == 0:
                     empty.add(name)
                 else:
-                    self._await(lane, turns)
+                    self._await(feed, turns)
 
     def end(self) -> None:
         """Let the waiters end, and give back what no worker has taken."""
         with self._news:
             self._over.set()
             self._news.notify_all()
-            left = [job for lane in self._lanes.values() for job in lane.found]
-            for lane in self._lanes.values():
-                lane.found.clear()
-                lane.wanted.set()
+            left = [job for feed in self._feeds.values() for job in feed.found]
+            for feed in self._feeds.values():
+                feed.found.clear()
+                feed.wanted.set()
         for job in left:
             _released(job)
-        for lane in self._lanes.values():
-            if lane.waiter is not None:
-                lane.waiter.close()
+        for feed in self._feeds.values():
+            if feed.waiter is not None:
+                feed.waiter.close()
         if self._waiters:
             for waiter in self._waiters:
                 waiter.join(JOIN_S)
 
     # --- waiters
 
-    def _await(self, lane: _Lane, turns: Turns) -> None:
+    def _await(self, feed: _Feed, turns: Turns) -> None:
         """The queue has no job: let its waiter get the next one."""
-        lane.ready = False
-        if lane.waiter is None:
-            lane.waiter = lane.queue.consume(turns.worker_given, 1, None, **turns.given)
-            waiter = threading.Thread(target=self._wait, args=(lane,), daemon=True)
+        feed.ready = False
+        if feed.waiter is None:
+            feed.waiter = feed.queue.consume(turns.worker_given, 1, None, **turns.given)
+            waiter = threading.Thread(target=self._wait, args=(feed,), daemon=True)
             waiter.start()
             self._waiters.add(waiter)
-        lane.wanted.set()
+        feed.wanted.set()
 
-    def _wait(self, lane: _Lane) -> None:
+    def _wait(self, feed: _Feed) -> None:
         try:
             while not self._over.is_set():
-                lane.wanted.wait()
-                lane.wanted.clear()
-                if not self._over.is_set() and not self._waited(lane):
+                feed.wanted.wait()
+                feed.wanted.clear()
+                if not self._over.is_set() and not self._waited(feed):
                     break  # the store was closed
         except BaseException as error:
             if not self._over.is_set():
@@ -173,25 +173,25 @@ class Several(RunsThreads[Any]):
             self._over.set()
             self._news.notify_all()
 
-    def _waited(self, lane: _Lane) -> bool:
+    def _waited(self, feed: _Feed) -> bool:
         """Get one job of a queue. False: there will be none any more."""
-        if lane.trouble:
+        if feed.trouble:
             _within(self._over.wait, AGAIN_SECONDS)
         try:
-            job = next(lane.waiter, None)
+            job = next(feed.waiter, None)
         except FAULTS as error:
-            lane.troubled(error)
-            lane.wanted.set()
+            feed.troubled(error)
+            feed.wanted.set()
             return True
-        lane.trouble = ""
+        feed.trouble = ""
         if job is None:
             return False
         with self._news:
-            lane.ready = True
-            promised = sum(len(each.found) for each in self._lanes.values())
+            feed.ready = True
+            promised = sum(len(each.found) for each in self._feeds.values())
             taken = self._idle > promised and not self._over.is_set()
             if taken:
-                lane.found.append(job)
+                feed.found.append(job)
                 self._news.notify()
         if not taken:
             _released(job)

@@ -18,7 +18,7 @@ The modules, from the bottom:
     codecs, rows      values and entries as bytes        options      the options of a queue
     lanes             the streams of the priorities
     streams           which jobs there are, and which worker holds which
-    shared            the common knowledge of all workers of a queue in this process: which are alive, what is paused
+    known             the common knowledge of all workers of a queue in this process: which are alive, what is paused
     rules, scheduling, ticks   schedules: when they tick, the calls that change them, and the jobs that they put
     later             delayed jobs, and how they get into the queue's stream
     fetch, settle     decisions under the store's lock: which jobs a worker gets next; how a job ends

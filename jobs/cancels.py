@@ -24,14 +24,14 @@ EndBlock = Callable[[dict[int, Any], int, Any], None]
 log = logging.getLogger("tidelog.queue")
 
 
-class Lane(Protocol):
-    """A lane and group of a queue of an open store. See `Shared`."""
+class LaneGroup(Protocol):
+    """A lane and group of a queue of an open store. See `Known`."""
 
     place: tuple[int, bytes]
     group_key: bytes
 
 
-def delivery_key(lane: Lane, job: int, count: int) -> Hashable:
+def delivery_key(lane: LaneGroup, job: int, count: int) -> Hashable:
     """The name of a delivery of an open store."""
     return lane.place, lane.group_key, job, count
 

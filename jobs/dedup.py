@@ -4,7 +4,7 @@ There are two memories. Both are tables of idempotence IDs (engine/streams/idmp.
 
     window    producer PRODUCER in the stream that the job was put into: the ID -> the ID that `put` returned. It is
               forgotten DEDUP_SECONDS after the put, by DEDUP_IDS newer ones, or when it is freed
-    held      producer HOLDER in the stream of the queue's name: the ID -> where the job is now. It does not expire. The
+    taken     producer TAKER in the stream of the queue's name: the ID -> where the job is now. It does not expire. The
               job that ends frees it, and a delayed job that becomes due takes it along to its new entry
 
 An ID is freed by an XIDMPRECORD with the time FREED.
@@ -21,7 +21,7 @@ from tidelog.jobs.options import DEDUP_IDS, DEDUP_SECONDS, Options
 from tidelog.store.errors import DataError
 
 PRODUCER: Final = b"queue"  # the producer ID under which XADD remembers dedup IDs
-HOLDER: Final = b"queue:held"  # that of the IDs which are taken until their jobs are done
+TAKER: Final = b"queue:held"  # that of the IDs which are taken until their jobs are done
 
 WINDOW: Final = "window"
 UNTIL_DONE: Final = "until-done"
@@ -54,9 +54,9 @@ def freed(db: int, key: bytes, pid: bytes, iid: bytes, entry: int) -> Effect:
     return XIDMPRECORD, db, key, pid, iid, entry >> 64, entry & SEQ_MAX, FREED
 
 
-def held(db: int, options: Options, iid: bytes, entry: int) -> Effect:
+def taking(db: int, options: Options, iid: bytes, entry: int) -> Effect:
     """The effect by which a job takes an ID until it is done, or takes it along to another entry."""
-    return XIDMPRECORD, db, options.root, HOLDER, iid, entry >> 64, entry & SEQ_MAX, HELD
+    return XIDMPRECORD, db, options.root, TAKER, iid, entry >> 64, entry & SEQ_MAX, HELD
 
 
 def table_at(ctx: Context, key: bytes, pid: bytes) -> Idmp | None:
@@ -67,15 +67,15 @@ def table_at(ctx: Context, key: bytes, pid: bytes) -> Idmp | None:
 
 
 def let_go(ctx: Context, options: Options, stream: Stream, jobs: Iterable[int]) -> list[Effect]:
-    """The effects that free the IDs held by jobs of a lane that end in the options' group. A job that another group
+    """The effects that free the IDs taken by jobs of a lane that end in the options' group. A job that another group
     still needs keeps its ID.
     """
-    table = table_at(ctx, options.root, HOLDER)
+    table = table_at(ctx, options.root, TAKER)
     if table is None:
         return []
-    owned = {job: iid for job in jobs if (iid := table.owned(HOLDER, job)) is not None}
+    owned = {job: iid for job in jobs if (iid := table.owned(TAKER, job)) is not None}
     return [
-        freed(ctx.db, options.root, HOLDER, iid, job)
+        freed(ctx.db, options.root, TAKER, iid, job)
         for job, iid in owned.items()
         if not needed_elsewhere(stream, options.group_key, job)
     ]

@@ -20,10 +20,10 @@ from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.lanes import HIGHEST_FIRST, create_group, depth_of
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import stream_at
+from tidelog.jobs.work.known import Known
 from tidelog.jobs.work.later import Due
 from tidelog.jobs.work.leases import leases_of
 from tidelog.jobs.work.retention import SWEEP_JOBS, sweep
-from tidelog.jobs.work.shared import Shared
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer, Core
@@ -80,7 +80,7 @@ class QueueEngine(InDatabase):
     """One group of a queue in an open store.
 
     options    as the queue was opened
-    shared     what this process knows of the queue
+    known      what this process knows of the queue
     bounded    whether it has `max_depth`
     keeps      whether it keeps finished jobs for a while
     """
@@ -89,7 +89,7 @@ class QueueEngine(InDatabase):
         super().__init__(core, db)
         self.options = options
         self.leases = leases_of(core)
-        self.shared = self.leases.of(core, db, options)
+        self.known = self.leases.of(core, db, options)
         self.bounded, self.keeps = options.max_depth is not None, options.keeps
 
     def due(self, options: JobOptions) -> Due | None:
@@ -127,14 +127,14 @@ class QueueEngine(InDatabase):
 
     def used(self, ctx: Context) -> tuple[int, ...]:
         """[lock] The priorities above 0 that have a lane."""
-        return self.shared.later.lanes(self.core, ctx, self.options)
+        return self.known.later.lanes(self.core, ctx, self.options)
 
     def queue_up(self, caller: Callable[[], Caller] | None) -> Caller | None:
         """[lock] Let a caller be woken when there is room. Returns it; None if it does not wait."""
         if caller is None:
             return None
         made = caller()
-        self.shared.room[made] = None
+        self.known.room[made] = None
         return made
 
     def nap(self, deadline: float | None) -> float | None:
@@ -154,10 +154,10 @@ class QueueEngine(InDatabase):
         error.stored = stored
         return error
 
-    def acknowledged(self, shared: Shared, jobs: int) -> None:
+    def acknowledged(self, known: Known, jobs: int) -> None:
         """Count jobs of a lane that are done. Retention sweeps after every SWEEP_JOBS of them."""
         if self.options.keeps:
-            shared.unswept += jobs
+            known.unswept += jobs
             self.sweep(SWEEP_JOBS)
 
     def sweep(self, least: int) -> None:
@@ -166,11 +166,11 @@ class QueueEngine(InDatabase):
         """
         if not self.options.keeps:
             return
-        for shared in self.shared.all_lanes():
-            if shared.unswept < least:
+        for known in self.known.all_lanes():
+            if known.unswept < least:
                 continue
             try:
-                sweep(self.core, shared, self.options.lane(shared.priority))
+                sweep(self.core, known, self.options.lane(known.priority))
             except (TidelogError, CommandError) as error:
                 # Do not raise: the call itself succeeded, and the next sweep tries again.
                 log.warning(

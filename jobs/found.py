@@ -5,16 +5,16 @@ from __future__ import annotations
 from tidelog.engine.api import NOBODY, Context, EntryRow, Group
 from tidelog.engine.reply import Park, Reply
 from tidelog.jobs import rows
-from tidelog.jobs.due import known
+from tidelog.jobs.due import known_of_lane
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import Lane, lanes_in
 from tidelog.jobs.status import CANCELLED, DEAD, DELAYED, DONE, PAUSED, RUNNING, WAITING, JobStatus
 from tidelog.jobs.work.cancelling import find_cancelled
+from tidelog.jobs.work.known import Known
 from tidelog.jobs.work.later import find_later
 from tidelog.jobs.work.progressing import progress_of
 from tidelog.jobs.work.results import Died, Found, Outcome
 from tidelog.jobs.work.settle import failures
-from tidelog.jobs.work.shared import Shared
 
 
 class Finding(Outcome):
@@ -26,7 +26,7 @@ class Finding(Outcome):
     __slots__ = ("_engine",)
 
     def __init__(self, engine: QueueEngine, job: int) -> None:
-        super().__init__(engine.core, engine.shared.results, engine.options, job, None)
+        super().__init__(engine.core, engine.known.results, engine.options, job, None)
         self._engine = engine
 
     def __call__(self, ctx: Context) -> Reply:
@@ -60,13 +60,13 @@ class Finding(Outcome):
 
     def _in_lane(self, ctx: Context, first: str) -> JobStatus | None:
         """The status of a job whose entry is in a lane, under its first ID or another one."""
-        moved = self._engine.shared.results.origins.find(ctx.state, self.job)
+        moved = self._engine.known.results.origins.find(ctx.state, self.job)
         present = self.job if moved is None else moved[1]
         for lane in lanes_in(ctx.state, ctx.db, self._engine.options):
             row = lane.stream.get(present)
             if row is not None:
-                shared = None if lane.group is None else known(self._engine, ctx, lane)
-                return entry_status(ctx, lane, shared, first, present, row)
+                known = None if lane.group is None else known_of_lane(self._engine, ctx, lane)
+                return entry_status(ctx, lane, known, first, present, row)
         return None
 
 
@@ -75,29 +75,29 @@ def delayed_status(
 ) -> JobStatus:
     """[lock] The status of a job in the stream of the delayed ones, whose group this is."""
     first = rows.text(job)
-    due, shown = engine.shared.later.due_of(engine.core, group, job, ctx.now)
+    due, shown = engine.known.later.due_of(engine.core, group, job, ctx.now)
     if due <= ctx.now:
         return JobStatus(first, WAITING, first, row, 0)
     return JobStatus(first, DELAYED, first, row, 0, due_at=rows.moment(shown))
 
 
 def entry_status(
-    ctx: Context, lane: Lane, shared: Shared | None, first: str, present: int, row: EntryRow
+    ctx: Context, lane: Lane, known: Known | None, first: str, present: int, row: EntryRow
 ) -> JobStatus:
-    """[lock] The status of a job whose entry is in a lane, of which this process knows `shared`; None: the group is
+    """[lock] The status of a job whose entry is in a lane, of which this process knows `known`; None: the group is
     missing there.
     """
     now_id, group = rows.text(present), lane.group
-    if group is None or shared is None or present > group.last_id:
+    if group is None or known is None or present > group.last_id:
         return JobStatus(first, WAITING, now_id, row, 0)
     pending = group.pending.get(present)
     if pending is None:
         return JobStatus(first, DONE, now_id, row)
     _, owner, count = pending
-    told = tuple(failures(shared, ctx, lane.options, present))
+    told = tuple(failures(known, ctx, lane.options, present))
     come = progress_of(ctx.state, ctx.db, lane.options, first)
-    hold = shared.paused.get(present)
-    left = 0.0 if hold is None else hold.due - shared.monotonic()
+    deferral = known.paused.get(present)
+    left = 0.0 if deferral is None else deferral.due - known.monotonic()
     if owner != NOBODY:
         worker = _name_of(group, owner)
         return JobStatus(first, RUNNING, now_id, row, count, worker, failures=told, progress=come)

@@ -96,7 +96,7 @@ def totals(state: State, db: int, options: Options) -> tuple[int, int]:
     return added, sum(depth(lane.stream, lane.group) for lane in lanes)
 
 
-def holding(state: State, db: int, options: Options, job: int) -> Options:
+def lane_with(state: State, db: int, options: Options, job: int) -> Options:
     """The lane in whose group a job is pending; the one that its ID names if there is none.
 
     Another client may have added an entry to a lane with any ID, so all lanes are looked at if the first is not right.

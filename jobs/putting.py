@@ -18,7 +18,7 @@ from tidelog.engine.api import (
 )
 from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
-from tidelog.jobs.dedup import PRODUCER, REPLACE, WINDOW, freed, held, remembering
+from tidelog.jobs.dedup import PRODUCER, REPLACE, WINDOW, freed, remembering, taking
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_options import NO_OPTIONS, JobOptions
 from tidelog.jobs.lanes import (
@@ -33,9 +33,9 @@ from tidelog.jobs.rows import VALUE
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.fetch import NO_GROUP
 from tidelog.jobs.work.freeing import (
-    Known,
-    find_held,
+    Namesake,
     find_in_window,
+    find_taken,
     has_begun,
     key_of,
 )
@@ -104,7 +104,7 @@ class Put(NewJob):
         """The dedup ID that it is put with."""
         return self.options.dedup_id
 
-    def known(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> int | None:
+    def namesake(self, ctx: Context, ending: tuple[bytes, int] | None = None) -> int | None:
         """The ID of the job that has the same `dedup_id`, which `put` returns; None if the job is to be put.
 
         ending    as in `Prepared`
@@ -114,15 +114,15 @@ class Put(NewJob):
         found = self._find(ctx, ending)
         return None if found is None else found.first
 
-    def _find(self, ctx: Context, ending: tuple[bytes, int] | None) -> Known | None:
+    def _find(self, ctx: Context, ending: tuple[bytes, int] | None) -> Namesake | None:
         """The job that has the same `dedup_id`, at once or delayed."""
         dedup_id, options = self.dedup_id, self.engine.options
         assert dedup_id is not None
         # Before all others, because it raises for a key of another type.
         found = find_in_window(ctx, options, dedup_id, options.key)
-        holder = find_held(ctx, options, dedup_id)
-        if holder is not None and (options.key, holder.entry) != ending:
-            return holder
+        taker = find_taken(ctx, options, dedup_id)
+        if taker is not None and (options.key, taker.entry) != ending:
+            return taker
         for key in (options.later_key, *(options.lane(p).key for p in self.engine.used(ctx))):
             if found is not None:
                 break
@@ -148,7 +148,7 @@ class Put(NewJob):
         if self.dedup_id is None:
             return self._put_words(ctx, prepared)
         place = self.engine.options.key, self.dedup_id
-        if place in prepared.once or self.known(ctx, prepared.ending) is not None:
+        if place in prepared.once or self.namesake(ctx, prepared.ending) is not None:
             return []
         prepared.once.add(place)
         return [*self._freeing_words(ctx, prepared), *self._put_words(ctx, prepared)]
@@ -168,11 +168,11 @@ class Put(NewJob):
             words.append(Decided(freed(ctx.db, found.key, PRODUCER, self.dedup_id, found.entry)))
         return words
 
-    def _cancel_words(self, ctx: Context, found: Known) -> list[list[bytes]]:
+    def _cancel_words(self, ctx: Context, found: Namesake) -> list[list[bytes]]:
         """The commands that delete a job which waits or is delayed."""
-        options, shared, job = self.engine.options, self.engine.shared, found.entry
+        options, known, job = self.engine.options, self.engine.known, found.entry
         key, text, words = key_of(options, job), ids.text(job), list[list[bytes]]()
-        shared.ended([ids.text(found.first)])
+        known.ended([ids.text(found.first)])
         if is_delayed(job):
             return [[b"XACKDEL", key, GROUP, b"ACKED", b"IDS", b"1", text]]
         stream = stream_at(ctx, key)
@@ -180,7 +180,7 @@ class Put(NewJob):
         for name, group in stream.groups.items():
             if group.pending.contains(job):  # it was given back unseen
                 words.append([b"XACK", key, name, text])
-        lane = shared.lane(lane_of(job))
+        lane = known.lane(lane_of(job))
         lane.paused.pop(job, None)
         if lane.limited:
             lane.freed((job,))
@@ -188,7 +188,7 @@ class Put(NewJob):
 
     def _put_words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
         row, key = self.row, self.engine.options.key
-        if self._holds:
+        if self._takes_id:
             assert self.dedup_id is not None
             row = (*row, rows.DEDUP, self.dedup_id)
         due_ms = ctx.now
@@ -206,19 +206,19 @@ class Put(NewJob):
         if self.dedup_id is None:
             return [[b"XADD", key, b"*", *row]]
         words = self._remembering_words(ctx, prepared)
-        if self._holds:
-            return [*words, [b"XADD", key, ids.text(job), *row], self._held_word(ctx, job)]
+        if self._takes_id:
+            return [*words, [b"XADD", key, ids.text(job), *row], self._taking_word(ctx, job)]
         return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *row]]
 
     @property
-    def _holds(self) -> bool:
-        """Whether the job holds its dedup ID until it is done."""
+    def _takes_id(self) -> bool:
+        """Whether the job takes its dedup ID until it is done."""
         return self.dedup_id is not None and self.options.mode != WINDOW
 
-    def _held_word(self, ctx: Context, job: int) -> Decided:
+    def _taking_word(self, ctx: Context, job: int) -> Decided:
         """The record by which the job takes its dedup ID."""
         assert self.dedup_id is not None
-        return Decided(held(ctx.db, self.engine.options, self.dedup_id, job))
+        return Decided(taking(ctx.db, self.engine.options, self.dedup_id, job))
 
     def _remembering_words(self, ctx: Context, prepared: Prepared) -> list[list[bytes]]:
         """The commands that make the queue's stream remember dedup IDs."""
@@ -243,17 +243,17 @@ class Put(NewJob):
                 words.append(create_words(options))
             words += remembering(stream, key)
             prepared.keys.add(key)
-        if self._holds:
+        if self._takes_id:
             words += self._remembering_words(ctx, prepared)
         last = prepared.last.get(key, 0 if stream is None else stream.last_id)
         job = prepared.last[key] = next_later(last, ctx.now)
         words.append([b"XADD", key, ids.text(job), *row])
-        if self._holds:
-            words.append(self._held_word(ctx, job))
+        if self._takes_id:
+            words.append(self._taking_word(ctx, job))
         elif self.dedup_id is not None:
             words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
         words.append(delayed_words(options, job, due.moment(ctx.now), due.kind))
-        self.engine.shared.later.hear(self.engine.core, due_ms, ctx.now)
+        self.engine.known.later.hear(self.engine.core, due_ms, ctx.now)
         return words
 
     def _lane_words(self, ctx: Context, prepared: Prepared, row: EntryRow) -> list[list[bytes]]:
@@ -265,14 +265,14 @@ class Put(NewJob):
             words += missing_groups(ctx, engine.options.key, key)
         job = prepared.last[key] = next_in_lane(last, ctx.now, self.options.priority)
         words.append([b"XADD", key, ids.text(job), *row])
-        if self._holds:
-            words = [*self._remembering_words(ctx, prepared), *words, self._held_word(ctx, job)]
+        if self._takes_id:
+            words = [*self._remembering_words(ctx, prepared), *words, self._taking_word(ctx, job)]
         elif self.dedup_id is not None:
             if key not in prepared.keys:
                 words += remembering(stream, key)
                 prepared.keys.add(key)
             words.append([b"XIDMPRECORD", key, PRODUCER, self.dedup_id, ids.text(job)])
-        engine.shared.later.hear_lane(engine.core, self.options.priority)
+        engine.known.later.hear_lane(engine.core, self.options.priority)
         return words
 
     def made(self, prepared: Prepared) -> int:
@@ -314,7 +314,7 @@ class Attempt:
     def __call__(self, ctx: Context) -> list[list[bytes]] | None:
         """[lock] The commands that put it; None if nothing is to be put."""
         put, engine = self.put, self.put.engine
-        self.id = put.known(ctx)
+        self.id = put.namesake(ctx)
         if self.id is not None:
             return None
         if put.due is None and engine.room(ctx, 1) + put.makes_room(ctx) <= 0:
@@ -384,7 +384,7 @@ def log_put_into_lane(
     core, options = engine.core, engine.options
     open_lane(core, ctx, options, priority)
     first = log_into_lane(ctx, options, priority, expiring(given, ctx.now, ttl))
-    engine.shared.later.hear_lane(core, priority)
+    engine.known.later.hear_lane(core, priority)
     return first
 
 
@@ -424,7 +424,7 @@ def log_put_delayed(
     else:
         decide_xadd_many(ctx, options.later_key, some, first)
     log_delayed(ctx, options, stream, first, len(some), due.moment(now), due.kind)
-    engine.shared.later.hear(engine.core, due_ms, now)
+    engine.known.later.hear(engine.core, due_ms, now)
     return first
 
 

@@ -300,12 +300,12 @@ def failure_of(entry_id: int, row: EntryRow) -> Failure:
 # --- holds
 
 
-def hold_row(options: Options, job: int, until: int) -> EntryRow:
+def deferral_row(options: Options, job: int, until: int) -> EntryRow:
     """An entry of `<name>:holds`; `until` in unix ms."""
     return b"group", options.group_key, b"job", ids.text(job), b"until", b"%d" % until
 
 
-def hold_of(group: bytes, row: EntryRow) -> tuple[int, int] | None:
+def deferral_of(group: bytes, row: EntryRow) -> tuple[int, int] | None:
     """(job, until) of an entry of `<name>:holds`; None if it is of another group or malformed."""
     fields = fields_of(row)
     job = ids.parse_or_none(fields.get(b"job", b""))

@@ -30,7 +30,7 @@ from tidelog.engine import ids
 from tidelog.engine.api import NOBODY, Context, EntryRow, Group, Stream, reading
 from tidelog.engine.ids import MAX
 from tidelog.jobs import rows
-from tidelog.jobs.due import known
+from tidelog.jobs.due import known_of_lane
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.found import dead_status, delayed_status, entry_status
 from tidelog.jobs.lanes import Lane, lanes_in
@@ -49,7 +49,7 @@ LATER_RANK: Final = PRIORITY_MAX + 1
 DEAD_RANK: Final = PRIORITY_MAX + 2
 CANCELLED_RANK: Final = PRIORITY_MAX + 3
 
-Place = tuple[int, int]  # of an entry: its ID, and the rank of its stream
+FoundAt = tuple[int, int]  # of an entry: its ID, and the rank of its stream
 # the ID of an entry, its row if that may be wanted, the cost of the look
 Looked = tuple[int, EntryRow | None, int]
 
@@ -122,15 +122,17 @@ class Search:
 
     __slots__ = ("_engine", "_wanted", "_most", "_after")
 
-    def __init__(self, engine: QueueEngine, wanted: Wanted, most: int, after: Place | None) -> None:
+    def __init__(
+        self, engine: QueueEngine, wanted: Wanted, most: int, after: FoundAt | None
+    ) -> None:
         self._engine, self._wanted = engine, wanted
         self._most, self._after = most, after
 
-    def __call__(self, ctx: Context) -> tuple[list[JobStatus], Place | None]:
+    def __call__(self, ctx: Context) -> tuple[list[JobStatus], FoundAt | None]:
         wanted, left = self._wanted, SLICE_COST
         sources = {source.rank: source for source in self._sources(ctx)}
         found: list[JobStatus] = []
-        at: Place | None = None
+        at: FoundAt | None = None
         for job, rank, row, cost in merge(*map(self._from, sources.values())):
             if left <= 0 or len(found) == self._most:
                 return found, at
@@ -182,8 +184,8 @@ class Search:
 
     def _lane(self, ctx: Context, lane: Lane) -> Source:
         wanted, stream, group = self._wanted, lane.stream, lane.group
-        shared = None if group is None else known(self._engine, ctx, lane)
-        failed = None if wanted.error is None or shared is None else shared.failed
+        known = None if group is None else known_of_lane(self._engine, ctx, lane)
+        failed = None if wanted.error is None or known is None else known.failed
 
         def may_be(job: int, owner: int) -> bool:
             if failed is not None and job not in failed:
@@ -198,7 +200,7 @@ class Search:
                 yield from _entries(stream, wanted.mark, max(start, unread))
 
         def status(first: bytes, job: int, row: EntryRow) -> JobStatus:
-            return entry_status(ctx, lane, shared, rows.shown(first), job, row)
+            return entry_status(ctx, lane, known, rows.shown(first), job, row)
 
         return Source(lane.options.priority, looks, status)
 

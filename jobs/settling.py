@@ -21,9 +21,8 @@ from tidelog.jobs.verbs.progress import Report
 from tidelog.jobs.work import settle
 from tidelog.jobs.work.cancelling import cancelled_among
 from tidelog.jobs.work.deaths import tell
+from tidelog.jobs.work.known import Delivery, JobEntry
 from tidelog.jobs.work.retention import sweep_dead
-from tidelog.jobs.work.shared import Delivery
-from tidelog.jobs.work.shared import Job as Entry
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.callers import Holder
 from tidelog.store.commit.durability import Promise
@@ -33,14 +32,14 @@ log = logging.getLogger("tidelog.queue")
 Settled = tuple[bool, Promise | None]
 
 
-class Place:
-    """A worker's place in a queue: what its consumer and its jobs have in common.
+class Workplace:
+    """A worker's workplace at a queue: what its consumer and its jobs have in common.
 
     worker     its name
     reraise    whether an exception in a job's block propagates
     on_retry   told of each of its jobs that is to be tried again, or None
     backend    what waits until an end is stored
-    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
+    spare      a delivery whose only job is done, or None. Deliveries do not refer to it, so there is no cycle
     past       an empty delivery, which replaces that of a job whose delivery became `spare`
     """
 
@@ -52,42 +51,42 @@ class Place:
         self.engine, self.worker, self.reraise, self.backend = engine, worker, reraise, backend
         self.on_retry = on_retry
         self.spare: Delivery | None = None
-        self.past = Delivery(engine.shared, engine.options, worker.encode(), False)
+        self.past = Delivery(engine.known, engine.options, worker.encode(), False)
 
 
-def settled(engine: QueueEngine, delivery: Delivery, entry: Entry, verb: Ending) -> Settled:
+def settled(engine: QueueEngine, delivery: Delivery, entry: JobEntry, verb: Ending) -> Settled:
     """End or keep the delivery of a job as a verb says, in one unit: whether the worker held it, and the promise."""
     number, row, count = entry
     held = settle.Held(delivery, number, count, row)
     unit = partial(run_unit, engine.core, engine.db, partial(verb.plan, held))
-    reply, promise = engine.ask(delivery.shared.unit, unit)
+    reply, promise = engine.ask(delivery.known.unit, unit)
     if reply is None:
         delivery.settled(number)
     elif verb.end is OPEN:
         verb.kept(delivery)
     else:
         delivery.settled(number)
-        delivery.shared.made_room()
+        delivery.known.made_room()
         if held.dead is not None:
             tell(delivery.options, [held.dead])
             sweep_dead(engine.core, engine.db, engine.options)
         if verb.end is ACKED:
-            engine.acknowledged(delivery.shared, 1)
+            engine.acknowledged(delivery.known, 1)
     return reply is not None, promise
 
 
 class JobBase(Delivered, Generic[T]):
     """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
-    __slots__ = ("value", "_place", "_delivery", "_entry", "_state", "_blocks", "_until")
+    __slots__ = ("value", "_workplace", "_delivery", "_entry", "_state", "_blocks", "_until")
     _state: str
     _blocks: dict[int, Any]  # those of the delivery while a task is in that of the job
     _until: float
 
-    def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: T) -> None:
+    def __init__(self, workplace: Workplace, delivery: Delivery, entry: JobEntry, value: T) -> None:
         self.value = value
         """The value that was put, decoded by the queue's codec."""
-        self._place = place
+        self._workplace = workplace
         self._delivery = delivery
         self._entry = entry
         self._state = OPEN
@@ -116,32 +115,32 @@ class JobBase(Delivered, Generic[T]):
     @property
     def store(self) -> Any:
         """The store of the job, with which its handler can put other jobs."""
-        return self._place.backend.store
+        return self._workplace.backend.store
 
     @property
     def worker(self) -> str:
         """Name of the worker that it was delivered to."""
-        return self._place.worker
+        return self._workplace.worker
 
     @property
     def _reraises(self) -> bool:
-        return self._place.reraise
+        return self._workplace.reraise
 
     @property
     def _cancels(self) -> Cancels:
-        return self._place.engine.leases.cancels
+        return self._workplace.engine.leases.cancels
 
     @property
     def _delivery_key(self) -> Hashable:
-        return delivery_key(self._delivery.shared, self._entry[0], self._entry[2])
+        return delivery_key(self._delivery.known, self._entry[0], self._entry[2])
 
     @property
     def _on_retry(self) -> Any:
-        return self._place.on_retry
+        return self._workplace.on_retry
 
     @property
     def _options(self) -> Options:
-        return self._place.engine.options
+        return self._workplace.engine.options
 
     def _extended(self, until: float) -> None:
         self._until = max(until, self.extended_until or until)
@@ -152,18 +151,18 @@ class JobBase(Delivered, Generic[T]):
     def _acked(self) -> Settled:
         if self._state is not OPEN:
             return self._state is ACKED, None
-        place, delivery = self._place, self._delivery
-        engine = place.engine
-        core, shared = engine.core, engine.shared
+        workplace, delivery = self._workplace, self._delivery
+        engine = workplace.engine
+        core, known = engine.core, engine.known
         number, row, count = self._entry
         try:  # as `settled`, two calls less
             decide = partial(settle.ack, delivery, number, row, count)
             done, promise = core.decided(engine.db, decide)
         except CommandError as error:
-            shared.stale()
+            known.stale()
             raise from_command(error) from None
         except BaseException:
-            shared.stale()
+            known.stale()
             raise
         if done:
             self._state = ACKED
@@ -174,22 +173,22 @@ class JobBase(Delivered, Generic[T]):
             # The worker's next job will reuse this delivery, so this job must drop its reference. Otherwise a caller
             # that keeps a finished job would keep the next job's lease alive. From now on, settling this job does
             # nothing.
-            self._delivery = place.past
-            place.spare = delivery
-        if shared.room:
-            shared.made_room()
+            self._delivery = workplace.past
+            workplace.spare = delivery
+        if known.room:
+            known.made_room()
         if engine.keeps and done:
-            engine.acknowledged(delivery.shared, 1)
+            engine.acknowledged(delivery.known, 1)
         return done, promise
 
     def _settled(self, verb: Ending) -> Settled:
         """End or keep the delivery as a verb says."""
         if self._state is not OPEN:
             return False, None
-        reports = self._place.engine.leases.reports
+        reports = self._workplace.engine.leases.reports
         if reports.newest and verb.end is GIVEN:
             reports.write(self._delivery_key)  # it stays with the job
-        held, promise = settled(self._place.engine, self._delivery, self._entry, verb)
+        held, promise = settled(self._workplace.engine, self._delivery, self._entry, verb)
         if not held:
             self._not_held()
         elif verb.end is not OPEN:
@@ -202,7 +201,7 @@ class JobBase(Delivered, Generic[T]):
     def _not_held(self) -> None:
         """The worker does not hold the job any more. Find out whether it was cancelled."""
         self._state = LOST
-        engine, number = self._place.engine, self._number
+        engine, number = self._workplace.engine, self._number
         options = engine.options
         found, _ = engine.core.look(
             lambda state: cancelled_among(state, engine.db, options, (number,))
@@ -212,12 +211,12 @@ class JobBase(Delivered, Generic[T]):
 
     def _reports(self, verb: Report) -> bool:
         """Whether the progress may be recorded now. Otherwise a beat does it."""
-        leases, engine = self._place.engine.leases, self._place.engine
+        leases, engine = self._workplace.engine.leases, self._workplace.engine
         write = partial(settled, engine, self._delivery, self._entry, verb)
         return leases.reports.is_due(self._delivery_key, engine.core.monotonic(), write)
 
     def _joined(self, puts: tuple[NewJob, ...]) -> DoneAnd:
-        return DoneAnd.of(self._place.engine, puts)
+        return DoneAnd.of(self._workplace.engine, puts)
 
     # --- the with block
 
@@ -239,7 +238,7 @@ class JobBase(Delivered, Generic[T]):
             return False
         delivery.finished.append(self._entry[0])
         self._state = ACKED
-        leases = self._place.engine.leases
+        leases = self._workplace.engine.leases
         if not leases.armed:
             leases.arm()
         return True

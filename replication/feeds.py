@@ -20,7 +20,7 @@ from tidelog.aof.segment import Position
 from tidelog.replication.errors import ReplicationError
 from tidelog.replication.feed import Feed, SourceLike
 from tidelog.replication.handshake import Continue, Follow
-from tidelog.replication.history import Place, Upstream, judge
+from tidelog.replication.history import NoFrame, Upstream, judge
 from tidelog.replication.protocol import Bye
 from tidelog.store.commit.attached import Changing
 from tidelog.store.commit.core import Core
@@ -193,13 +193,13 @@ class Feeds:
             log.sync_through(lives[0].lsn)
         found: dict[int, Position] = {}
 
-        def frame_at(lsn: int) -> int | Place:
+        def frame_at(lsn: int) -> int | NoFrame:
             try:
                 position = position_after(roles.disk, directory, roles.uuid, lsn)
             except Released:
-                return Place.RELEASED
+                return NoFrame.RELEASED
             if position is None:
-                return Place.INSIDE
+                return NoFrame.INSIDE
             found[lsn] = position
             return position.crc
 

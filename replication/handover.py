@@ -1,6 +1,6 @@
 """Handover: a leader hands over to one of its followers (FAILOVER), as states. No sockets, no clocks, no disk.
 
-    WAITING        writes are held until a follower has written and applied every record
+    WAITING        writes are delayed until a follower has written and applied every record
     STATING        REPLICA is being published: `handing over`, with the follower's address and ID
     WITHDRAWN      the same, but the follower will not be told: it was aborted, or the time is up
     TOLD           that is durable, and PROMOTE was sent
@@ -122,7 +122,7 @@ class Handover:
         ends_at: float | None = None,
         force: bool = False,
     ) -> None:
-        """`last`: LSN of this store's last record, while writes are held.
+        """`last`: LSN of this store's last record, while writes are delayed.
 
         target     ID of the follower that is to lead; None = the first that has everything
         ends_at    when the wait for it ends; None = never

@@ -42,7 +42,7 @@ REPLACE = (
 )
 
 
-class Place(enum.Enum):
+class NoFrame(enum.Enum):
     """An LSN that no frame of a log ends with, as far as that log can say."""
 
     INSIDE = "inside a frame"
@@ -65,7 +65,7 @@ class Upstream(NamedTuple):
     id: bytes
     lives: Sequence[Epoch]
     last: int
-    frame_at: Callable[[int], int | Place]
+    frame_at: Callable[[int], int | NoFrame]
     following: bool
     known_at: Callable[[int], int | None] = lambda lsn: None
 
@@ -78,7 +78,7 @@ class Own(NamedTuple):
                first was released
     """
 
-    frame: int | Place
+    frame: int | NoFrame
     span_ms: int | None
 
 
@@ -145,7 +145,7 @@ def _not_led(upstream: Upstream, follow: Follow) -> Reply | None:
 
 
 def _from_the_beginning(upstream: Upstream) -> Reply:
-    if upstream.frame_at(0) is Place.RELEASED:
+    if upstream.frame_at(0) is NoFrame.RELEASED:
         reason = "the leader's log no longer begins with LSN 1"
         return Resync(upstream.uuid, upstream.last, 0, reason)
     return Continue(upstream.uuid, upstream.last)
@@ -180,12 +180,12 @@ def _no_surplus(upstream: Upstream, follow: Follow, common: Epoch) -> Reply:
     frame = upstream.frame_at(follow.lsn)
     if frame == follow.crc:
         return Continue(upstream.uuid, upstream.last)
-    known = upstream.known_at(follow.lsn) if frame is Place.RELEASED else None
-    if frame is Place.RELEASED and known in (None, follow.crc):
+    known = upstream.known_at(follow.lsn) if frame is NoFrame.RELEASED else None
+    if frame is NoFrame.RELEASED and known in (None, follow.crc):
         reason = f"the leader no longer has the log behind LSN {follow.lsn}"
         same = known is not None
         return Resync(upstream.uuid, upstream.last, follow.lsn, reason, same)
-    if frame is Place.INSIDE:
+    if frame is NoFrame.INSIDE:
         reason = f"LSN {follow.lsn}, the follower's last, lies inside a frame of this store"
     else:
         reason = f"the frames that end with LSN {follow.lsn} have different checksums"
@@ -198,12 +198,12 @@ def _surplus(upstream: Upstream, follow: Follow, common: Epoch, parting: int) ->
     if upstream.following and parting == upstream.last:
         return Behind(upstream.uuid, upstream.last)
     frame = upstream.frame_at(parting)
-    if frame is Place.INSIDE:
+    if frame is NoFrame.INSIDE:
         reason = f"LSN {parting}, the last that both share, lies inside a frame of this store"
         if follow.replace:
             return Resync(upstream.uuid, upstream.last, common.lsn, reason)
         return _stop(upstream, follow, parting, reason)
-    crc = None if isinstance(frame, Place) else frame
+    crc = None if isinstance(frame, NoFrame) else frame
     if follow.replace or _promoted_past(upstream, follow):
         return Rejoin(upstream.uuid, upstream.last, parting, crc, short=False)
     if common == follow.lives[0] and upstream.lives[0] not in follow.lives:
@@ -243,7 +243,7 @@ def consider(
     """
     parting = rejoin.lsn
     differ = ""
-    if own.frame is Place.INSIDE:
+    if own.frame is NoFrame.INSIDE:
         differ = f"LSN {parting} lies inside a frame here"
     elif isinstance(own.frame, int) and rejoin.crc not in (None, own.frame):
         differ = f"the frames that end with LSN {parting} have different checksums"
@@ -262,7 +262,7 @@ def consider(
                 last,
                 f"it spans {own.span_ms / 1000:.1f} seconds, and replica-surplus-seconds is {surplus_seconds_max:g}",
             )
-    if own.frame is Place.RELEASED:
+    if own.frame is NoFrame.RELEASED:
         return Resync(
             rejoin.uuid, rejoin.last, parting, f"the log here no longer has LSN {parting}"
         )

@@ -23,7 +23,7 @@ from tidelog.aof.segment import Position
 from tidelog.aof.surplus import surplus_behind
 from tidelog.replication.errors import LinkError, ProtocolError, Refused
 from tidelog.replication.handshake import Rejoin, Resync, Stop
-from tidelog.replication.history import Own, Place, consider
+from tidelog.replication.history import NoFrame, Own, consider
 from tidelog.store.commit.core import Core
 
 SURPLUS_S: Final = 10.0  # the default of `replica-surplus-seconds`
@@ -60,9 +60,9 @@ def rejoin(core: Core, asked: Rejoin, surplus_s: float, replace: bool = False) -
     at: Position | None = None
     try:
         at = position_after(disk, directory, roles.uuid, asked.lsn)
-        frame: int | Place = Place.INSIDE if at is None else at.crc
+        frame: int | NoFrame = NoFrame.INSIDE if at is None else at.crc
     except Released:
-        frame = Place.RELEASED
+        frame = NoFrame.RELEASED
     surplus = None if at is None else surplus_behind(disk, directory, roles.uuid, at)
     span_ms = None if surplus is None else surplus.last_ms - surplus.first_ms
     decided = consider(asked, Own(frame, span_ms), last, surplus_s, replace)

@@ -28,7 +28,7 @@ _DIGEST: Final = re.compile(rb"\+DIGEST ([0-9]{1,20}) ([0-9a-f]{64})")
 _BEYOND: Final = re.compile(rb"-BEYOND ([0-9]{1,20}) .*", re.DOTALL)
 
 
-class Place(NamedTuple):
+class FrameEnd(NamedTuple):
     """The end of a frame: its last LSN, and its header checksum."""
 
     lsn: int
@@ -39,17 +39,17 @@ class Place(NamedTuple):
         return [b"TIDELOG", b"DIGEST", b"%d" % self.lsn, b"%08x" % self.crc]
 
 
-def parse_place(words: Sequence[bytes]) -> Place:
+def parse_frame_end(words: Sequence[bytes]) -> FrameEnd:
     """The place in the words of TIDELOG DIGEST. Raises ProtocolError."""
     lsn, crc = words[2:4]
     if not re.fullmatch(rb"[1-9][0-9]{0,19}", lsn) or int(lsn) > _LSN_MAX:
         raise ProtocolError("TIDELOG DIGEST needs an LSN")
     if not re.fullmatch(rb"[0-9a-f]{8}", crc):
         raise ProtocolError("TIDELOG DIGEST needs a checksum of 8 hex digits")
-    return Place(int(lsn), int(crc, 16))
+    return FrameEnd(int(lsn), int(crc, 16))
 
 
-def answer(core: Core, place: Place) -> bytes:
+def answer(core: Core, place: FrameEnd) -> bytes:
     """The line that answers, without its CRLF. Slow: call it in a thread. Raises TidelogError, AofError."""
     roles = core.roles
     assert roles is not None  # a store that is open read-only is not asked
@@ -74,13 +74,13 @@ def answer(core: Core, place: Place) -> bytes:
     return b"+DIGEST %d %b" % (found.lsn, found.digest.encode())
 
 
-def written(core: Core) -> Place:
+def written(core: Core) -> FrameEnd:
     """The end of the log, which is in its files by then."""
     with core.lock:
         if core.trouble is not None:
             core.mend()
         core.log.flush()
-        return Place(core.log.written_lsn, core.log.chain)
+        return FrameEnd(core.log.written_lsn, core.log.chain)
 
 
 def _begun(core: Core, lsn: int) -> Digesting:
@@ -100,13 +100,13 @@ class Comparison:
 
     def __init__(self, core: Core) -> None:
         assert core.roles is not None and core.checkpoints is not None
-        self.place = Place(0, 0)
+        self.place = FrameEnd(0, 0)
         self._core, self._roles, self._checkpoints = core, core.roles, core.checkpoints
         self._agreed = core.roles.agreed
         self._digesting: Digesting | None = None
         self._ended = False
 
-    def begin(self) -> Place:
+    def begin(self) -> FrameEnd:
         """Choose the place, and start the process. Waits: call it in a thread.
 
         Raises LinkError if there is nothing to compare; TidelogError, CheckpointError.

@@ -23,10 +23,10 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.server import errors
 from tidelog.server.host import Host, SessionTurns
-from tidelog.server.session import XADD, Held, Session, is_plain_add
+from tidelog.server.session import XADD, Session, Withheld, is_plain_add
 from tidelog.server.wire.requests import ProtocolError, Requests
 from tidelog.store.commit import batch
-from tidelog.store.commit.durability import Promise, unheld
+from tidelog.store.commit.durability import Promise, unfulfilled
 
 WAITING_BYTES_MAX: Final = 1 << 20  # commands, or replies that wait for the disk
 # if a client has this many unread bytes of replies, start no more of its commands
@@ -45,14 +45,14 @@ class ConnectionTurns(SessionTurns[Session], Protocol):
     """The turns of the loop (turns.py), as far as a connection takes part in them."""
 
     now: float  # the loop's time when this turn ended, while replies wait for followers
-    late: float  # replies held since then, or longer, and not confirmed by followers, become errors
+    late: float  # replies withheld since then, or longer, and not confirmed by followers, become errors
 
     @property
     def until(self) -> float:
         """time.perf_counter() at which this turn's time is used up."""
 
     @property
-    def holds(self) -> Callable[[Promise], bool]:
+    def fulfilled(self) -> Callable[[Promise], bool]:
         """Whether replies may leave now."""
 
     def unconfirmed(self, log: Log, lsn: int) -> bytes:
@@ -68,7 +68,7 @@ class ConnectionTurns(SessionTurns[Session], Protocol):
         """Resume this connection's queued commands in a later round. May be called twice."""
 
     def await_(self, connection: Connection) -> None:
-        """Park a connection until the promise of its last held replies holds."""
+        """Park a connection until the promise of its last withheld replies is fulfilled."""
 
     def add_many(self, adds: list[tuple[Connection, list[list[bytes]]]]) -> None:
         """Run XADDs of connections that have selected the same database. Each is its own unit."""
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
     queue     parsed commands that wait until the session is free
     out       replies of this turn, each followed by its promise or None. All promises are of `log`
     rests     an additional promise for the next reply and all after it, or None
-    held      replies of earlier turns that wait for the disk
+    withheld  replies of earlier turns that wait for the disk
     slow_since    when the unread replies first exceeded the client's soft limit, or None
     adding    the client has sent XADDs that run at the end of this turn
     late      unparsed bytes that arrived after the turn's time was used up (`Turns.later`)
@@ -129,8 +129,8 @@ class Connection(asyncio.Protocol):
         self.out_bytes = 0
         self.rests: Promise | None = None
         self.log: Log = server.core.log
-        self.held: deque[Held] = deque()
-        self.held_bytes = 0
+        self.withheld: deque[Withheld] = deque()
+        self.withheld_bytes = 0
         self.adding = False
         self.closing = False
         self.slow_since: float | None = None
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         session = self.session
         waiting = self.server.core.waiting
         room = TURN_BYTES_MAX  # see `full`
-        if self.held_bytes > WAITING_BYTES_MAX or not self._writable:
+        if self.withheld_bytes > WAITING_BYTES_MAX or not self._writable:
             room = -1
         turns = self.server.turns
         look = LOOK
@@ -294,7 +294,7 @@ class Connection(asyncio.Protocol):
         """The client has not read its replies, or they wait to be written: start no further command."""
         return (
             self.out_bytes > TURN_BYTES_MAX
-            or self.held_bytes > WAITING_BYTES_MAX
+            or self.withheld_bytes > WAITING_BYTES_MAX
             or not self._writable
         )
 
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
 
     def _brake(self) -> None:
         """Pause or resume reading, depending on how much is buffered."""
-        kept = max(self.held_bytes, self.queue_bytes)
+        kept = max(self.withheld_bytes, self.queue_bytes)
         wanted = self._writable and kept <= WAITING_BYTES_MAX
         if self.late_bytes > LATE_BYTES_MAX:
             wanted = False
@@ -401,7 +401,7 @@ class Connection(asyncio.Protocol):
         """The client sends no more, but may still read replies. Answer what it sent unless it is blocked (as Redis)."""
         self.server.turns.run_all()
         self._run_late()
-        if self.session.busy and (self.out or self.held) and self.kind != "tls":
+        if self.session.busy and (self.out or self.withheld) and self.kind != "tls":
             self.session.end()  # end the blocked call, but still send the replies before it
             self.closing = True
             return True
@@ -416,7 +416,7 @@ class Connection(asyncio.Protocol):
         self.server.turns.run_all()
         self._run_late()
         self.closing = True
-        self.held.clear()
+        self.withheld.clear()
         self.queue.clear()
         self.late.clear()
         self._sent()
@@ -473,11 +473,11 @@ class Connection(asyncio.Protocol):
         session.seen.begin_anew(self.log, session.wrote_lsn)
         self.log = log
 
-    def hold(self, promise: Promise, data: bytes, replies: int) -> None:
+    def withhold(self, promise: Promise, data: bytes, replies: int) -> None:
         """Append replies to those that wait for the log."""
-        self.held.append((*promise, data, replies, self.server.turns.now))
-        self.held_bytes += len(data)
-        if self.held_bytes > WAITING_BYTES_MAX:
+        self.withheld.append((*promise, data, replies, self.server.turns.now))
+        self.withheld_bytes += len(data)
+        if self.withheld_bytes > WAITING_BYTES_MAX:
             self._brake()
 
     def _promise(self) -> Promise:
@@ -487,8 +487,8 @@ class Connection(asyncio.Protocol):
         return self.log, lsn, any(promise[2] for promise in promises)
 
     def _seal(self) -> None:
-        """Move this turn's replies to `held` as one group with one promise."""
-        self.hold(self._promise(), b"".join(self.out[::2]), len(self.out) >> 1)
+        """Move this turn's replies to `withheld` as one group with one promise."""
+        self.withhold(self._promise(), b"".join(self.out[::2]), len(self.out) >> 1)
         self._sent()
 
     def _sent(self) -> None:
@@ -497,13 +497,13 @@ class Connection(asyncio.Protocol):
         self.rests = None
 
     def wait_for_log(self) -> None:
-        """Hold the replies of this turn: their promise does not hold yet, or earlier replies wait."""
+        """Withhold the replies of this turn: their promise is not fulfilled yet, or earlier replies wait."""
         self._seal()
         self.server.turns.await_(self)
         self._brake()
 
-    def holds(self, log: Log, through: int) -> bool:
-        """Whether the promises of this turn's replies hold once `log` is safe through this LSN.
+    def fulfilled(self, log: Log, through: int) -> bool:
+        """Whether the promises of this turn's replies are fulfilled once `log` is safe through this LSN.
 
         Replies without a promise may always leave.
         """
@@ -511,43 +511,44 @@ class Connection(asyncio.Protocol):
         return lsn <= through and (own is log or not lsn)
 
     def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
-        """Write the held replies whose promise holds: up to LSN `through` of log `written`, or by their own check.
+        """Write the withheld replies whose promise is fulfilled: up to LSN `through` of log `written`, or by their own
+        check.
 
         A reply whose log failed or was retired is replaced by an error and the connection closes. `error` gives the
         reason; it need not be about the log that the reply depends on. A reply that followers have not confirmed in
-        time is replaced by an error, too. Return whether nothing is held any more.
+        time is replaced by an error, too. Return whether nothing is withheld any more.
         """
         turns = self.server.turns
         pieces = []
-        while self.held:
-            log, lsn, wrote, data, replies, since = self.held[0]
+        while self.withheld:
+            log, lsn, wrote, data, replies, since = self.withheld[0]
             if log is written and lsn <= through:  # checked once for all connections
                 pieces.append(data)
-            elif turns.holds((log, lsn, wrote)):
+            elif turns.fulfilled((log, lsn, wrote)):
                 pieces.append(data)
-            elif since <= turns.late and self.server.core.durability.holds((log, lsn, wrote)):
+            elif since <= turns.late and self.server.core.durability.fulfilled((log, lsn, wrote)):
                 pieces.append(b"-%b\r\n" % turns.unconfirmed(log, lsn) * replies)
                 if self.session.subscribed or self.session.monitor:
                     self.close_soon()  # some of the replies were messages
             elif log.ending is not None:
                 told = b"-%b\r\n" % errors.line(
-                    unheld(error or LogPoisoned(str(log.ending)), wrote)
+                    unfulfilled(error or LogPoisoned(str(log.ending)), wrote)
                 )
                 pieces.append(told * replies)
                 self.close_soon()
             else:
                 break
-            self.held.popleft()
-            self.held_bytes -= len(data)
+            self.withheld.popleft()
+            self.withheld_bytes -= len(data)
         if pieces:
             self.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        if not self.held:
+        if not self.withheld:
             if not self.closing:
                 if self.left_over or not self._readable:
                     self.resume()
             elif not self.out:
                 self.transport.close()
-        return not self.held
+        return not self.withheld
 
     def write(self, data: bytes) -> None:
         """Write to the socket, behind everything already written."""
@@ -556,18 +557,18 @@ class Connection(asyncio.Protocol):
         if transport.is_closing():
             return
         transport.write(data)
-        if self.closing and not self.held and not self.out:
+        if self.closing and not self.withheld and not self.out:
             transport.close()
 
     @property
     def unread_bytes(self) -> int:
         """Bytes of replies that the client has not read."""
-        return self.transport.get_write_buffer_size() + self.held_bytes
+        return self.transport.get_write_buffer_size() + self.withheld_bytes
 
     def close_soon(self) -> None:
         """See `session.Outlet`."""
         self.closing = True
-        if not self.out and not self.held:
+        if not self.out and not self.withheld:
             self.transport.close()
 
     def kill(self) -> None:
@@ -603,19 +604,19 @@ class _Gone(asyncio.Transport):
 _GONE: Final = _Gone()
 
 
-def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: bool) -> None:
-    """The turn is over: write the replies of these connections, or hold them.
+def finish_turn(touched: list[Connection], log: Log, through: int, all_fulfilled: bool) -> None:
+    """The turn is over: write the replies of these connections, or withhold them.
 
-    through     replies may leave if they depend on no later LSN of `log`
-    all_hold    no later LSN was assigned, so every promise of `log` holds
+    through        replies may leave if they depend on no later LSN of `log`
+    all_fulfilled  no later LSN was assigned, so every promise of `log` is fulfilled
     """
     sent = 0
     for connection in touched:
         out = connection.out
         if not out:
             continue
-        if not connection.held and (
-            (all_hold and connection.log is log) or connection.holds(log, through)
+        if not connection.withheld and (
+            (all_fulfilled and connection.log is log) or connection.fulfilled(log, through)
         ):
             data = out[0] if len(out) == 2 else b"".join(out[::2])
             connection.out = []  # as `_sent`, without a call

@@ -1,9 +1,9 @@
 """Handing: FAILOVER, the leader's side. `replication.handover.Handover` has the states; this shell acts on them.
 
-While it waits, the store is held (`Roles.hold`): an embedded owner's writes fail, and clients of this server wait as
-under CLIENT PAUSE. It looks at each ACK and at each tick. When REPLICA states that the store hands over, which a thread
-does, PROMOTE is sent. From then on the store takes no writes; after PROMOTED, or when the link is gone, waiting clients
-go on, and are told READONLY.
+While it waits, the store is suspended (`Roles.suspend`): an embedded owner's writes fail, and clients of this server
+wait as under CLIENT PAUSE. It looks at each ACK and at each tick. When REPLICA states that the store hands over, which
+a thread does, PROMOTE is sent. From then on the store takes no writes; after PROMOTED, or when the link is gone,
+waiting clients go on, and are told READONLY.
 
 If the link breaks first, the link to the heir (replication/link.py) asks it how that ended, also after a restart.
 
@@ -43,7 +43,7 @@ class Handing:
         self._server, self._feeding, self._dial = server, feeding, dial
         self._roles = server.core.roles  # None if the store is open read-only
         self._handover: Handover | None = None
-        self._holds: Handover | None = None  # the one that clients wait for
+        self._delays: Handover | None = None  # the one that clients wait for
         self._links: dict[bytes, Downstream] = {}  # those that may be chosen, by ID
         self._returning: asyncio.Future[None] | None = None
         self._said = ""  # why this store does not lead again yet
@@ -65,21 +65,21 @@ class Handing:
         return self._handover is not None
 
     @property
-    def holding(self) -> bool:
+    def delaying(self) -> bool:
         """Whether writes of clients wait until a handover has ended, whatever role REPLICA states meanwhile."""
-        return self._holds is not None
+        return self._delays is not None
 
     # --- commands
 
     def begin(self, target: Downstream | None, force: bool, timeout_ms: int) -> None:
         """Hand over to this follower, or to the first that has every record. Raises TidelogError."""
         assert self._handover is None and self._roles is not None
-        last = self._roles.hold()
+        last = self._roles.suspend()
         ends_at = self._server.loop.time() + timeout_ms / 1000 if timeout_ms else None
         self._handover = Handover(last, None if target is None else target.id, ends_at, force)
         self._said, self._again_at = "", 0.0
-        self._holds = self._handover
-        self._server.hold_writes(self._handover, True)
+        self._delays = self._handover
+        self._server.delay_writes(self._handover, True)
         if ends_at is not None:
             self._server.loop.call_at(ends_at, self.look)
         _logger.warning("FAILOVER: writes wait until %s has LSN %d", target or "a follower", last)
@@ -269,9 +269,9 @@ class Handing:
         self._server.loop.call_soon(self._go_on, handover)
 
     def _go_on(self, handover: Handover) -> None:
-        if self._holds is handover:
-            self._holds = None  # another FAILOVER may have begun in the same turn
-        self._server.hold_writes(handover, False)
+        if self._delays is handover:
+            self._delays = None  # another FAILOVER may have begun in the same turn
+        self._server.delay_writes(handover, False)
 
     def _ask(self) -> None:
         if not self._stopped:

@@ -306,13 +306,13 @@ class Host(Protocol[S]):
     def pause(self, milliseconds: int, writes_only: bool) -> None:
         """Delay new commands, or only writes, for `milliseconds`."""
 
-    def hold_writes(self, holder: object, on: bool) -> None:
-        """Delay writes until no holder does any more, beside a CLIENT PAUSE: a FAILOVER, or a shutdown that waits."""
+    def delay_writes(self, delayer: object, on: bool) -> None:
+        """Delay writes until no delayer does any more, beside a CLIENT PAUSE: a FAILOVER, or a shutdown that waits."""
 
     def unpause(self) -> None:
         """End the pause and run the delayed commands."""
 
-    def holds(self, session: S, command: Command) -> bool:
+    def delays(self, session: S, command: Command) -> bool:
         """Whether the current pause delays this command."""
 
     def postpone(self, session: S, args: list[bytes]) -> None:

@@ -29,9 +29,8 @@ from tidelog.jobs.own import Own
 from tidelog.jobs.verbs.drop import Drop
 from tidelog.jobs.verbs.named import Fences
 from tidelog.jobs.verbs.renew import Renew, strays
+from tidelog.jobs.work.known import Delivery, JobEntry, Known, Process
 from tidelog.jobs.work.leases import leases_of
-from tidelog.jobs.work.shared import Delivery, Process, Shared
-from tidelog.jobs.work.shared import Job as Entry
 from tidelog.server.monitoring.times import JOB_BUCKETS_S, Times
 from tidelog.store.commit.core import Core
 
@@ -39,7 +38,7 @@ QUEUES_MAX: Final = 1_000  # with their options, cached
 UNBLOCKED_MAX: Final = 1_000  # tokens of calls that were ended before they came
 GRACE_S: Final = 1.0  # for which unconfirmed jobs wait after the end of their connection
 FEW: Final = 64  # a longer list of a connection's jobs is pruned once most of them are settled
-Place_ = tuple[int, bytes, bytes, int]  # database, key, group, job
+JobKey = tuple[int, bytes, bytes, int]  # database, key, group, job
 Token = tuple[int, bytes, bytes]  # database, key, and what the client named its call
 Later = Callable[..., object]  # `call_later` of the loop
 
@@ -67,7 +66,7 @@ class Lent:
         self.delivery, self.heartbeat = delivery, heartbeat
         self.unconfirmed, self.orphaned = unconfirmed, False
         self.ousted: tuple[Process, ...] = ()
-        mono = self.since = delivery.shared.monotonic()
+        mono = self.since = delivery.known.monotonic()
         self.limit_at = None if limit is None else mono + limit
         delivery.until = None
         self.renew(mono)
@@ -89,14 +88,14 @@ class Lent:
             self.limit_at = max(self.limit_at, mono + length)
 
 
-class Holding(Protocol):
+class Borrower(Protocol):
     """A session, as far as it holds jobs.
 
     jobs       None until it took some
     process    the process of its client; one of its own if the client did not say which
     """
 
-    jobs: Held | None
+    jobs: LentJobs | None
     process: Process
 
 
@@ -118,7 +117,7 @@ class Desk:
         self.parked: dict[Token, Unblockable] = {}
         self.durations: dict[tuple[int, bytes], Times] = {}
         self._unblocked: dict[Token, None] = {}
-        self._held: dict[Place_, Lent] = {}
+        self._held: dict[JobKey, Lent] = {}
         self._queues: dict[tuple[int, bytes, tuple[bytes, ...]], Served] = {}
         # The words of commands that clients repeat, with the queue and the options that they name.
         self.given: dict[tuple[object, ...], tuple[Served, Own]] = {}
@@ -134,11 +133,11 @@ class Desk:
             self._queues[db, name, words] = found
         return found
 
-    def hand(self, session: Holding, queue: Served, lent: Lent) -> None:
+    def hand(self, session: Borrower, queue: Served, lent: Lent) -> None:
         """The client of this session holds these jobs now."""
         mine = session.jobs
         if mine is None:
-            mine = session.jobs = Held(self)
+            mine = session.jobs = LentJobs(self)
         if lent.unconfirmed:
             mine.newest = lent
         db, key, group = queue.place
@@ -150,9 +149,9 @@ class Desk:
             self._held[place] = mine.jobs[place] = lent
         mine.prune()
 
-    def confirm(self, session: Holding, queue: Served, lent: Lent, job: int) -> bool:
+    def confirm(self, session: Borrower, queue: Served, lent: Lent, job: int) -> bool:
         """The client of this session has named a job of these, which are unconfirmed. False if another one got it."""
-        with lent.delivery.shared.core.lock:  # a worker of this process may be getting it
+        with lent.delivery.known.core.lock:  # a worker of this process may be getting it
             if job not in lent.delivery.open:
                 return False
             lent.unconfirmed = False
@@ -177,11 +176,11 @@ class Desk:
         """Unconfirmed jobs go back to the queue uncounted."""
         lent.unconfirmed = lent.orphaned = False
         delivery = lent.delivery
-        db, root = delivery.shared.place
+        db, root = delivery.known.place
         for job in delivery.open:
-            self.forget((db, root, delivery.shared.group_key, job), lent)
-        core = delivery.shared.core
-        if delivery.shared.leave(delivery) is not None and not core.ended:
+            self.forget((db, root, delivery.known.group_key, job), lent)
+        core = delivery.known.core
+        if delivery.known.leave(delivery) is not None and not core.ended:
             leases_of(core).arm()
 
     def unblock(self, token: Token) -> bool:
@@ -199,7 +198,7 @@ class Desk:
         return self._unblocked.pop(token, 0) is None
 
     def find(
-        self, session: Holding, queue: Served, worker: bytes, job: int, count: int
+        self, session: Borrower, queue: Served, worker: bytes, job: int, count: int
     ) -> Lent | Literal[False] | None:
         """The jobs among which a worker holds this one.
 
@@ -229,15 +228,15 @@ class Desk:
             if len(self.durations) >= QUEUES_MAX:
                 return
             times = self.durations[place] = Times(JOB_BUCKETS_S)
-        times.observe(lent.delivery.shared.monotonic() - lent.since)
+        times.observe(lent.delivery.known.monotonic() - lent.since)
 
-    def forget(self, place: Place_, lent: Lent) -> None:
+    def forget(self, place: JobKey, lent: Lent) -> None:
         """A connection does not hold this job any more."""
         if self._held.get(place) is lent:
             del self._held[place]
 
 
-class Held:
+class LentJobs:
     """The jobs that one connection holds, and settled ones that were not pruned yet.
 
     newest    those of its last TAKE with CONFIRM, the only ones that may be unconfirmed
@@ -246,7 +245,7 @@ class Held:
     __slots__ = ("jobs", "newest", "_desk", "_prune_at")
 
     def __init__(self, desk: Desk) -> None:
-        self.jobs: dict[Place_, Lent] = {}
+        self.jobs: dict[JobKey, Lent] = {}
         self.newest: Lent | None = None
         self._desk = desk
         self._prune_at = FEW
@@ -260,7 +259,7 @@ class Held:
             self._desk.forget(place, self.jobs.pop(place))
         self._prune_at = max(FEW, 2 * len(self.jobs))
 
-    def is_lost(self, place: Place_) -> bool:
+    def is_lost(self, place: JobKey) -> bool:
         """Whether the last TAKE with CONFIRM gave this job, and its worker holds it no more by that."""
         lent = self.newest
         if lent is None or self.jobs.get(place) is not lent:
@@ -299,16 +298,16 @@ class Served:
         self.desk = desk
         self.place = db, options.key, options.group_key
 
-    def delivery(self, session: Holding, worker: bytes, lane: Shared | None = None) -> Delivery:
+    def delivery(self, session: Borrower, worker: bytes, lane: Known | None = None) -> Delivery:
         """An empty delivery for a worker, of jobs of one lane; None = lane 0."""
         if lane is None:
-            return Delivery(self.engine.shared, self.options, worker, False, session.process)
+            return Delivery(self.engine.known, self.options, worker, False, session.process)
         options = self.options.lane(lane.priority)
         return Delivery(lane, options, worker, False, session.process)
 
     def held(
-        self, session: Holding, worker: bytes, job: int, count: int, lent: Lent | None
-    ) -> tuple[Delivery, Entry]:
+        self, session: Borrower, worker: bytes, job: int, count: int, lent: Lent | None
+    ) -> tuple[Delivery, JobEntry]:
         """A job that a worker says it holds, in its delivery, or in one of its own if this process does not lend it."""
         lane, row = self._found(job)
         if lent is not None:
@@ -316,7 +315,7 @@ class Served:
         return self.delivery(session, worker, lane), (job, row, count)
 
     def named(
-        self, session: Holding, worker: bytes, job: int, count: int
+        self, session: Borrower, worker: bytes, job: int, count: int
     ) -> Lent | Literal[False] | None:
         """A worker has named a job, which confirms its TAKE. Returns what `Desk.find` does."""
         lent = self.desk.find(session, self, worker, job, count)
@@ -324,17 +323,17 @@ class Served:
             return False
         return lent
 
-    def confirm(self, session: Holding, worker: bytes, job: int, count: int) -> bool:
+    def confirm(self, session: Borrower, worker: bytes, job: int, count: int) -> bool:
         """A handler begins with the jobs of a TAKE: whether the worker holds this one of them."""
         if session.jobs is not None and session.jobs.is_lost((*self.place, job)):
             return False
         return bool(self.named(session, worker, job, count))
 
-    def _found(self, job: int) -> tuple[Shared, EntryRow]:
+    def _found(self, job: int) -> tuple[Known, EntryRow]:
         """The lane of a job, and its row, as evidence if it dies; an empty one if it is gone."""
 
-        def at(ctx: Context) -> tuple[Shared, EntryRow]:
-            lane = self.engine.shared.lane(lane_of(job))
+        def at(ctx: Context) -> tuple[Known, EntryRow]:
+            lane = self.engine.known.lane(lane_of(job))
             stream = ctx.stream(lane.key)
             return lane, () if stream is None else stream.get(job) or ()
 
@@ -347,7 +346,7 @@ class Served:
             raise found
         return found
 
-    def renew(self, session: Holding, request: Renew) -> list[int]:
+    def renew(self, session: Borrower, request: Renew) -> list[int]:
         """Keep the jobs of a living worker. Returns those that it still holds.
 
         A job that this process does not lend, because an earlier server lent it, is lent to this connection.
@@ -379,7 +378,7 @@ class Served:
                 kept += delivery.open
         return kept
 
-    def drop(self, session: Holding, request: Drop) -> int:
+    def drop(self, session: Borrower, request: Drop) -> int:
         """A living worker dropped these jobs: they wait for the end of their lease. Returns how many it held."""
         dropped = 0
         for job, count in request.fences:

@@ -42,7 +42,7 @@ class Leaving:
         if self.insisted or not seconds or not len(feeding.feeds):
             return
         # Also if no follower lacks anything now: clients would write, and be answered, until they are disconnected.
-        server.hold_writes(abort, True)
+        server.delay_writes(abort, True)
         # Writes of the owner's threads go on. So the newest record of this moment is what counts.
         lsn = core.log.next_lsn - 1
         if self._lagging(lsn):
@@ -58,7 +58,7 @@ class Leaving:
         ):
             await asyncio.wait((abort,), timeout=LOOK_S)
         if abort.done():
-            server.hold_writes(abort, False)
+            server.delay_writes(abort, False)
             return
         for link in lagging:
             _logger.warning(

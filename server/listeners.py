@@ -123,7 +123,7 @@ class Listeners:
         # `stop` removes the name, or keeps it for another process.
         keeps: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         try:
-            make = partial(_Shared, self._server, path)
+            make = partial(_SharedSocket, self._server, path)
             listener = await self._server.loop.create_unix_server(make, sock=link, **keeps)
         except BaseException:
             link.close()
@@ -151,7 +151,7 @@ class Listeners:
 
     def pass_on(self, connection: object) -> bool:
         """Send the socket of the store's directory to a client of it. False if it is a client of another one."""
-        if not isinstance(connection, _Shared) or self._shared is None:
+        if not isinstance(connection, _SharedSocket) or self._shared is None:
             return False
         fd = connection.transport.get_extra_info("socket").fileno()
         unix_socket.pass_on(fd, PASSED, self._shared[2])
@@ -216,7 +216,7 @@ class Handshakes:
             self.end(connection)
 
 
-class _Shared(Connection):
+class _SharedSocket(Connection):
     """A connection to the socket in the store's directory. A process of the same user could open the store's files, so
     it needs no password.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.engine.api import LANE, Context
+from tidelog.engine.api import SERIES, Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.core import Core
@@ -20,7 +20,7 @@ Sees = Callable[[bytes], bool]
 
 def ordinary(key: bytes) -> bool:
     """Whether it is none of the server's own keys."""
-    return not key.startswith(LANE)
+    return not key.startswith(SERIES)
 
 
 def decide(core: Core, ctx: Context, name: bytes, words: list[bytes], sees: Sees) -> Reply:

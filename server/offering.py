@@ -44,7 +44,7 @@ ATTEMPTS: Final = 5  # to hold a snapshot that is pruned again and again
 _logger = logging.getLogger("tidelog.replication")
 
 
-class Held(NamedTuple):
+class LeasedSnapshot(NamedTuple):
     """A snapshot with a lease of it.
 
     made    it did not exist before
@@ -62,7 +62,7 @@ class Held(NamedTuple):
         self.lease.close()
 
 
-def hold(core: Core, least: int) -> Held:
+def lease_snapshot(core: Core, least: int) -> LeasedSnapshot:
     """Choose a snapshot and hold it. Slow: call it in a thread. Raises TidelogError, AofError, OSError."""
     assert core.roles is not None
     for attempt in range(ATTEMPTS):
@@ -76,7 +76,7 @@ def hold(core: Core, least: int) -> Held:
             offered = Snapshot(
                 manifest.lsn, manifest.position.crc, *sizes, bytes.fromhex(manifest.blake2b)
             )
-            return Held(offered, found.path, not found.existed, place, lease)
+            return LeasedSnapshot(offered, found.path, not found.existed, place, lease)
         except SnapshotGone:
             place.close()
             if attempt == ATTEMPTS - 1:
@@ -108,7 +108,7 @@ class Offering(asyncio.Protocol):
     ) -> None:
         """`end` says what may be shipped now, `ended` is called once."""
         self.id, self.name = asked.id, name
-        self.held: Held | None = None
+        self.held: LeasedSnapshot | None = None
         self._core = core
         self._sink, self._end, self._ended = sink, end, ended
         self._loop = asyncio.get_running_loop()
@@ -211,12 +211,14 @@ class Offering(asyncio.Protocol):
             self._offer.put(need, reading.result())
             self.pump()
 
-    async def _hold(self, least: int) -> Held | None:
+    async def _hold(self, least: int) -> LeasedSnapshot | None:
         """The snapshot; None if the follower has gone before its turn."""
         async with self._shaking.snapshot_turn():
-            return await in_thread(partial(hold, self._core, least)) if self._open else None
+            return (
+                await in_thread(partial(lease_snapshot, self._core, least)) if self._open else None
+            )
 
-    def _on_held(self, holding: asyncio.Task[Held | None]) -> None:
+    def _on_held(self, holding: asyncio.Task[LeasedSnapshot | None]) -> None:
         if holding.cancelled():
             return  # the loop ends
         error = holding.exception()

@@ -3,7 +3,7 @@
 Everything except `_collect` runs in the event loop's thread. The store calls `_collect` under its lock, from the thread
 that runs the command, which may be another thread of the embedding program. It only queues events. `deliver` runs at
 the end of a turn and before anything that must come after the events; it publishes the events whose unit is in the
-log. The messages are sent when the promise of that unit holds, like the unit's own reply.
+log. The messages are sent when the promise of that unit is fulfilled, like the unit's own reply.
 
 Delivery is best effort: if a unit breaks off and memory is rebuilt from the log, undelivered events are dropped.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Protocol
 
-from tidelog.engine.api import LANE, Effect, Event, Notifications, State, events
+from tidelog.engine.api import SERIES, Effect, Event, Notifications, State, events
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import Reply
 from tidelog.server.wire.replies import Push
@@ -33,7 +33,7 @@ class Subscriber(Protocol):
     shard_channels: set[bytes]
 
     def tell(self, message: Reply, promise: Promise | None = None) -> None:
-        """Push an unsolicited message; with a promise, once that holds."""
+        """Push an unsolicited message; with a promise, once that is fulfilled."""
 
 
 # The subscribers of one name, in order of subscription.
@@ -109,7 +109,9 @@ class PubSub:
     # --- messages
 
     def publish(self, channel: bytes, message: bytes, promise: Promise | None = None) -> int:
-        """Send a message to all subscribers and return their number. With a promise, it is sent once that holds."""
+        """Send a message to all subscribers and return their number. With a promise, it is sent once that is
+        fulfilled.
+        """
         reached = _send(self.channels.get(channel), Push([b"message", channel, message]), promise)
         for pattern, matches in self._matchers.items():
             if matches(channel):
@@ -137,7 +139,7 @@ class PubSub:
         wanted = [
             event
             for event in events(effect, state, now)
-            if event[0] in classes and not event[3].startswith(LANE)
+            if event[0] in classes and not event[3].startswith(SERIES)
         ]
         if not wanted:
             return

@@ -261,7 +261,7 @@ class Replicating:
         """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
         flags = command.flags
         if may_write(command):
-            return None if self.handing.holding else READONLY
+            return None if self.handing.delaying else READONLY
         if self.loading and "loading" not in flags and command.name not in CHANGE_ROLE:
             return errors.LOADING
         link = self._core.link

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.engine.api import LANE, Command
+from tidelog.engine.api import SERIES, Command
 from tidelog.engine.errors import CommandError, echo
 from tidelog.server.acl.keys import keys
 
 _RESERVED: Final = (
     b"NOPERM no client may use the key '%b': the server keeps the numbers of clients' writes in keys that begin with '"
-    + LANE
+    + SERIES
     + b"'. Choose another name"
 )
 
@@ -33,13 +33,13 @@ def refusal(command: Command, args: list[bytes]) -> CommandError | None:
     if command.name.startswith(b"queue|"):
         return next(filter(None, map(queue_refusal, named)), None)
     for key in named:
-        if key.startswith(LANE):
+        if key.startswith(SERIES):
             return CommandError(_RESERVED % echo(key))
     return None
 
 
 def queue_refusal(name: bytes) -> CommandError | None:
     """The error of a command that names this queue, or None. The keys of a queue begin with its name and a colon."""
-    if (name + b":").startswith(LANE):
+    if (name + b":").startswith(SERIES):
         return CommandError(_RESERVED % echo(name))
     return None

@@ -359,19 +359,19 @@ class Server:
         self._pause.clients = False
         self._go_on()
 
-    def hold_writes(self, holder: object, on: bool) -> None:
-        """Delay writes until no holder does any more, beside a CLIENT PAUSE: a FAILOVER, or a shutdown that waits."""
+    def delay_writes(self, delayer: object, on: bool) -> None:
+        """Delay writes until no delayer does any more, beside a CLIENT PAUSE: a FAILOVER, or a shutdown that waits."""
         if on:
-            self._pause.holders.add(holder)
+            self._pause.delayers.add(delayer)
             self.paused = True
             self._settle_all()
         else:
-            self._pause.holders.discard(holder)
+            self._pause.delayers.discard(delayer)
             self._go_on()
 
     def _go_on(self) -> None:
-        """A pause has ended: run the delayed commands. Those that another pause holds are delayed again."""
-        self.paused = self._pause.clients or bool(self._pause.holders)
+        """A pause has ended: run the delayed commands. Those that another pause delays are delayed again."""
+        self.paused = self._pause.clients or bool(self._pause.delayers)
         self._settle_all()
         postponed, self._pause.postponed = self._pause.postponed, []
         for session, args in postponed:
@@ -380,7 +380,7 @@ class Server:
                 session.connection.take_back(args)
                 session.connection.resume()
 
-    def holds(self, session: Session, command: Command) -> bool:
+    def delays(self, session: Session, command: Command) -> bool:
         """Whether the current pause delays this command."""
         if command.name in (b"client|unpause", b"client|pause"):
             return False
@@ -529,7 +529,7 @@ class Server:
                 _logger.error("the checkpoint failed: %s", error)
         if not self.core.ended:
             deadline = self.loop.time() + self.config["shutdown-timeout"]
-            while (turns.holding or turns.under_way) and self.loop.time() < deadline:
+            while (turns.withholding or turns.under_way) and self.loop.time() < deadline:
                 turns.look()
                 await asyncio.sleep(0.005)
         for session in list(self.sessions.values()):
@@ -547,15 +547,15 @@ class _Pause:
 
     clients        CLIENT PAUSE delays commands: only those that write if `writes_only`
     timer          ends that; None = it does not
-    holders        each of them delays commands that write
+    delayers       each of them delays commands that write
     postponed      commands to run when it ends
     """
 
-    __slots__ = ("clients", "writes_only", "timer", "holders", "postponed")
+    __slots__ = ("clients", "writes_only", "timer", "delayers", "postponed")
 
     def __init__(self) -> None:
         self.clients = self.writes_only = False
-        self.holders: set[object] = set()
+        self.delayers: set[object] = set()
         self.timer: asyncio.TimerHandle | None = None
         self.postponed: list[tuple[Session, list[bytes]]] = []
 

@@ -36,7 +36,7 @@ from tidelog.server import errors, lists, reserved, scripts
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.host import Host
-from tidelog.server.jobs import Held as HeldJobs
+from tidelog.server.jobs import LentJobs
 from tidelog.server.seen import Seen
 from tidelog.server.table import SCRIPTS, Way, may_write
 from tidelog.server.wire.render import rendered
@@ -81,7 +81,7 @@ def is_plain_add(args: list[bytes]) -> bool:
 
 # Replies, and the promise on which they depend: log, LSN, whether any of them wrote, bytes, number of replies,
 # `Turns.now`.
-Held = tuple[Log, int, bool, bytes, int, float]
+Withheld = tuple[Log, int, bool, bytes, int, float]
 
 
 class Outlet(Protocol):
@@ -94,7 +94,7 @@ class Outlet(Protocol):
     log: Log  # of the promises of its present replies
     created: float  # the loop's time
     requests: Requests
-    held: deque[Held]
+    withheld: deque[Withheld]
     out_bytes: int
     closing: bool
     # when the bytes of unread replies first exceeded the client's soft limit
@@ -113,7 +113,7 @@ class Outlet(Protocol):
         """The client has not read its replies, or they wait to be written: start no further command."""
 
     def answer(self, data: bytes, promise: Promise) -> None:
-        """Send one reply once the promise holds: `rests_on` and `send` in one call."""
+        """Send one reply once the promise is fulfilled: `rests_on` and `send` in one call."""
 
     def send(self, data: bytes, replies: int = 1) -> None:
         """Send `data`, which contains `replies` replies, in order."""
@@ -186,7 +186,7 @@ class Session:
         self.killed = False  # its connection is closing, and counts no more
         self.queued_change = False  # the transaction contains a command for which `changes` is true
         self.in_exec = False  # a handler runs as part of EXEC, so it must not block
-        self.jobs: HeldJobs | None = None  # taken by QUEUE TAKE
+        self.jobs: LentJobs | None = None  # taken by QUEUE TAKE
         self.process: object = object()  # of the client, as it says with TIDELOG CAPABILITIES
         # a handler within EXEC ended the session, so EXEC's reply is its last one
         self.ending = False
@@ -365,7 +365,7 @@ class Session:
         if self.transaction.active and "no_multi" in command.flags:
             self._reject(command, CommandError(errors.NO_MULTI))
             return True
-        if server.paused and server.holds(self, command):
+        if server.paused and server.delays(self, command):
             self.busy = True
             server.postpone(self, args)
             return True
@@ -522,7 +522,7 @@ class Session:
         self.connection.send(self._rendered(reply))
 
     def tell(self, message: Reply, promise: Promise | None = None) -> None:
-        """Push an unsolicited message; with a promise, once that holds.
+        """Push an unsolicited message; with a promise, once that is fulfilled.
 
         Only the output limit bounds these, and the periodic check would come too late, so check the limit here.
         """

@@ -2,12 +2,12 @@
 
 In each turn of the event loop, the server reads all readable sockets. Then (`_end`) it runs the commands in arrival
 order, and after them the XADDs of all clients together; the log buffers their records. Then the log is flushed once, as
-one frame. A reply is written at once if its promise holds by then; otherwise it waits for the next sync, which
+one frame. A reply is written at once if its promise is fulfilled by then; otherwise it waits for the next sync, which
 releases all waiting replies together. While syncs are quick the loop's thread makes them itself, because two thread
 wake-ups cost more (docs/decisions/server.md). Otherwise the log's own thread does, and a sync never blocks the loop.
 
-With the option `replicate-before-reply`, a reply also waits until followers have what it says. Then it is held like one
-that waits for the disk, acknowledgements release it, and after `replicate-timeout` it becomes an error.
+With the option `replicate-before-reply`, a reply also waits until followers have what it says. Then it is withheld like
+one that waits for the disk, acknowledgements release it, and after `replicate-timeout` it becomes an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.engine.api import TABLE
 from tidelog.server import errors
 from tidelog.server.connection import PIECE_BYTES, Connection, finish_turn
 from tidelog.server.host import Host
-from tidelog.server.session import Held, Session, is_plain_add
+from tidelog.server.session import Session, Withheld, is_plain_add
 from tidelog.server.wire.requests import alike
 from tidelog.store.acks import nothing_waits
 from tidelog.store.commit.batch import run_pipeline
@@ -62,16 +62,16 @@ class Turns:
     """The turns of one server. Only the loop's thread uses it, except for `woke` and `_synced`.
 
     flush_sleep    seconds to wait before each flush (DEBUG AOF-FLUSH-SLEEP)
-    holds          whether a reply may leave now
+    fulfilled      whether a reply may leave now
     now            the loop's time when this turn ended, while replies wait for followers
-    late           replies held since then, or longer, and not confirmed by followers, become errors
+    late           replies withheld since then, or longer, and not confirmed by followers, become errors
     """
 
     def __init__(self, server: Host[Session]) -> None:
         self.flush_sleep = 0.0
         # Replaced while replies wait for followers (`confirm`), so that others ask no extra question.
         self._through: Callable[[Log], int] = server.core.durability.through
-        self.holds: Callable[[Promise], bool] = server.core.durability.holds
+        self.fulfilled: Callable[[Promise], bool] = server.core.durability.fulfilled
         self.now, self.late = 0.0, NEVER
         self._wanted = 0  # followers that replies wait for
         self._seconds = 0.0  # for so long at most; 0 = no limit
@@ -106,7 +106,7 @@ class Turns:
         return bool(self._ending or waiting or self._touched)
 
     @property
-    def holding(self) -> bool:
+    def withholding(self) -> bool:
         """Whether replies wait for the log."""
         return bool(self._parked)
 
@@ -306,7 +306,7 @@ class Turns:
             connection.adding = False
             count = len(commands)
             data = pieces[at] if count == 1 else b"".join(pieces[at : at + count])
-            if connection.out or connection.held:
+            if connection.out or connection.withheld:
                 connection.rests_on(*promise)
                 connection.send(data, count)
             else:
@@ -377,7 +377,7 @@ class Turns:
             # Calls of this turn wait for followers, so these get the frames before clients get their replies.
             feeding.pump()
         through = self._through(log)
-        all_hold = through >= log.next_lsn - 1  # the answers' records were appended by now
+        all_fulfilled = through >= log.next_lsn - 1  # the answers' records were appended by now
         for promise, told in answers:
             if promise[1] <= through and (promise[0] is log or not promise[1]):
                 for connection, data, _ in told:
@@ -385,9 +385,9 @@ class Turns:
             else:
                 self._await(promise)
                 for connection, data, count in told:
-                    connection.hold(promise, data, count)
+                    connection.withhold(promise, data, count)
                     self._parked[connection] = None
-        finish_turn(touched, log, through, all_hold)
+        finish_turn(touched, log, through, all_fulfilled)
         if self._wanted and self._parked:
             self._await_followers()
         if feeding.active:
@@ -396,11 +396,11 @@ class Turns:
             self._subscribe()
 
     def await_(self, connection: Connection) -> None:
-        """Park a connection until the promise of its last held replies holds."""
+        """Park a connection until the promise of its last withheld replies is fulfilled."""
         self._parked[connection] = None
-        self._await(connection.held[-1])
+        self._await(connection.withheld[-1])
 
-    def _await(self, promise: Promise | Held) -> None:
+    def _await(self, promise: Promise | Withheld) -> None:
         log, lsn = promise[:2]
         if self._awaited and self._awaited[-1][0] is log:
             self._awaited[-1] = log, max(lsn, self._awaited[-1][1])
@@ -449,7 +449,7 @@ class Turns:
         self._ends = not wanted
         if wanted:
             self._core.acks.moved = self._moved
-            self._through, self.holds = self._through_followers, self._holds_with_followers
+            self._through, self.fulfilled = self._through_followers, self._fulfilled_with_followers
             self._wanted, self._seconds = wanted, seconds
             self._stop_timer()
             self._moved()
@@ -457,12 +457,14 @@ class Turns:
             self._loop.call_soon(self._confirm_no_more)  # a command of this turn may have called
 
     def _confirm_no_more(self, ended_at: float | None = None) -> None:
-        """Replies held since `ended_at`, now by default, or longer become errors. Later ones do not wait any more."""
+        """Replies withheld since `ended_at`, now by default, or longer become errors. Later ones do not wait any
+        more.
+        """
         if not self._ends:
             return
         ended_at = self._loop.time() if ended_at is None else ended_at
         self._fail_parked(ended_at)
-        if any(connection.held[0][-1] <= ended_at for connection in self._parked):
+        if any(connection.withheld[0][-1] <= ended_at for connection in self._parked):
             # The disk does not have them yet, and the error says that it has.
             self._loop.call_later(RELIEF_S, self._confirm_no_more, ended_at)
             return
@@ -470,7 +472,7 @@ class Turns:
         self._stop_timer()
         self._wanted = 0
         self._core.acks.moved = nothing_waits
-        self._through, self.holds = durability.through, durability.holds
+        self._through, self.fulfilled = durability.through, durability.fulfilled
         self._release(None)
 
     def _stop_timer(self) -> None:
@@ -482,9 +484,9 @@ class Turns:
         core = self._core
         return min(core.durability.through(log), core.acks.through(log, self._wanted))
 
-    def _holds_with_followers(self, promise: Promise) -> bool:
+    def _fulfilled_with_followers(self, promise: Promise) -> bool:
         core, (log, lsn, _) = self._core, promise
-        return core.durability.holds(promise) and (
+        return core.durability.fulfilled(promise) and (
             not lsn or core.acks.count(log, lsn, False) >= self._wanted
         )
 
@@ -492,7 +494,7 @@ class Turns:
         """Ask followers how far they are, and look at the time when the first reply is late."""
         self._core.acks.ask()
         if self._overdue is None and self._seconds:
-            since = min(connection.held[0][-1] for connection in self._parked)
+            since = min(connection.withheld[0][-1] for connection in self._parked)
             at = max(since + self._seconds, self._loop.time() + AGAIN_S)
             self._overdue = self._loop.call_at(at, self._look_at_late)
 
@@ -501,7 +503,7 @@ class Turns:
         self._fail_parked(self._loop.time() - self._seconds)
 
     def _fail_parked(self, late: float) -> None:
-        """Replies held since `late`, or longer, become errors unless followers have confirmed them."""
+        """Replies withheld since `late`, or longer, become errors unless followers have confirmed them."""
         self.late = late
         try:
             self._release(None)

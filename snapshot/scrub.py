@@ -46,8 +46,8 @@ from tidelog.aof.reading.reader import Scan, Segment, records_of
 from tidelog.aof.reading.verdicts import Verdict
 from tidelog.aof.start import Start, beginning
 from tidelog.disk import recipe
-from tidelog.disk.held import held
 from tidelog.disk.interface import Disk
+from tidelog.disk.still import stilled
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import OPCODE, Effect
@@ -151,7 +151,7 @@ def _verify_once(disk: Disk, root: Path, uuid: bytes, progress: Progress) -> lis
     findings = _walked_checkpoint(disk, root, progress)
     directory = root / identity.AOF
     if findings:  # this process does not map a damaged file
-        with held(disk, directory, kept=(durable.NAME,), nbytes=durable.FILE_BYTES) as log_disk:
+        with stilled(disk, directory, kept=(durable.NAME,), nbytes=durable.FILE_BYTES) as log_disk:
             log = _Log(log_disk, root, uuid, None, progress)
             log.run(damaged=True)
         return findings + log.findings

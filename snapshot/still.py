@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from tidelog.aof import durable, identity, segment
 from tidelog.aof.errors import AofError
-from tidelog.disk.held import held
 from tidelog.disk.interface import Disk
+from tidelog.disk.still import stilled
 from tidelog.snapshot.rows.opened import Opened, open_copy
 
 _ATTEMPTS: Final = 100
@@ -48,7 +48,9 @@ def still(disk: Disk, root: Path, directory: Path | None = None) -> Iterator[Sti
             if opened is not None:
                 stack.callback(opened.close)
             kept = (durable.NAME,)
-            log = stack.enter_context(held(disk, directory, kept=kept, nbytes=durable.FILE_BYTES))
+            log = stack.enter_context(
+                stilled(disk, directory, kept=kept, nbytes=durable.FILE_BYTES)
+            )
             if _continues(log, directory, opened) or _number(disk, root) == _number_of(opened):
                 break  # else the writer has released segments for a checkpoint made since
         yield Still(log, opened, fault)

@@ -39,7 +39,7 @@ from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import KEPT_MS, SET_MS, Clock, resumed
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.landing import HELD, Landing
+from tidelog.store.commit.landing import SUSPENDED, Landing
 from tidelog.store.directory import is_snapshot
 from tidelog.store.errors import (
     CannotOpen,
@@ -380,8 +380,8 @@ class _Opener:
         core = self._core()
         if core is not None and core.durability.relief is not None:
             log.press(True)
-        if core is not None and core.refusal is HELD:
-            log.hold(True)
+        if core is not None and core.refusal is SUSPENDED:
+            log.suspend(True)
         self._keeper.log = log
         landing.log = log
 

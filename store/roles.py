@@ -189,13 +189,13 @@ class Roles:
 
     # --- handing over
 
-    def hold(self) -> int:
+    def suspend(self) -> int:
         """Take no writes from now on, until `release` or a change of the role. Returns the LSN of the last record.
 
         Raises DataError (the store does not lead), NotStored, StorePoisoned.
         """
         # imported here, because most stores never hand over
-        from tidelog.store.commit import held
+        from tidelog.store.commit import suspended
 
         with self._sound() as core:
             if self.role.follows:
@@ -205,16 +205,16 @@ class Roles:
                 core.log.flush()
             except BaseException as error:
                 raise core.landing.unreserved(error)
-            held.hold(core)
+            suspended.suspend(core)
             return core.log.written_lsn
 
     def release(self) -> None:
         """Take writes again, unless the store hands over by now. Raises what `Core.mend` raises."""
         # imported here, because most stores never hand over
-        from tidelog.store.commit import held
+        from tidelog.store.commit import suspended
 
         with self._sound() as core:
-            held.release(core)
+            suspended.release(core)
 
     def hand_over(self, heir: bytes, host: str, port: int, reason: str) -> int:
         """State that the follower with this ID, at this address, is to lead. The store takes no writes from now on.

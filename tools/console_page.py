@@ -34,7 +34,7 @@ from tidelog.store.errors import TidelogError
 from tidelog.tools import exits, why
 from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.places import PLACE, Place
+from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
 from tidelog.tools.text import examples
 
 TIMEOUT_S: Final = 10.0  # for a server to answer
@@ -58,7 +58,7 @@ class CannotListen(Failed):
         codes=(exits.OK, exits.USAGE, exits.NOT_A_STORE, exits.LOCKED, exits.SYSTEM, exits.REFUSED),
     ),
 )
-@click.argument("place", metavar="PATH|URL", type=PLACE)
+@click.argument("place", metavar="PATH|URL", type=PATH_OR_URL)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -67,7 +67,7 @@ class CannotListen(Failed):
     help="Port on loopback, for example of a tunnel. Otherwise the system chooses one.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
-def command(place: Place, port: int, no_browser: bool) -> int:
+def command(place: PathOrUrl, port: int, no_browser: bool) -> int:
     if isinstance(place, Path):
         with suppress(Damage):  # the server says what it can still serve
             identity.read(RealDisk(), place.absolute())

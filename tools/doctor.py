@@ -38,7 +38,7 @@ from tidelog.store.read_only import open_read_only
 from tidelog.tools import exits
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.places import PLACE, Place
+from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
 from tidelog.tools.queue.store import looked
 from tidelog.tools.snapshot.facts import snapshots_of
 from tidelog.tools.text import path_value
@@ -51,7 +51,7 @@ from tidelog.tools.times import duration
     "tidelog doctor orders-data --json | jq -r '.findings[].finding'",
     codes=(*exits.READING, exits.ADVICE),
 )
-@click.argument("place", metavar="PATH|URL", type=PLACE)
+@click.argument("place", metavar="PATH|URL", type=PATH_OR_URL)
 @duration(
     "--oldest",
     default=OLDEST_S,
@@ -59,7 +59,7 @@ from tidelog.tools.times import duration
     help="Age from which a waiting job counts as late.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(place: Place, oldest: float, as_json: bool) -> int:
+def command(place: PathOrUrl, oldest: float, as_json: bool) -> int:
     found = findings(of_server(place) if isinstance(place, str) else of_files(place), oldest)
     if as_json:
         told = [{"finding": each.name, "text": each.text, "todo": each.todo} for each in found]

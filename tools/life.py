@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from tidelog.engine import idlist
+from tidelog.engine.api import DbKey
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.effects.as_commands import added
@@ -43,8 +44,6 @@ from tidelog.tools.queue_streams import (
     origin_of,
 )
 from tidelog.tools.text import argument, time_text
-
-Place = tuple[int, bytes]  # database, key
 
 _ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
@@ -89,13 +88,13 @@ class Life:
     source    the life that it is a copy of, and the number of its events at that time
     """
 
-    def __init__(self, place: Place, source: Life | None = None) -> None:
+    def __init__(self, place: DbKey, source: Life | None = None) -> None:
         self.places = [place]
         self.events: list[Event] = []
         self.source = None if source is None else (source, len(source.events))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DbKey:
         """Where the stream is, or was at the end."""
         return self.places[-1]
 
@@ -123,7 +122,7 @@ class Watch:
         self._renewals = 0  # of the newest event, if it is one of renewals
         self.lsn = 0
         self.now = 0
-        self._here: dict[Place, Life] = {}
+        self._here: dict[DbKey, Life] = {}
         self.queue = QueueStreams(key)
         # of the queue: the key of the result, and whether it is there; the IDs under which
         # the job is dead; whether it was redriven
@@ -703,7 +702,7 @@ class Watch:
         stream = self.state.databases[effect[1]].keys.get(effect[2])
         return isinstance(stream, Stream) and stream.contains(self.id)
 
-    def _concerns(self, place: Place) -> bool:
+    def _concerns(self, place: DbKey) -> bool:
         """Whether the stream at a place has the entry, or a group of it has the entry pending."""
         stream = self.state.databases[place[0]].keys.get(place[1])
         if not isinstance(stream, Stream):
@@ -711,25 +710,25 @@ class Watch:
         held = any(group.pending.contains(self.id) for group in stream.groups.values())
         return held or stream.contains(self.id)
 
-    def _born(self, place: Place) -> Life:
+    def _born(self, place: DbKey) -> Life:
         life = self._here.get(place)
         if life is None:
             life = self._here[place] = Life(place)
             self.lives.append(life)
         return life
 
-    def _move(self, source: Place, target: Place, text: str) -> None:
+    def _move(self, source: DbKey, target: DbKey, text: str) -> None:
         life = self._here.pop(source, None)
         if life is not None:
             self._put(life, target, text)
 
-    def _put(self, life: Life, place: Place, text: str) -> None:
+    def _put(self, life: Life, place: DbKey, text: str) -> None:
         self._here[place] = life
         life.places.append(place)
         if self._concerns(place):
             self._note(life, "moved", text)
 
-    def _end(self, place: Place, text: str) -> None:
+    def _end(self, place: DbKey, text: str) -> None:
         """The stream at a place is about to go."""
         concerns = place in self._here and self._concerns(place)
         life = self._here.pop(place, None)
@@ -761,7 +760,7 @@ def _held(group: Group, entry_id: int) -> tuple[int, int, int]:
     return held
 
 
-def _place(place: Place) -> str:
+def _place(place: DbKey) -> str:
     return (f"[{place[0]}] " if place[0] else "") + argument(place[1])
 
 

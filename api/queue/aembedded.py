@@ -31,7 +31,7 @@ class AsyncDatabase:
     async def ask(self, verb: OfDatabase) -> Any:
         """See `AsyncAsked`."""
         found, promise = verb.decide(self._in)
-        await self._face.hold(promise)
+        await self._face.fulfil(promise)
         return found
 
 
@@ -65,8 +65,8 @@ class AsyncEmbedded:
 
     def __init__(self, face: Inside, options: Options, opened_here: bool = False) -> None:
         self.options, self.opened_here = options, opened_here
-        self.core, self.db, self.level, self.holds_each = face[:4]
-        self.holds, self.hold, self.wait, self.call = face[4:]
+        self.core, self.db, self.level, self.fulfils_each = face[:4]
+        self.fulfilled, self.fulfil, self.wait, self.call = face[4:]
         self.engine = QueueEngine(self.core, self.db, options)
         self.decode = options.codec.decode
         self.puts_directly = not self.engine.bounded
@@ -80,7 +80,7 @@ class AsyncEmbedded:
         goes_aside = due is not None or job.priority and wait is None and self.puts_directly
         if goes_aside and job.dedup_id is None:
             id, promise = put_aside(engine, request.value, job, due)
-            await self.hold(promise)
+            await self.fulfil(promise)
             return str(id)
         put = Put(engine, job.row(request.value), job, due)
         until = self._until(wait)
@@ -88,7 +88,7 @@ class AsyncEmbedded:
             attempt = Attempt(put, None if wait == 0 else TaskCaller)
             _, promise = engine.unit(attempt)
             if attempt.id is not None:
-                await self.hold(promise)
+                await self.fulfil(promise)
                 return rows.text(attempt.id)
             await self._sleep(attempt.waits, until, 0)
 
@@ -104,7 +104,7 @@ class AsyncEmbedded:
             attempt = AttemptMany(engine, values, how.options, how.due, caller)
             stored, promise = created(engine, attempt)
             if stored:
-                await self.hold(promise)
+                await self.fulfil(promise)
                 return int(stored)
             await self._sleep(attempt.waits, how.until, before)
 
@@ -122,7 +122,7 @@ class AsyncEmbedded:
                 raise self.engine.full(stored)
             await caller.sleep(wait)
         finally:
-            self.engine.shared.room.pop(caller, None)
+            self.engine.known.room.pop(caller, None)
 
     # --- asking
 
@@ -131,7 +131,7 @@ class AsyncEmbedded:
         if isinstance(verb, Question):
             return await self.answer(verb, 0)
         found, promise = verb.decide(self.engine)
-        await self.hold(promise)
+        await self.fulfil(promise)
         return found
 
     async def answer(self, request: Question, wait: float | None) -> Any:
@@ -145,7 +145,7 @@ class AsyncEmbedded:
             if not isinstance(error, Exception):
                 self.core.desert(get_ident())
             raise
-        await self.hold(promise)
+        await self.fulfil(promise)
         return outcome
 
     async def time(self) -> float:

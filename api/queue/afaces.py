@@ -105,8 +105,8 @@ class AsyncQueueFace(RunsTasks[J], AsyncVerbs[T], AsyncClosing, Generic[J, C, T]
                 effect, log, lsn = core.add(backend.db, self._options.key, (VALUE, data))
             except CommandError as error:
                 raise from_command(error) from None
-            if backend.holds_each or lsn > core.durability.through(log, backend.level):
-                await backend.hold((log, lsn, True))
+            if backend.fulfils_each or lsn > core.durability.through(log, backend.level):
+                await backend.fulfil((log, lsn, True))
             return AsyncHandle.of(self, f"{effect[3]}-{effect[4]}")
         request = PutJob.of(self._options, value, options)
         id = await self._backend.put(request, patience("timeout", timeout))

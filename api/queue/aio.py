@@ -27,7 +27,7 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.work.fetch import DELIVERED, NEXT, NOTHING
-from tidelog.jobs.work.shared import Delivery
+from tidelog.jobs.work.known import Delivery
 
 # threads: from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.tasks import TaskCaller, this_task  # asyncio
@@ -56,7 +56,7 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                 delivery = None if self._closed else await self._fetch()
                 if delivery is None or self._closed:
                     if delivery is not None:  # another task closed it meanwhile
-                        self._engine.shared.leave(delivery)
+                        self._engine.known.leave(delivery)
                         self._delivery = delivery
                     await self.aclose()
                     raise StopAsyncIteration
@@ -75,7 +75,7 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                         value = self._decode(row[1]) if row[0] == VALUE else self._value(row)
                     except Exception:
                         value = self._value(row)
-                    return AsyncJob(self._place, delivery, entry, value)
+                    return AsyncJob(self._workplace, delivery, entry, value)
             except DecodeError as error:
                 broken = error
             except BaseException as error:
@@ -86,7 +86,7 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                     delivery.jobs.append(entry)
                     self._delivery = delivery
                 raise
-            await AsyncJob(self._place, delivery, entry, None).fail(broken)
+            await AsyncJob(self._workplace, delivery, entry, None).fail(broken)
 
     async def _fetch(self) -> Delivery | None:
         backend = self._backend
@@ -101,10 +101,10 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
                         reply, promise = await backend.wait(parked, request.tell_deaths)
                     finally:
                         self._parked.discard(parked)
-                if backend.holds_each or promise[1] > core.durability.through(
+                if backend.fulfils_each or promise[1] > core.durability.through(
                     promise[0], backend.level
                 ):
-                    await backend.hold(promise)
+                    await backend.fulfil(promise)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -123,7 +123,7 @@ class AsyncConsumer(ConsumerBase[T], AsyncClosing):
         try:
             promise = self._give_back()
             if promise is not None:
-                await self._backend.hold(promise)
+                await self._backend.fulfil(promise)
         except StoreClosed:
             # Some acknowledgements could not be written. Their jobs will be delivered again.
             pass

@@ -25,11 +25,11 @@ class AsyncJob(JobBase[T], AsyncJobFace[T]):
     async def _ack(self) -> bool:
         done, promise = self._acked()  # `_told` inlined, saves two calls
         if promise is not None:
-            backend = self._place.backend
-            if backend.holds_each or promise[1] > backend.core.durability.through(
+            backend = self._workplace.backend
+            if backend.fulfils_each or promise[1] > backend.core.durability.through(
                 promise[0], backend.level
             ):
-                await backend.hold(promise)
+                await backend.fulfil(promise)
         return done
 
     async def _end(self, verb: Ending) -> bool:
@@ -37,7 +37,7 @@ class AsyncJob(JobBase[T], AsyncJobFace[T]):
 
     async def _told(self, settled: Settled) -> bool:
         done, promise = settled
-        backend = self._place.backend
-        if promise is not None and not backend.holds(promise):
-            await backend.hold(promise)
+        backend = self._workplace.backend
+        if promise is not None and not backend.fulfilled(promise):
+            await backend.fulfil(promise)
         return done

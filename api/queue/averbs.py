@@ -19,7 +19,7 @@ from tidelog.jobs.status import FoundJobs, JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.failures import Failures
-from tidelog.jobs.verbs.find import SLICES_MAX, Find, FindOptions, place_text
+from tidelog.jobs.verbs.find import SLICES_MAX, Find, FindOptions, found_at_text
 from tidelog.jobs.verbs.forget import Forget
 from tidelog.jobs.verbs.job import AskJob
 
@@ -170,7 +170,7 @@ class AsyncVerbs(QueueOf[T]):
                 break
             request = request.following(until, limit - len(jobs))
             await asyncio.sleep(0)  # asyncio: other tasks run
-        return FoundJobs(jobs, None if until is None else place_text(until))
+        return FoundJobs(jobs, None if until is None else found_at_text(until))
 
     # threads: def __len__(self) -> int:
     # threads:     """Number of jobs that are not done."""

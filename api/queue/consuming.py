@@ -10,14 +10,14 @@ from tidelog.engine.api import Context, EntryRow, Waiter
 from tidelog.engine.reply import Reply
 from tidelog.jobs import rows
 from tidelog.jobs.cancels import EndBlock
-from tidelog.jobs.settling import Place
+from tidelog.jobs.settling import Workplace
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.take import checked_batch
 from tidelog.jobs.work.ends import log_all_leftovers
 from tidelog.jobs.work.fetch import DELIVERED, NO_GROUP, Fetch, Outcome
+from tidelog.jobs.work.known import Delivery, Leftover
 from tidelog.jobs.work.retention import SWEEP_JOBS
 from tidelog.jobs.work.selection import History
-from tidelog.jobs.work.shared import Delivery, Leftover
 from tidelog.store.commit.callers import Caller
 from tidelog.store.durations import patience, seconds
 
@@ -25,7 +25,7 @@ log = logging.getLogger("tidelog.queue")
 
 
 class ConsumerBase(Generic[T]):
-    """The common part of both kinds of consumer: a worker's place in a queue.
+    """The common part of both kinds of consumer: a worker's workplace at a queue.
 
     worker    its name
     """
@@ -55,17 +55,17 @@ class ConsumerBase(Generic[T]):
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._place = Place(engine, worker, reraise, on_retry, backend)
+        self._workplace = Workplace(engine, worker, reraise, on_retry, backend)
         # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
         # jobs then.
-        new = named and self._name not in engine.shared.returned
-        begun = engine.shared.begun
+        new = named and self._name not in engine.known.returned
+        begun = engine.known.begun
         self._history: History | None = begun.setdefault(self._name, {}) if new else None
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the last request, for reuse
         self._closed = False
         self._parked: set[Waiter] = set()  # its blocked calls, of any thread
-        engine.shared.workers[id(self)] = self
+        engine.known.workers[id(self)] = self
 
     def __repr__(self) -> str:
         return f"<consumer {self.worker!r} of {self._engine.options.name!r}>"
@@ -85,18 +85,18 @@ class ConsumerBase(Generic[T]):
             self._engine.core.dismiss(waiter)
 
     def _request(self) -> Fetch:
-        place = self._place
-        delivery, place.spare = place.spare, None
+        workplace = self._workplace
+        delivery, workplace.spare = workplace.spare, None
         request, self._fetched = self._fetched, None
         if delivery is None:
             engine = self._engine
-            delivery = Delivery(engine.shared, engine.options, self._name, self._batch > 1)
+            delivery = Delivery(engine.known, engine.options, self._name, self._batch > 1)
             if (ends := self._block_ender()) is not None:
                 delivery.blocks, delivery.end_block = {}, ends
         if request is None:
             engine = self._engine
             request = Fetch(
-                *(engine.shared, engine.options, self._name, self._batch, self._timeout_ms),
+                *(engine.known, engine.options, self._name, self._batch, self._timeout_ms),
                 *(self._history, self._time_limit),
             )
         request.delivery, request.before = delivery, self._delivery
@@ -109,8 +109,8 @@ class ConsumerBase(Generic[T]):
         request.failed()
         request.tell_deaths()
         engine, delivery = self._engine, request.delivery
-        engine.shared.stale()
-        if delivery.shared.leave(delivery) is None:
+        engine.known.stale()
+        if delivery.known.leave(delivery) is None:
             return
         engine.leases.arm()  # if writing fails now, a beat writes it
         try:
@@ -124,15 +124,15 @@ class ConsumerBase(Generic[T]):
     def _write_leftovers(self) -> Any:
         """Write what ended deliveries left behind. Returns a promise. If this fails, the leftovers stay listed."""
         engine = self._engine
-        options, shared = engine.options, engine.shared
+        options, known = engine.options, engine.known
         left: list[Leftover] = []
 
         def work(ctx: Context) -> None:
-            left.extend(log_all_leftovers(ctx, shared, options, shared.monotonic()))
+            left.extend(log_all_leftovers(ctx, known, options, known.monotonic()))
 
-        _, promise = engine.ask(shared.unit, partial(engine.core.decided, engine.db, work))
-        shared.dealt_with(left)
-        shared.made_room()
+        _, promise = engine.ask(known.unit, partial(engine.core.decided, engine.db, work))
+        known.dealt_with(left)
+        known.made_room()
         return promise
 
     def _take(self, request: Fetch) -> Delivery:
@@ -150,8 +150,8 @@ class ConsumerBase(Generic[T]):
         """The outcome of a fetch whose reply holds."""
         outcome = request.landed(reply)
         engine = self._engine
-        if engine.shared.room:
-            engine.shared.made_room()
+        if engine.known.room:
+            engine.known.made_room()
         if outcome is DELIVERED:
             if engine.keeps:
                 engine.sweep(SWEEP_JOBS)
@@ -171,8 +171,8 @@ class ConsumerBase(Generic[T]):
         delivery, self._delivery = self._delivery, None
         promise = None
         if delivery is not None:
-            engine.shared.leave(delivery)
-            if delivery.shared.leftovers:
+            engine.known.leave(delivery)
+            if delivery.known.leftovers:
                 promise = self._write_leftovers()
         engine.sweep(1)
         return promise
@@ -183,6 +183,6 @@ class ConsumerBase(Generic[T]):
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen = delivery.take_unseen()
-            delivery.shared.leftovers.append(Leftover(delivery, {}, [], unseen))
+            delivery.known.leftovers.append(Leftover(delivery, {}, [], unseen))
             for job, _, _ in unseen:
                 delivery.open.pop(job, None)

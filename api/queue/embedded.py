@@ -32,7 +32,7 @@ class Database:
     def ask(self, verb: OfDatabase) -> Any:
         """See `Asked`."""
         found, promise = verb.decide(self._in)
-        self._face.hold(promise)
+        self._face.fulfil(promise)
         return found
 
 
@@ -64,8 +64,8 @@ class Embedded:
 
     def __init__(self, face: Inside, options: Options, opened_here: bool = False) -> None:
         self.options, self.opened_here = options, opened_here
-        self.core, self.db, self.level, self.holds_each = face[:4]
-        self.holds, self.hold, self.wait, self.call = face[4:]
+        self.core, self.db, self.level, self.fulfils_each = face[:4]
+        self.fulfilled, self.fulfil, self.wait, self.call = face[4:]
         self.engine = QueueEngine(self.core, self.db, options)
         self.decode = options.codec.decode
         self.puts_directly = not self.engine.bounded
@@ -79,7 +79,7 @@ class Embedded:
         goes_aside = due is not None or job.priority and wait is None and self.puts_directly
         if goes_aside and job.dedup_id is None:
             id, promise = put_aside(engine, request.value, job, due)
-            self.hold(promise)
+            self.fulfil(promise)
             return str(id)
         put = Put(engine, job.row(request.value), job, due)
         until = self._until(wait)
@@ -87,7 +87,7 @@ class Embedded:
             attempt = Attempt(put, None if wait == 0 else ThreadCaller)
             _, promise = engine.unit(attempt)
             if attempt.id is not None:
-                self.hold(promise)
+                self.fulfil(promise)
                 return rows.text(attempt.id)
             self._sleep(attempt.waits, until, 0)
 
@@ -103,7 +103,7 @@ class Embedded:
             attempt = AttemptMany(engine, values, how.options, how.due, caller)
             stored, promise = created(engine, attempt)
             if stored:
-                self.hold(promise)
+                self.fulfil(promise)
                 return int(stored)
             self._sleep(attempt.waits, how.until, before)
 
@@ -121,7 +121,7 @@ class Embedded:
                 raise self.engine.full(stored)
             caller.sleep(wait)
         finally:
-            self.engine.shared.room.pop(caller, None)
+            self.engine.known.room.pop(caller, None)
 
     # --- asking
 
@@ -130,7 +130,7 @@ class Embedded:
         if isinstance(verb, Question):
             return self.answer(verb, 0)
         found, promise = verb.decide(self.engine)
-        self.hold(promise)
+        self.fulfil(promise)
         return found
 
     def answer(self, request: Question, wait: float | None) -> Any:
@@ -144,7 +144,7 @@ class Embedded:
             if not isinstance(error, Exception):
                 self.core.desert(get_ident())
             raise
-        self.hold(promise)
+        self.fulfil(promise)
         return outcome
 
     def time(self) -> float:

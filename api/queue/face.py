@@ -27,7 +27,7 @@ from tidelog.jobs.options import Options
 from tidelog.jobs.rows import VALUE
 from tidelog.jobs.typed import T
 from tidelog.jobs.work.fetch import DELIVERED, NEXT, NOTHING
-from tidelog.jobs.work.shared import Delivery
+from tidelog.jobs.work.known import Delivery
 from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.errors import DecodeError, StoreClosed, from_command
 
@@ -51,7 +51,7 @@ class Consumer(ConsumerBase[T], Closing):
                 delivery = None if self._closed else self._fetch()
                 if delivery is None or self._closed:
                     if delivery is not None:  # another thread closed it meanwhile
-                        self._engine.shared.leave(delivery)
+                        self._engine.known.leave(delivery)
                         self._delivery = delivery
                     self.close()
                     raise StopIteration
@@ -70,7 +70,7 @@ class Consumer(ConsumerBase[T], Closing):
                         value = self._decode(row[1]) if row[0] == VALUE else self._value(row)
                     except Exception:
                         value = self._value(row)
-                    return Job(self._place, delivery, entry, value)
+                    return Job(self._workplace, delivery, entry, value)
             except DecodeError as error:
                 broken = error
             except BaseException as error:
@@ -81,7 +81,7 @@ class Consumer(ConsumerBase[T], Closing):
                     delivery.jobs.append(entry)
                     self._delivery = delivery
                 raise
-            Job(self._place, delivery, entry, None).fail(broken)
+            Job(self._workplace, delivery, entry, None).fail(broken)
 
     def _fetch(self) -> Delivery | None:
         backend = self._backend
@@ -96,10 +96,10 @@ class Consumer(ConsumerBase[T], Closing):
                         reply, promise = backend.wait(parked, request.tell_deaths)
                     finally:
                         self._parked.discard(parked)
-                if backend.holds_each or promise[1] > core.durability.through(
+                if backend.fulfils_each or promise[1] > core.durability.through(
                     promise[0], backend.level
                 ):
-                    backend.hold(promise)
+                    backend.fulfil(promise)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -118,7 +118,7 @@ class Consumer(ConsumerBase[T], Closing):
         try:
             promise = self._give_back()
             if promise is not None:
-                self._backend.hold(promise)
+                self._backend.fulfil(promise)
         except StoreClosed:
             # Some acknowledgements could not be written. Their jobs will be delivered again.
             pass

@@ -103,8 +103,8 @@ class QueueFace(RunsThreads[J], Verbs[T], Closing, Generic[J, C, T]):
                 effect, log, lsn = core.add(backend.db, self._options.key, (VALUE, data))
             except CommandError as error:
                 raise from_command(error) from None
-            if backend.holds_each or lsn > core.durability.through(log, backend.level):
-                backend.hold((log, lsn, True))
+            if backend.fulfils_each or lsn > core.durability.through(log, backend.level):
+                backend.fulfil((log, lsn, True))
             return Handle.of(self, f"{effect[3]}-{effect[4]}")
         request = PutJob.of(self._options, value, options)
         id = self._backend.put(request, patience("timeout", timeout))

@@ -27,11 +27,11 @@ class Job(JobBase[T], JobFace[T]):
     def _ack(self) -> bool:
         done, promise = self._acked()  # `_told` inlined, saves two calls
         if promise is not None:
-            backend = self._place.backend
-            if backend.holds_each or promise[1] > backend.core.durability.through(
+            backend = self._workplace.backend
+            if backend.fulfils_each or promise[1] > backend.core.durability.through(
                 promise[0], backend.level
             ):
-                backend.hold(promise)
+                backend.fulfil(promise)
         return done
 
     def _end(self, verb: Ending) -> bool:
@@ -39,7 +39,7 @@ class Job(JobBase[T], JobFace[T]):
 
     def _told(self, settled: Settled) -> bool:
         done, promise = settled
-        backend = self._place.backend
-        if promise is not None and not backend.holds(promise):
-            backend.hold(promise)
+        backend = self._workplace.backend
+        if promise is not None and not backend.fulfilled(promise):
+            backend.fulfil(promise)
         return done

@@ -21,7 +21,7 @@ from tidelog.jobs.status import FoundJobs, JobStatus
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.cancel import Cancel
 from tidelog.jobs.verbs.failures import Failures
-from tidelog.jobs.verbs.find import SLICES_MAX, Find, FindOptions, place_text
+from tidelog.jobs.verbs.find import SLICES_MAX, Find, FindOptions, found_at_text
 from tidelog.jobs.verbs.forget import Forget
 from tidelog.jobs.verbs.job import AskJob
 from tidelog.jobs.verbs.length import Length
@@ -170,7 +170,7 @@ class Verbs(QueueOf[T]):
             if until is None or len(jobs) >= limit:
                 break
             request = request.following(until, limit - len(jobs))
-        return FoundJobs(jobs, None if until is None else place_text(until))
+        return FoundJobs(jobs, None if until is None else found_at_text(until))
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""

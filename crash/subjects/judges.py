@@ -41,7 +41,7 @@ class Judge(Protocol):
     def close(self) -> None: ...
 
 
-class Place:
+class ImageDir:
     """A directory for one image after another."""
 
     def __init__(self, scratch: Path) -> None:
@@ -66,7 +66,7 @@ class OfSubject:
     def __init__(self, subject: Subject, units: list[Unit], scratch: Path) -> None:
         self._subject = subject
         self._oracle = Oracle(units)
-        self._place = Place(scratch)
+        self._place = ImageDir(scratch)
         self._outcomes: dict[bytes, Served | Fault] = {}
         self._forked: Forked[Path, Served | Fault] = Forked(self._examine_quietly, CHECK_S)
 
@@ -124,7 +124,7 @@ class OfProgram:
         self._told = told
         self._file = scratch / TOLD
         self._said = scratch / SAID
-        self._place = Place(scratch)
+        self._place = ImageDir(scratch)
         self._outcomes: dict[tuple[bytes, int], Fault | None] = {}
 
     def judge(self, image: Tree, promised: Promised) -> Fault | None:

@@ -152,7 +152,7 @@ def _check_room(
         key, dedup_id = put.engine.options.key, put.dedup_id
         if (
             put.due is not None
-            or put.known(ctx, ending) is not None
+            or put.namesake(ctx, ending) is not None
             or put.makes_room(ctx, ending)
             or (dedup_id is not None and (key, dedup_id) in told)
         ):

@@ -8,8 +8,8 @@ from tidelog.engine.api import Context
 from tidelog.jobs import rows
 from tidelog.jobs.own import Own
 from tidelog.jobs.verbs.verb import Safe, Verb
+from tidelog.jobs.work.known import Delivery
 from tidelog.jobs.work.settle import Held
-from tidelog.jobs.work.shared import Delivery
 
 # The states of a job in a worker's hands.
 OPEN: Final = "open"

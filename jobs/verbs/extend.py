@@ -11,8 +11,8 @@ from tidelog.jobs.own import Own, ms_word
 from tidelog.jobs.verbs.ending import OPEN, Ending
 from tidelog.jobs.verbs.verb import WORKS, Facts
 from tidelog.jobs.work import settle
+from tidelog.jobs.work.known import Delivery
 from tidelog.jobs.work.settle import Held
-from tidelog.jobs.work.shared import Delivery
 from tidelog.store.durations import Duration, seconds
 
 
@@ -55,4 +55,4 @@ class Extend(Ending):
     def kept(self, delivery: Delivery) -> None:
         """See `Ending`."""
         if delivery.until is not None:
-            delivery.until = max(delivery.until, delivery.shared.core.monotonic() + self.length)
+            delivery.until = max(delivery.until, delivery.known.core.monotonic() + self.length)

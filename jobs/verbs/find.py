@@ -14,7 +14,7 @@ from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.job_options import header_fields
 from tidelog.jobs.options import check_names, named, positive
 from tidelog.jobs.own import COUNT_MAX, ONE, TWO, Own
-from tidelog.jobs.search import SOUGHT, Place, Search, Wanted
+from tidelog.jobs.search import SOUGHT, FoundAt, Search, Wanted
 from tidelog.jobs.status import JobStatus
 from tidelog.jobs.verbs.job import status_told, told_status
 from tidelog.jobs.verbs.verb import FIND, LOOKS, Facts, Question
@@ -72,7 +72,7 @@ class Find(Question):
 
     wanted: Wanted = Wanted()
     count: int = LIMIT
-    after: Place | None = None
+    after: FoundAt | None = None
 
     @classmethod
     def of(cls, given: FindOptions) -> Self:
@@ -81,8 +81,8 @@ class Find(Question):
         after, since, state = given.get("after"), given.get("since"), given.get("state")
         key, header, limit = given.get("key"), given.get("header"), given.get("limit", LIMIT)
         positive("limit", limit)
-        place = None if after is None else _place(after)
-        if after is not None and place is None:
+        found_at = None if after is None else _found_at(after)
+        if after is not None and found_at is None:
             raise DataError(f"after must be the `until` of an earlier search, not {after!r}")
         if since is not None and (not isinstance(since, datetime) or since.utcoffset() is None):
             raise DataError(f"since must be a datetime with a time zone, not {since!r}")
@@ -97,9 +97,9 @@ class Find(Question):
             *(given.get("error"), _lower(given.get("text")), state),
             None if since is None else max(0, rows.milliseconds(since.astimezone(UTC))),
         )
-        return cls(wanted, limit, place)
+        return cls(wanted, limit, found_at)
 
-    def following(self, after: Place, left: int) -> Self:
+    def following(self, after: FoundAt, left: int) -> Self:
         """The request for the next slice, of which `left` jobs are wanted."""
         return replace(self, after=after, count=left)
 
@@ -120,7 +120,7 @@ class Find(Question):
         if wanted.since is not None:
             words += (b"SINCE", b"%d" % wanted.since)
         if self.after is not None:
-            words += (b"AFTER", place_text(self.after).encode())
+            words += (b"AFTER", found_at_text(self.after).encode())
         return words
 
     @classmethod
@@ -130,8 +130,8 @@ class Find(Question):
         error, text, state, after = (
             _word(own, name) for name in (b"ERROR", b"TEXT", b"STATE", b"AFTER")
         )
-        place = None if after is None else _place(after)
-        if after is not None and place is None:
+        found_at = None if after is None else _found_at(after)
+        if after is not None and found_at is None:
             raise CommandError(b"ERR AFTER is the place that an earlier FIND replied")
         if state is not None and state not in SOUGHT:
             raise CommandError(b"ERR STATE is one of " + ", ".join(SOUGHT).encode())
@@ -140,29 +140,29 @@ class Find(Question):
             None if header is None else (header[0], header[1]),
             *(error, _lower(text), state, None if since is None else max(0, since)),
         )
-        return cls(wanted, own.count(LIMIT), place)
+        return cls(wanted, own.count(LIMIT), found_at)
 
     def question(self, engine: QueueEngine, timeout_ms: int | None) -> Search:
         """See `Question`. It never waits."""
         return Search(engine, self.wanted, self.count, self.after)
 
-    def reply(self, result: tuple[list[JobStatus], Place | None]) -> Reply:
+    def reply(self, result: tuple[list[JobStatus], FoundAt | None]) -> Reply:
         """See `Verb`."""
         found, until = result
         return [
-            None if until is None else place_text(until).encode(),
+            None if until is None else found_at_text(until).encode(),
             list(map(told_status, found)),
         ]
 
     def result(self, reply: Any) -> Any:
         """See `Verb`."""
         until, found = reply
-        return list(map(status_told, found)), None if until is None else _place(until.decode())
+        return list(map(status_told, found)), None if until is None else _found_at(until.decode())
 
 
-def place_text(place: Place) -> str:
+def found_at_text(found_at: FoundAt) -> str:
     """A place as text: its ID and its rank, `ms-seq-rank`."""
-    return f"{rows.text(place[0])}-{place[1]}"
+    return f"{rows.text(found_at[0])}-{found_at[1]}"
 
 
 def _word(own: Own, name: bytes) -> str | None:
@@ -174,7 +174,7 @@ def _lower(text: str | None) -> str | None:
     return None if text is None else text.lower()
 
 
-def _place(text: object) -> Place | None:
+def _found_at(text: object) -> FoundAt | None:
     """The place of a text; None if it is no place."""
     id, _, rank = text.rpartition("-") if isinstance(text, str) else ("", "", "")
     if not (id.isascii() and "-" in id and rank.isascii() and rank.isdigit() and len(rank) < 3):

@@ -27,7 +27,7 @@ class Length(Verb):
 
         def at(state: State) -> int:
             later = later_of(state, engine.db, options)
-            arrived = engine.shared.later.count_due(core, later, now)
+            arrived = engine.known.later.count_due(core, later, now)
             return totals(state, engine.db, options)[1] + arrived
 
         answer: Answer = core.look(at)

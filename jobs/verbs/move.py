@@ -78,5 +78,5 @@ def _log_move(engine: QueueEngine, ctx: Context, number: int, due: Due | None) -
     # So it is due at a time.
     key, time = options.later_key, time_of(due_ms)
     log_claim(ctx, key, GROUP, CONSUMER, {number: AT}, time, now, ())
-    engine.shared.later.hear(engine.core, due_ms + times.lead, now)
+    engine.known.later.hear(engine.core, due_ms + times.lead, now)
     return 1

@@ -15,10 +15,10 @@ from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options
 from tidelog.jobs.own import Own, job_id
 from tidelog.jobs.verbs.verb import Verb
-from tidelog.jobs.work.shared import Shared
+from tidelog.jobs.work.known import Known
 
 Fences = list[tuple[int, int]]  # (job, deliveries)
-Lane = tuple[Shared, Options, Stream, Group, Fences]
+FencedLane = tuple[Known, Options, Stream, Group, Fences]
 
 
 @dataclass(slots=True)  # not frozen, which takes a microsecond for each job that is done
@@ -58,7 +58,7 @@ def fences_in(words: list[bytes]) -> Fences:
     return [(job_id(job), int64(count)) for job, count in zip(pairs, pairs)]
 
 
-def by_lane(engine: QueueEngine, ctx: Context, fences: Fences) -> Iterator[Lane]:
+def by_lane(engine: QueueEngine, ctx: Context, fences: Fences) -> Iterator[FencedLane]:
     """[lock] Jobs by their lanes, with the streams and groups of these: those that exist."""
     lanes: dict[int, Fences] = {}
     if len(fences) == 1:  # as in most calls
@@ -71,4 +71,4 @@ def by_lane(engine: QueueEngine, ctx: Context, fences: Fences) -> Iterator[Lane]
         stream = ctx.stream(options.key)
         group = None if stream is None else stream.groups.get(options.group_key)
         if stream is not None and group is not None:
-            yield engine.shared.lane(priority), options, stream, group, some
+            yield engine.known.lane(priority), options, stream, group, some

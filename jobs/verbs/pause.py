@@ -35,6 +35,6 @@ def _log_pause(engine: QueueEngine, ctx: Context) -> int:
     if paused_since(ctx.database.keys, options) is not None:
         return 0
     ctx.effects.append((SET, ctx.db, paused_key(options), b"%d" % ctx.now, -1))  # without expiry
-    for group in engine.shared.later.groups:
+    for group in engine.known.later.groups:
         group.halt()
     return 1

@@ -52,21 +52,21 @@ class Peek(Verb):
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
         number, scheduled = self.count, self.scheduled
-        options, shared, now = engine.options, engine.shared, engine.store_ms()
+        options, known, now = engine.options, engine.known, engine.store_ms()
 
         def at(state: State) -> list[Any]:
             later = later_of(state, engine.db, options)
             arrived: list[Any] = []
             if later is not None:
-                shared.later.watch_clock(engine.core, now)
-                lead = shared.later.lead
-                for due_ms, job in shared.later.listed(later[1]):
+                known.later.watch_clock(engine.core, now)
+                lead = known.later.lead
+                for due_ms, job in known.later.listed(later[1]):
                     if (due_ms > now) is scheduled and (row := later[0].get(job)) is not None:
                         # shown by the wall clock
                         arrived.append((job, row, due_ms - lead if scheduled else None))
                         if len(arrived) == number:
                             break
-                    elif due_ms > now and not scheduled and not shared.later.disordered:
+                    elif due_ms > now and not scheduled and not known.later.disordered:
                         break
             if scheduled:
                 return arrived

@@ -68,6 +68,6 @@ class Report(Ending):
         if held.find(ctx) is None:
             return None
         key = progress_key(held.options, first_id(held.job, held.row))
-        held.shared.progress[held.job] = key
+        held.known.progress[held.job] = key
         value, until = packed(self.fraction, self.text, ctx.now), ctx.now + KEPT_MS
         return [[b"SET", key, value, b"PXAT", b"%d" % until]]

@@ -10,7 +10,7 @@ from tidelog.engine import ids
 from tidelog.engine.api import Context, Effect, Entries, EntryRow, Group, Stream, reading
 from tidelog.engine.ids import MAX
 from tidelog.engine.reply import Reply
-from tidelog.jobs.dedup import HOLDER, PRODUCER, let_go, needed_elsewhere, table_at
+from tidelog.jobs.dedup import PRODUCER, TAKER, let_go, needed_elsewhere, table_at
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import create_group, lanes_in
 from tidelog.jobs.options import Options
@@ -55,7 +55,7 @@ class Purge(Verb):
             if later is not None and len(later[1].pending):
                 words, dropped = _purge_later(ctx, options, *later)
                 more = True
-                engine.shared.results.all_ended(engine.core)
+                engine.known.results.all_ended(engine.core)
                 return words
             lanes = lanes_in(ctx.state, engine.db, options)
             for lane in lanes:
@@ -68,13 +68,13 @@ class Purge(Verb):
             return None
 
         reply, promise = engine.ask(
-            engine.shared.unit, partial(run_unit, engine.core, engine.db, plan)
+            engine.known.unit, partial(run_unit, engine.core, engine.db, plan)
         )
         if reply is not None and not dropped:
             # the unit only created the group or deleted unreadable streams; jobs may remain
             more = True
         if dropped:
-            engine.shared.made_room()
+            engine.known.made_room()
         return (dropped, more), promise
 
     def reply(self, result: tuple[int, bool]) -> Reply:
@@ -93,8 +93,8 @@ def _purge_later(
         pid == PRODUCER and not pending.contains(job) for pid, _, job, _ in table.records()
     )
     if not outlives:
-        held = table_at(ctx, options.root, HOLDER)
-        jobs = [] if held is None else [job for pid, _, job, _ in held.records() if pid == HOLDER]
+        taken = table_at(ctx, options.root, TAKER)
+        jobs = [] if taken is None else [job for pid, _, job, _ in taken.records() if pid == TAKER]
         free = let_go(ctx, options, stream, filter(pending.contains, jobs))
         return [*map(Decided, free), [b"DEL", options.later_key]], len(pending)
     # The stream remembers the dedup IDs of jobs that have left it, so it stays.
@@ -109,9 +109,9 @@ def _purge_lane(
     engine: QueueEngine, ctx: Context, options: Options, stream: Stream, group: Group
 ) -> tuple[list[list[bytes]], int]:
     """[lock] The commands of one unit that purges a lane, and how many jobs they delete."""
-    lane_0 = engine.shared
-    shared = lane_0.lane(options.priority)
-    shared.fresh(ctx, options, stream, group)
+    lane_0 = engine.known
+    known = lane_0.lane(options.priority)
+    known.fresh(ctx, options, stream, group)
     paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
     unread = reading.between(stream, group.last_id + 1, MAX, PURGE_JOBS - len(paused))
     jobs = [*paused, *unread.ids()]
@@ -126,15 +126,15 @@ def _purge_lane(
             + [b"ENTRIESREAD", read]
         )
     texts = list(map(ids.text, jobs))
-    shared.ended(shared.results.firsts(stream, jobs))
-    if shared.limited:
-        shared.freed(paused)
+    known.ended(known.results.firsts(stream, jobs))
+    if known.limited:
+        known.freed(paused)
     if paused:
         words.append([b"XACK", options.key, options.group_key, *texts[: len(paused)]])
         entries = [
-            ids.text(hold.entry)
+            ids.text(deferral.entry)
             for job in paused
-            if (hold := shared.paused.pop(job, None)) is not None and hold.entry
+            if (deferral := known.paused.pop(job, None)) is not None and deferral.entry
         ]
         if entries:
             words.append([b"XDEL", options.holds_key, *entries])

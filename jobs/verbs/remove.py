@@ -76,7 +76,7 @@ def _reasons(engine: QueueEngine, ctx: Context) -> Iterator[str]:
     found = sorted(shown(each.rule.name) for each in rules if each.rule.queue == options.root)
     if found:
         yield f"schedules that put jobs into it: {', '.join(found)} (remove them)"
-    waiters = (waiter.work for waiter in engine.core.waiting.at(engine.shared.place))
+    waiters = (waiter.work for waiter in engine.core.waiting.at(engine.known.place))
     workers = sorted({shown(work.worker) for work in waiters if isinstance(work, Fetch)})
     if workers:
         yield f"workers that wait for its jobs: {', '.join(workers)} (stop them)"

@@ -13,8 +13,8 @@ from tidelog.jobs.own import ONE, Own, ms_word
 from tidelog.jobs.streams import holds
 from tidelog.jobs.verbs.named import Fences, Named, by_lane, fences_in
 from tidelog.jobs.verbs.verb import WORKS, Facts
+from tidelog.jobs.work.known import Known
 from tidelog.jobs.work.look import was_lost
-from tidelog.jobs.work.shared import Shared
 
 
 @dataclass(slots=True)
@@ -59,12 +59,12 @@ class Renew(Named):
 
 def strays(
     engine: QueueEngine, worker: bytes, fences: Fences, ctx: Context
-) -> list[tuple[Shared, Fences, list[int]]]:
+) -> list[tuple[Known, Fences, list[int]]]:
     """[lock] Those of the jobs that the worker holds, as the log says, while no delivery of this process has them.
 
     By lane. The last list has those of them that were lost with their process before.
     """
-    found: list[tuple[Shared, Fences, list[int]]] = []
+    found: list[tuple[Known, Fences, list[int]]] = []
     mono = engine.core.monotonic()
     for lane, options, stream, group, some in by_lane(engine, ctx, fences):
         living, lapsed = lane.held_jobs(mono)

@@ -33,7 +33,7 @@ class AskResult(OneJob, Question):
 
     def question(self, engine: QueueEngine, timeout_ms: int | None) -> Outcome:
         """See `Question`."""
-        return Outcome(engine.core, engine.shared.results, engine.options, self.job, timeout_ms)
+        return Outcome(engine.core, engine.known.results, engine.options, self.job, timeout_ms)
 
     def reply(self, result: Any) -> Reply:
         """See `Verb`."""

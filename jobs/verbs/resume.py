@@ -35,5 +35,5 @@ def _log_resume(engine: QueueEngine, ctx: Context) -> int:
         return 0
     ctx.effects.append((DEL, ctx.db, (paused_key(options),)))
     # Those that wait look again, and find the string gone.
-    engine.core.waiting.signal([engine.shared.place])
+    engine.core.waiting.signal([engine.known.place])
     return 1

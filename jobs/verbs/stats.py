@@ -48,7 +48,7 @@ class AskStats(Verb):
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
         options, db = engine.options, engine.db
-        core, shared = engine.core, engine.shared
+        core, known = engine.core, engine.known
         mono, now = core.monotonic(), engine.store_ms()
 
         def at(state: State) -> Stats:
@@ -72,9 +72,9 @@ class AskStats(Verb):
                 pending, paused = pending + delivered, paused + given - back
                 oldest = min(oldest, first)
             age = None if oldest == MAX else max(0, now - (oldest >> 64)) / 1000
-            put, done = shared.sample(mono, *totals(state, db, options))
+            put, done = known.sample(mono, *totals(state, db, options))
             later = later_of(state, db, options)
-            arrived = shared.later.count_due(core, later, now)
+            arrived = known.later.count_due(core, later, now)
             return Stats(
                 name=options.name,
                 group=options.group,

@@ -37,10 +37,10 @@ class AskWorkers(Verb):
 
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
-        options, shared = engine.options, engine.shared
+        options, known = engine.options, engine.known
 
         def at(state: State) -> list[WorkerStatus]:
-            waits, lives = waiting_workers(shared), living_workers(shared)
+            waits, lives = waiting_workers(known), living_workers(known)
             held: dict[bytes, int] = dict.fromkeys(lives, 0)
             jobs: dict[bytes, list[str]] = {}
             seen: dict[bytes, int] = {}

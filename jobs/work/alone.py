@@ -28,7 +28,7 @@ from typing import Final
 from tidelog.engine.api import NOBODY, Context
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import find
-from tidelog.jobs.work.shared import Delivery, Process, Shared
+from tidelog.jobs.work.known import Delivery, Known, Process
 from tidelog.store.commit.core import Core
 
 # A window is not shorter than this: jobs do not take less time because leases are short.
@@ -52,7 +52,7 @@ class Turn:
 
     __slots__ = ("lane_0", "window", "began", "lone", "lone_at", "rests")
 
-    def __init__(self, lane_0: Shared, window: float, mono: float) -> None:
+    def __init__(self, lane_0: Known, window: float, mono: float) -> None:
         self.lane_0, self.window = lane_0, window
         self.began = self.lone_at = mono
         self.lone: Lone | None = None
@@ -77,7 +77,7 @@ class Alone:
     _places  keys on which consumers wait because of a turn
     """
 
-    def __init__(self, queues: Mapping[tuple[int, bytes, bytes], Shared]) -> None:
+    def __init__(self, queues: Mapping[tuple[int, bytes, bytes], Known]) -> None:
         self.turns: dict[Process, Turn] = {}
         self.apart = False
         self._queues = queues
@@ -106,14 +106,14 @@ class Alone:
         """[lock] A process gets this suspect, or is found to hold it."""
         if self.apart:
             return
-        lane, process = delivery.shared, delivery.process
+        lane, process = delivery.known, delivery.process
         turn = self.turns.get(process)
         if turn is None or not turn.clears:
             turn = Turn(lane.lane_0 or lane, window_of(delivery.options), mono)
             self.turns[process] = turn
         turn.lone, turn.lone_at = (weakref.ref(delivery), job, delivery.open[job]), mono
 
-    def clearing(self, lane_0: Shared) -> int:
+    def clearing(self, lane_0: Known) -> int:
         """How many processes clear for a queue."""
         return sum(turn.clears and turn.lane_0 is lane_0 for turn in self.turns.values())
 
@@ -137,7 +137,7 @@ class Asking:
     """One decision: may the process that asks get suspects, or anything else?
 
     nothing   it gets nothing                        only    it gets a suspect or nothing
-    held      suspects were held back                lone    it gets a suspect
+    passed    suspects were passed over              lone    it gets a suspect
     _others   tells whether there are other jobs for it
     """
 
@@ -145,7 +145,7 @@ class Asking:
         self,
         ctx: Context,
         alone: Alone,
-        lane_0: Shared,
+        lane_0: Known,
         options: Options,
         process: Process,
         mono: float,
@@ -155,7 +155,7 @@ class Asking:
         self._ctx, self._alone, self._mono = ctx, alone, mono
         self._ending, self._others = ending, others
         self._lane_0, self._options, self._process = lane_0, options, process
-        self.nothing = self.only = self.held = self.lone = False
+        self.nothing = self.only = self.passed = self.lone = False
         self._may: bool | None = None
         self._seen = 0
         self._turn: Turn | None = None
@@ -187,12 +187,12 @@ class Asking:
 
     @property
     def enough(self) -> bool:
-        """Whether to look for no more suspects: those that were held back are as many as can change anything."""
-        return self.held and self._turn is not None
+        """Whether to look for no more suspects: those that were passed over are as many as can change anything."""
+        return self.passed and self._turn is not None
 
-    def hold_back(self) -> None:
+    def pass_over(self) -> None:
         """[lock] A suspect is due that the process does not get now."""
-        self.held = True
+        self.passed = True
         self._seen += 1
         alone = self._alone
         if self._turn is None and not alone.apart and self._seen > alone.clearing(self._lane_0):
@@ -202,14 +202,14 @@ class Asking:
 
     def cleared_in_vain(self) -> bool:
         """[lock] Whether the process clears although no suspect is due: another process got it. It clears no more."""
-        if not self.only or self.held or self.lone:
+        if not self.only or self.passed or self.lone:
             return False
         self._alone.turns.pop(self._process, None)
         return True
 
     def waits(self) -> bool:
         """[lock] Whether the consumer, which gets nothing, is to look again soon: its process may get more by then."""
-        if self.nothing or self.only or self.held:
+        if self.nothing or self.only or self.passed:
             self._alone.wait_at(self._lane_0.place)
             return True
         return False
@@ -231,7 +231,7 @@ def _is_held(ctx: Context, lone: Lone, mono: float, ending: Ending) -> bool:
     delivery, (job, count) = lone[0](), lone[1:]
     if delivery is None or delivery.open.get(job) != count or not delivery.lives(mono):
         return False
-    group = find(ctx.state, delivery.shared.db, delivery.options)[1]
+    group = find(ctx.state, delivery.known.db, delivery.options)[1]
     row = None if group is None else group.pending.get(job)
     pending = row is not None and row[1] != NOBODY and row[2] == count
     return pending and job not in _done(delivery, ending)

@@ -32,24 +32,24 @@ from tidelog.engine.idlist import pack, pack_one
 from tidelog.engine.ids import MAX
 from tidelog.jobs import rows
 from tidelog.jobs.cancels import delivery_key
-from tidelog.jobs.dedup import HOLDER, freed, table_at
+from tidelog.jobs.dedup import TAKER, freed, table_at
 from tidelog.jobs.engine import QueueEngine
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import is_needed, stream_at
 from tidelog.jobs.work.freeing import free_window, has_begun
+from tidelog.jobs.work.known import Delivery, Known
 from tidelog.jobs.work.later import GROUP, find_later, is_delayed
 from tidelog.jobs.work.progressing import ended
 from tidelog.jobs.work.results import first_id, first_id_of_dead
 from tidelog.jobs.work.settle import failures
-from tidelog.jobs.work.shared import Delivery, Shared
 
 KEPT_JOBS: Final = 1_000  # the newest cancelled jobs of a queue are kept, and up to a node more
 _FOR_ALL: Final = (
     b"ERR the group was not given the job yet, and others need it: cancel it for all groups"
 )
 # priority of the lane, its stream, present ID. A delayed job is in the stream of the delayed ones
-Place = tuple[int, Stream, int]
+Whereabouts = tuple[int, Stream, int]
 
 
 class Cancelling:
@@ -60,14 +60,14 @@ class Cancelling:
 
     def __init__(self, engine: QueueEngine, job: int, only: bytes | None) -> None:
         self._engine, self._job, self._only = engine, job, only
-        self._ended: list[tuple[Shared, int, int]] = []  # lane, job, deliveries: what runs
-        self._touched: list[Shared] = []
+        self._ended: list[tuple[Known, int, int]] = []  # lane, job, deliveries: what runs
+        self._touched: list[Known] = []
 
     def find(self) -> None:
         """Before the decision: find out which ID the job has now, if that is another one. Others get the lock
         between two pages.
         """
-        engine, results = self._engine, self._engine.shared.results
+        engine, results = self._engine, self._engine.known.results
 
         def is_known(ctx: Context) -> bool:
             if self._place(ctx) is not None:
@@ -82,20 +82,20 @@ class Cancelling:
         self._ended.clear()
         place = self._place(ctx)
         if place is None:  # it became due since, perhaps
-            self._engine.shared.results.origins.read_on(self._engine.core, ctx)
+            self._engine.known.results.origins.read_on(self._engine.core, ctx)
             place = self._place(ctx)
         if place is None:
             return 0
         return self._delayed(ctx, place[1]) if is_delayed(place[2]) else self._due(ctx, *place)
 
-    def _place(self, ctx: Context) -> Place | None:
+    def _place(self, ctx: Context) -> Whereabouts | None:
         """Where the job is, if some group still needs it; None if that is not known."""
         options, job = self._engine.options, self._job
         if is_delayed(job):
             later = find_later(ctx, options)
             if later is not None and later[1].pending.contains(job):
                 return 0, later[0], job
-        moved = self._engine.shared.results.origins.find(ctx.state, job)
+        moved = self._engine.known.results.origins.find(ctx.state, job)
         present = job if moved is None else moved[1]
         for priority in {lane_of(present), 0}:
             stream = stream_at(ctx, options.lane(priority).key)
@@ -116,7 +116,7 @@ class Cancelling:
         if row is not None:
             names = [] if queue is None else list(queue.groups)
             self._record(ctx, [self._unheld(name, 0, job, row) for name in self._or_own(names)])
-        engine.shared.ended([ids.text(job)])
+        engine.known.ended([ids.text(job)])
         self._free(ctx, job)
         ctx.effects += free_window(ctx, options, (job,))
         here = [] if row is None else [job]
@@ -154,8 +154,8 @@ class Cancelling:
             log_acked(ctx, options.key, stream, pending[0].name, pack([job]), goes)
         else:
             log_delete(ctx, options.key, stream, goes)
-        engine.shared.ended([first_id(job, row or ())])
-        for caller in list(engine.shared.room):
+        engine.known.ended([first_id(job, row or ())])
+        for caller in list(engine.known.room):
             caller.nudge()
         return 1
 
@@ -210,10 +210,10 @@ class Cancelling:
     def _free(self, ctx: Context, job: int) -> None:
         """Log that the job holds no dedup ID any more."""
         options = self._engine.options
-        table = table_at(ctx, options.root, HOLDER)
-        iid = None if table is None else table.owned(HOLDER, job)
+        table = table_at(ctx, options.root, TAKER)
+        iid = None if table is None else table.owned(TAKER, job)
         if iid is not None:
-            ctx.effects.append(freed(ctx.db, options.root, HOLDER, iid, job))
+            ctx.effects.append(freed(ctx.db, options.root, TAKER, iid, job))
 
     # --- afterwards, without the lock
 

@@ -18,7 +18,7 @@ import logging
 from typing import Final, Protocol
 
 from tidelog.jobs.work.fetch import Fetch, closing
-from tidelog.jobs.work.shared import Delivery, Shared
+from tidelog.jobs.work.known import Delivery, Known
 from tidelog.store.clock import SYSTEM
 from tidelog.store.commit.callers import Caller, Holder, is_other
 from tidelog.store.commit.core import Core
@@ -36,7 +36,7 @@ class Drained(Protocol):
     def stop(self) -> None:
         """Stop all queues from handing out jobs."""
 
-    def queues(self) -> list[Shared]:
+    def queues(self) -> list[Known]:
         """The queues that are in use or were lately."""
 
     def take_back(self) -> None:
@@ -67,8 +67,8 @@ class Drain:
         """Stop handing out jobs."""
         core, leases = self._core, self._leases
         leases.stop()
-        shared = leases.queues()
-        for one in shared:
+        known = leases.queues()
+        for one in known:
             one.room[self._caller] = None
         with core.lock:
             for waiter in core.waiting.waiters():
@@ -81,10 +81,10 @@ class Drain:
     def look(self) -> float | None:
         """Seconds to sleep before the next look, unless nudged. None: the wait is over."""
         self._left = {}
-        for shared in self._leases.queues():
-            count = sum(self._others(delivery) for delivery in shared.deliveries())
+        for known in self._leases.queues():
+            count = sum(self._others(delivery) for delivery in known.deliveries())
             if count:
-                self._left[shared.name] = self._left.get(shared.name, 0) + count
+                self._left[known.name] = self._left.get(known.name, 0) + count
         if not self._left or self._core.ended:
             return None
         if self._until is None:
@@ -94,8 +94,8 @@ class Drain:
 
     def end(self) -> int:
         """How many jobs other threads and tasks held at the last look."""
-        for shared in self._leases.queues():
-            shared.room.pop(self._caller, None)
+        for known in self._leases.queues():
+            known.room.pop(self._caller, None)
         total = sum(self._left.values())
         if total:
             where = ", ".join(f"{name}: {count}" for name, count in sorted(self._left.items()))

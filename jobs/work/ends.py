@@ -11,14 +11,14 @@ from tidelog.engine.idlist import pack
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import among_held, stream_at
 from tidelog.jobs.work import progressing
+from tidelog.jobs.work.known import Delivery, JobEntry, Known, Leftover
 from tidelog.jobs.work.settle import log_done
-from tidelog.jobs.work.shared import Delivery, Job, Leftover, Shared
 
 
 class Ending(Protocol):
     """A lane during one decision, as `Ends` sees it."""
 
-    shared: Shared
+    known: Known
     options: Options
     stream: Stream
     group: Group
@@ -39,14 +39,14 @@ class Ends:
     held: Sequence[int] = ()
     lane: Ending | None = None
     left: Sequence[Leftover] = ()
-    unseen: Sequence[tuple[Delivery, Job]] = ()
+    unseen: Sequence[tuple[Delivery, JobEntry]] = ()
 
     def take_finished(self, before: Delivery, lanes: Iterable[Ending]) -> None:
         """Take the finished jobs of the previous delivery, to acknowledge them in this unit."""
         self.before = before
         self.writing = before.take_finished()
         for lane in lanes:
-            if lane.shared is before.shared:
+            if lane.known is before.known:
                 self.held = before.still_held(lane.group, self.writing)
                 self.lane = lane
                 return
@@ -57,16 +57,16 @@ class Ends:
         self.lane = None
         return list(self.held)
 
-    def handled_in(self, shared: Shared) -> set[int]:
+    def handled_in(self, known: Known) -> set[int]:
         """The jobs of a lane that a leftover ended or gave back in this unit."""
         handled: set[int] = set()
         for leftover in self.left:
-            if leftover.shared is shared:
+            if leftover.known is known:
                 handled.update(leftover.finished)
                 handled.update(job for job, _, _ in leftover.unseen)
         return handled
 
-    def take_unseen(self, unseen: Sequence[tuple[Delivery, Job]]) -> None:
+    def take_unseen(self, unseen: Sequence[tuple[Delivery, JobEntry]]) -> None:
         """[lock] Take jobs from the deliveries that had them. A CONFIRM that comes from now on does not find them."""
         self.unseen = unseen
         for delivery, entry in unseen:
@@ -79,9 +79,9 @@ class Ends:
         """[lock] Log the done jobs of a lane that nobody asked for jobs."""
         if self.lane is not None and self.held:
             lane, self.lane = self.lane, None
-            log_finished(lane.shared, lane.options, ctx, lane.stream, self.held)
+            log_finished(lane.known, lane.options, ctx, lane.stream, self.held)
 
-    def written(self, lane_0: Shared) -> None:
+    def written(self, lane_0: Known) -> None:
         """The unit is in the log."""
         if self.before is not None:
             self.before.written(self.writing, self.held)
@@ -101,81 +101,79 @@ NOTHING_ENDS: Final = Ends()
 
 
 def log_finished(
-    shared: Shared, options: Options, ctx: Context, stream: Stream, jobs: Sequence[int]
+    known: Known, options: Options, ctx: Context, stream: Stream, jobs: Sequence[int]
 ) -> None:
     """[lock] Log that these jobs are done."""
-    if shared.extended or shared.failed:
-        shared.drop_notes(ctx, options, jobs)
+    if known.extended or known.failed:
+        known.drop_notes(ctx, options, jobs)
         for job in jobs:
-            shared.failed.pop(job, None)
+            known.failed.pop(job, None)
     log_done(ctx, options, stream, jobs)
-    if shared.progress:
-        ctx.effects += progressing.ended(ctx, shared.progress, jobs)
-    shared.unswept += len(jobs)
-    if shared.limited:
-        shared.freed(jobs)
-    shared.let_others_in()
-    shared.ended(shared.results.firsts(stream, jobs))
+    if known.progress:
+        ctx.effects += progressing.ended(ctx, known.progress, jobs)
+    known.unswept += len(jobs)
+    if known.limited:
+        known.freed(jobs)
+    known.let_others_in()
+    known.ended(known.results.firsts(stream, jobs))
 
 
 def log_leftovers(
-    shared: Shared, ctx: Context, stream: Stream, group: Group, mono: float
+    known: Known, ctx: Context, stream: Stream, group: Group, mono: float
 ) -> list[Leftover]:
     """[lock] Write what ended deliveries left behind: finished jobs are done, unseen ones go back.
 
-    The leftovers stay listed until the unit is in the log (`Shared.dealt_with`). Writing one twice does nothing.
+    The leftovers stay listed until the unit is in the log (`Known.dealt_with`). Writing one twice does nothing.
     """
-    left = list(shared.leftovers)
+    left = list(known.leftovers)
     for leftover in left:
         counts, worker = leftover.open, leftover.worker
         wanted = [(job, counts.get(job, 0)) for job in leftover.finished]
         done = among_held(group, worker, wanted)
         if done:
-            log_finished(shared, leftover.options, ctx, stream, done)
-        give_back(shared, leftover.options, ctx, group, worker, leftover.unseen, mono)
+            log_finished(known, leftover.options, ctx, stream, done)
+        give_back(known, leftover.options, ctx, group, worker, leftover.unseen, mono)
         gone = leftover.let_go()
         if gone:
-            shared.dropped.update(gone)
+            known.dropped.update(gone)
             if leftover.here:
-                shared.forgotten = next(iter(gone))
+                known.forgotten = next(iter(gone))
     return left
 
 
 def give_back(
-    shared: Shared,
+    known: Known,
     options: Options,
     ctx: Context,
     group: Group,
     worker: bytes,
-    unseen: list[Job],
+    unseen: list[JobEntry],
     mono: float,
 ) -> None:
     """[lock] Undo the delivery of jobs that were fetched but never handed to the worker."""
     counts = {job: count for job, _, count in unseen}
     back = among_held(group, worker, counts.items())
     if back:
-        shared.drop_notes(ctx, options, back)
+        known.drop_notes(ctx, options, back)
         less = tuple(max(counts[job] - 1, 0) for job in back)
         key, name = options.key, options.group_key
         ctx.effects.append((XNACK, ctx.db, key, name, pack(back), less))
         for job, count in zip(back, less, strict=True):
-            shared.give_back(job, count)
+            known.give_back(job, count)
 
 
-def log_all_leftovers(
-    ctx: Context, lane_0: Shared, options: Options, mono: float
-) -> list[Leftover]:
+def log_all_leftovers(ctx: Context, lane_0: Known, options: Options, mono: float) -> list[Leftover]:
     """[lock] `log_leftovers` of all lanes of a queue. If a lane or its group is gone, there is nothing to write."""
     left: list[Leftover] = []
-    for shared in lane_0.all_lanes():
-        if not shared.leftovers:
+    for known in lane_0.all_lanes():
+        if not known.leftovers:
             continue
-        lane = options.lane(shared.priority)
+        lane = options.lane(known.priority)
         stream = stream_at(ctx, lane.key)
         group = None if stream is None else stream.groups.get(lane.group_key)
         if stream is None or group is None:
-            left += shared.leftovers
+            left += known.leftovers
         else:
-            shared.fresh(ctx, lane, stream, group)
-            left += log_leftovers(shared, ctx, stream, group, mono)
+            known.fresh(ctx, lane, stream, group)
+            left += log_leftovers(known, ctx, stream, group, mono)
     return left

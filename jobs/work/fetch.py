@@ -21,12 +21,12 @@ from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.deaths import tell
 from tidelog.jobs.work.ends import NOTHING_ENDS, Ends, log_all_leftovers
 from tidelog.jobs.work.keyed import Keyed
+from tidelog.jobs.work.known import HOME, Delivery, Known, Process
 from tidelog.jobs.work.limits import LOOK_SECONDS, Limits
 from tidelog.jobs.work.look import Look
 from tidelog.jobs.work.new import take_new
 from tidelog.jobs.work.retention import sweep_dead
 from tidelog.jobs.work.selection import DEAD_MAX, ENDED, Decision, History, LaneNow, Selection
-from tidelog.jobs.work.shared import HOME, Delivery, Process, Shared
 from tidelog.store.errors import StoreClosed
 
 FAIR: Final = 10
@@ -57,7 +57,7 @@ def closing() -> StoreClosed:
 class Fetch:
     """One worker's request, and afterwards the delivery it got. Can be made again once it is answered.
 
-    shared      of lane 0, as are the options
+    known       of lane 0, as are the options
     batch       how many jobs at most
     timeout_ms  how long to wait for the first one: 0 = for ever, None = not at all
     history     where the worker is in its own history, None after the end
@@ -72,13 +72,13 @@ class Fetch:
     """
 
     __slots__ = (
-        *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
+        *("known", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
         *("time_limit", "unsure", "process", "_ends", "_dying", "_dead", "_single"),
     )
 
     def __init__(
         self,
-        shared: Shared,
+        known: Known,
         options: Options,
         worker: bytes,
         batch: int,
@@ -89,7 +89,7 @@ class Fetch:
         process: Process = HOME,
     ) -> None:
         self.unsure, self.process = unsure, process
-        self.shared, self.options, self.worker = shared, options, worker
+        self.known, self.options, self.worker = known, options, worker
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self.time_limit = time_limit
         self.delivery: Delivery
@@ -100,7 +100,7 @@ class Fetch:
         self._dead: list[EntryRow] = []  # dead jobs that are in the log, and not told yet
         self._single = batch == 1 and not options.limited
         if options.limited:
-            shared.limit()
+            known.limit()
 
     def landed(self, reply: Reply) -> Outcome:
         """The outcome for a reply whose unit is in the log. Not under the lock."""
@@ -115,7 +115,7 @@ class Fetch:
         """The unit of the last decision is in the log."""
         ends = self._ends
         if ends is not None:
-            ends.written(self.shared)
+            ends.written(self.known)
             self._ends = None
         if self._dying:
             self._dead += self._dying
@@ -126,7 +126,7 @@ class Fetch:
         if self._dead:
             dead, self._dead = self._dead, []
             tell(self.options, dead)
-            sweep_dead(self.shared.core, self.shared.db, self.options)
+            sweep_dead(self.known.core, self.known.db, self.options)
 
     def failed(self) -> None:
         """The last decision failed, or its outcome is unknown."""
@@ -137,8 +137,8 @@ class Fetch:
 
     def __call__(self, ctx: Context) -> Reply:
         """Decide: an Outcome, or a Park."""
-        shared, options = self.shared, self.options
-        if shared.closing:
+        known, options = self.known, self.options
+        if known.closing:
             raise closing()
         if self._ends is not None or self._dying:
             self.written()
@@ -146,19 +146,19 @@ class Fetch:
         group = None if stream is None else stream.groups.get(options.group_key)
         if stream is None or group is None:
             return NO_GROUP
-        if options.concurrency_per_key is not None and shared.keys is None:
-            shared.limit_keys()
-        if shared.number != stream.number or shared.group is not group:
-            shared.fresh(ctx, options, stream, group)
-        mono = shared.monotonic()
+        if options.concurrency_per_key is not None and known.keys is None:
+            known.limit_keys()
+        if known.number != stream.number or known.group is not group:
+            known.fresh(ctx, options, stream, group)
+        mono = known.monotonic()
         if (
             self._single
             and self.history is None
-            and mono < shared.looks.get(options.lease, 0.0)
-            and shared.plain
+            and mono < known.looks.get(options.lease, 0.0)
+            and known.plain
             and self.before is None
-            and not shared.leftovers
-            and not shared.alone.turns
+            and not known.leftovers
+            and not known.alone.turns
         ):
             # No older job can be due, as in nearly every fetch with batch=1. This branch does the same as the code
             # below, but faster.
@@ -175,34 +175,34 @@ class Fetch:
             if new is not None:
                 ctx.effects.pop()  # the job is expired: it is not delivered
         for _ in range(DEAD_MAX):
-            reply = self._decide(ctx, LaneNow(shared, options, stream, group), mono)
+            reply = self._decide(ctx, LaneNow(known, options, stream, group), mono)
             if reply is not None:
                 return reply
             effects, ctx.effects = ctx.effects, []
-            shared.core.landing.land(effects)
+            known.core.landing.land(effects)
             self.written()
         return AGAIN
 
     def _decide(self, ctx: Context, lane_0: LaneNow, mono: float) -> Outcome | Park | None:
         """Decide the general way. None: all jobs found were expired. When that is in the log, decide once more."""
-        shared, options = self.shared, self.options
-        if mono >= shared.looks.get(options.lease, 0.0):
-            shared.do_chores(ctx, options, mono)
-        lanes = self._lanes(ctx, lane_0) if shared.lanes else [lane_0]
+        known, options = self.known, self.options
+        if mono >= known.looks.get(options.lease, 0.0):
+            known.do_chores(ctx, options, mono)
+        lanes = self._lanes(ctx, lane_0) if known.lanes else [lane_0]
         if lanes is None:
             return NO_GROUP
         ends = NOTHING_ENDS
-        if self.before is not None or shared.leftovers or not shared.plain:
+        if self.before is not None or known.leftovers or not known.plain:
             ends = self._ends = self._end_others(ctx, lanes, mono)
         limits = Limits(self.batch)
         if options.limited:
             limits.heed(ctx, options, [lane.group for lane in lanes], len(ends.held))
-        known = self.worker, self.history, self.unsure, self.process
-        now = Decision(ctx, mono, lanes, *known, limits, ends)
-        if shared.alone.turns:
-            now.ask(shared, options)
+        asker = self.worker, self.history, self.unsure, self.process
+        now = Decision(ctx, mono, lanes, *asker, limits, ends)
+        if known.alone.turns:
+            now.ask(known, options)
         several = len(lanes) > 1 and not limits.stop_all and self._in_turn(lanes, mono)
-        halted = shared.halted and shared.is_halted(ctx.database.keys)
+        halted = known.halted and known.is_halted(ctx.database.keys)
         found = None if halted else self._search(now)
         if ends.lane is not None:
             ends.log_rest(ctx)
@@ -217,35 +217,35 @@ class Fetch:
         if not found.got:
             return None if found.dead else AGAIN
         self._deliver(now, found)
-        shared.turns += several
+        known.turns += several
         if limits.rate is not None:
             limits.rate.log(ctx, len(self.delivery.jobs))
         return DELIVERED
 
     def _end_others(self, ctx: Context, lanes: list[LaneNow], mono: float) -> Ends:
         """End in this unit: finished jobs of the previous delivery, and what ended deliveries left behind."""
-        shared, before = self.shared, self.before
+        known, before = self.known, self.before
         ends = Ends()
         if before is not None and before.finished:
             ends.take_finished(before, lanes)
-        keys = shared.keys
+        keys = known.keys
         if keys is not None:
             # Free the keys of jobs that end in this unit, or that another client has ended.
             keys.limit(self.options.concurrency_per_key)
             if ends.lane is not None:
-                keys.ended(ends.lane.shared.priority, ends.held)
+                keys.ended(ends.lane.known.priority, ends.held)
             if mono >= keys.look_at:
                 keys.look_at = mono + LOOK_SECONDS
                 for lane in lanes:
-                    keys.look(lane.shared.priority, lane.group)
-        if shared.leftovers or shared.lanes:
-            ends.left = log_all_leftovers(ctx, shared, self.options, mono)
+                    keys.look(lane.known.priority, lane.group)
+        if known.leftovers or known.lanes:
+            ends.left = log_all_leftovers(ctx, known, self.options, mono)
         return ends
 
     def _lanes(self, ctx: Context, lane_0: LaneNow) -> list[LaneNow] | None:
         """The lanes that exist, the highest first. None if the group is missing in one of them."""
         found: list[LaneNow] = []
-        for priority, shared in self.shared.lanes.items():
+        for priority, known in self.known.lanes.items():
             options = self.options.lane(priority)
             stream = stream_at(ctx, options.key)
             if stream is None:
@@ -253,9 +253,9 @@ class Fetch:
             group = stream.groups.get(options.group_key)
             if group is None:
                 return None
-            if shared.number != stream.number or shared.group is not group:
-                shared.fresh(ctx, options, stream, group)
-            found.append(LaneNow(shared, options, stream, group))
+            if known.number != stream.number or known.group is not group:
+                known.fresh(ctx, options, stream, group)
+            found.append(LaneNow(known, options, stream, group))
         return [*found, lane_0]
 
     def _in_turn(self, lanes: list[LaneNow], mono: float) -> bool:
@@ -269,7 +269,7 @@ class Fetch:
         ]
         if len(ready) < 2:
             return False
-        if self.shared.turns % FAIR == FAIR - 1:
+        if self.known.turns % FAIR == FAIR - 1:
             first = min(ready, key=lambda lane: _next_job(lane, mono))
             lanes.remove(first)
             lanes.insert(0, first)
@@ -287,14 +287,14 @@ class Fetch:
 
     def _select(self, now: Decision, lane: LaneNow) -> Selection | None:
         """Select jobs from the sources of one lane, and log the selection. None: it has nothing to select from."""
-        ends, keys, keyed = now.ends, lane.shared.keys, None
+        ends, keys, keyed = now.ends, lane.known.keys, None
         stream, looks_back = lane.stream, now.history is not None or lane.is_due(now.mono)
         has_new = stream.length and stream.last_live_id() > lane.group.last_id
         if not (has_new or looks_back or keys is not None or ends.lane is lane):
             return None
         found = Selection(lane, ends.take_done() if ends.lane is lane else [], now.limits)
         if looks_back:
-            Look(now, found, now.ask(self.shared, self.options)).run()
+            Look(now, found, now.ask(self.known, self.options)).run()
         if keys is not None:
             keyed = Keyed(now, found, keys)
             keyed.take_aside(now.left)
@@ -305,9 +305,9 @@ class Fetch:
 
     def _deliver(self, now: Decision, found: Selection) -> None:
         """Give the selected jobs to the delivery."""
-        delivery, shared = self.delivery, found.lane.shared
-        if delivery.shared is not shared:
-            delivery.enter(shared, found.lane.options)
+        delivery, known = self.delivery, found.lane.known
+        if delivery.known is not known:
+            delivery.enter(known, found.lane.options)
         found.got.reverse()
         if found.claims:
             found.opened.update(found.claims)
@@ -316,53 +316,53 @@ class Fetch:
         if self.time_limit is not None:
             delivery.until = now.mono + self.time_limit
         if now.asking is not None and now.asking.lone:
-            shared.alone.took(delivery, next(iter(found.claims)), now.mono)
+            known.alone.took(delivery, next(iter(found.claims)), now.mono)
 
     def _end_history(self, history: History, lanes: list[LaneNow]) -> None:
         """Note whether the worker has all jobs of its history."""
-        shared = self.shared
-        if any(history.get(lane.shared.priority) != ENDED for lane in lanes):
+        known = self.known
+        if any(history.get(lane.known.priority) != ENDED for lane in lanes):
             return
-        if shared.begun.get(self.worker) is history:
-            del shared.begun[self.worker]
+        if known.begun.get(self.worker) is history:
+            del known.begun[self.worker]
         self.history = None
-        shared.returned.add(self.worker)
+        known.returned.add(self.worker)
 
     def _without(self, now: Decision) -> Outcome | Park:
         """There is no job for the worker: wait, unless it does not."""
-        shared, asking, mono = self.shared, now.asking, now.mono
-        if asking is not None and not shared.halted and asking.cleared_in_vain():
+        known, asking, mono = self.known, now.asking, now.mono
+        if asking is not None and not known.halted and asking.cleared_in_vain():
             return AGAIN
         if self.timeout_ms is None:
             # This unit itself may have returned jobs to the queue. Only a new request can get them, so AGAIN asks the
             # caller to make one.
             return AGAIN if any(leftover.unseen for leftover in now.ends.left) else NOTHING
         period = self.options.lease
-        look_at = min(lane.shared.looks.get(period, mono) for lane in now.lanes)
+        look_at = min(lane.known.looks.get(period, mono) for lane in now.lanes)
         look_at = min(look_at, mono + period)
         if asking is not None and asking.waits():
             look_at = mono + LOOK_SECONDS  # a suspect that is due, or may be lost without a word
-        if shared.keys is not None and shared.keys.is_waiting():
+        if known.keys is not None and known.keys.is_waiting():
             # another client's acknowledgement wakes nobody
             look_at = min(look_at, mono + LOOK_SECONDS)
-        if shared.halted:
-            look_at = min(mono + LOOK_SECONDS, shared.chores_at)  # ticks and delays go on
+        if known.halted:
+            look_at = min(mono + LOOK_SECONDS, known.chores_at)  # ticks and delays go on
         elif now.limits.stop_all:
             # nothing can be delivered sooner, though older jobs may be due
             look_at = mono + now.limits.wait()
-        return Park([shared.place], [b"XREADGROUP"], self.timeout_ms, None, look_at)
+        return Park([known.place], [b"XREADGROUP"], self.timeout_ms, None, look_at)
 
 
 def _next_job(lane: LaneNow, mono: float) -> int:
     """The ID of the job of a lane that was put first, of those that may be delivered now."""
     pending, after = lane.group.pending, lane.group.last_id
     new = reading.after(lane.stream, after, 1).ids()
-    keys = lane.shared.keys
-    if keys is not None and (aside := keys.first(lane.shared.priority)) is not None:
+    keys = lane.known.keys
+    if keys is not None and (aside := keys.first(lane.known.priority)) is not None:
         new = [*new, aside]
     due = (
         [pending.first()]
-        if len(pending) and mono >= min(lane.shared.looks.values(), default=0.0)
+        if len(pending) and mono >= min(lane.known.looks.values(), default=0.0)
         else []
     )
     return min((*new, *due))

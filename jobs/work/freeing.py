@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from tidelog.engine import ids
 from tidelog.engine.api import NOBODY, Context, Effect, EntryRow, Group, Stream
 from tidelog.jobs import rows
-from tidelog.jobs.dedup import HOLDER, PRODUCER, freed, needed_elsewhere, table_at
+from tidelog.jobs.dedup import PRODUCER, TAKER, freed, needed_elsewhere, table_at
 from tidelog.jobs.lanes import lane_key, lane_of
 from tidelog.jobs.options import PRIORITY_MAX, Options
 from tidelog.jobs.streams import stream_at
@@ -18,7 +18,7 @@ from tidelog.jobs.work.results import first_id, first_id_of_dead
 _LANES: Final = range(PRIORITY_MAX + 1)
 
 
-class Known(NamedTuple):
+class Namesake(NamedTuple):
     """A job that has a dedup ID.
 
     key      of the stream with the table that says so        pid     of the producer in it
@@ -39,10 +39,10 @@ def key_of(options: Options, job: int) -> bytes:
 # --- looking
 
 
-def find_held(ctx: Context, options: Options, dedup_id: bytes) -> Known | None:
-    """The job that holds an ID; None if no job does, or if another client has ended the one that did."""
-    table = table_at(ctx, options.root, HOLDER)
-    entry = None if table is None else table.lookup(HOLDER, dedup_id, ctx.now)
+def find_taken(ctx: Context, options: Options, dedup_id: bytes) -> Namesake | None:
+    """The job that took an ID; None if no job does, or if another client has ended the one that did."""
+    table = table_at(ctx, options.root, TAKER)
+    entry = None if table is None else table.lookup(TAKER, dedup_id, ctx.now)
     if entry is None:
         return None
     stream = stream_at(ctx, key_of(options, entry))
@@ -55,16 +55,16 @@ def find_held(ctx: Context, options: Options, dedup_id: bytes) -> Known | None:
     ):
         return None
     first = ids.parse_or_none(first_id(entry, row))
-    return Known(options.root, HOLDER, entry, entry if first is None else first)
+    return Namesake(options.root, TAKER, entry, entry if first is None else first)
 
 
-def find_in_window(ctx: Context, options: Options, dedup_id: bytes, key: bytes) -> Known | None:
+def find_in_window(ctx: Context, options: Options, dedup_id: bytes, key: bytes) -> Namesake | None:
     """The job whose ID the stream at a key remembers."""
     stream = stream_at(ctx, key)
     if stream is None or stream.idmp is None:
         return None
     entry = stream.idmp.lookup(PRODUCER, dedup_id, ctx.now)
-    return None if entry is None else Known(key, PRODUCER, entry, entry)
+    return None if entry is None else Namesake(key, PRODUCER, entry, entry)
 
 
 def has_begun(ctx: Context, options: Options, job: int) -> bool:
@@ -127,7 +127,7 @@ def first_of_dead(row: EntryRow) -> list[int]:
 
 def forget(ctx: Context, options: Options, dedup_id: bytes) -> list[Effect]:
     """The effects that free an ID, whatever its job does."""
-    places = [(options.root, HOLDER), (options.later_key, PRODUCER)]
+    places = [(options.root, TAKER), (options.later_key, PRODUCER)]
     places += [(lane_key(options.root, priority), PRODUCER) for priority in _LANES]
     effects: list[Effect] = []
     for key, pid in places:

@@ -28,7 +28,7 @@ class Keyed:
 
     def __init__(self, now: Decision, found: Selection, keys: Keys) -> None:
         self._ctx, self._place, self._worker, self._keys = now.ctx, found.lane, now.worker, keys
-        self._lane = found.lane.shared.priority
+        self._lane = found.lane.known.priority
         most = found.lane.options.concurrency_per_key
         self._most = math.inf if most is None else most
         # given back in this unit: due at the next look

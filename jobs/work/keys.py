@@ -9,7 +9,7 @@ the delivery count 0. So all of this is in the log:
     any other                                is in progress
 
 This module caches it, because the keys are in the rows. Each lane has jobs of its own that are set aside, in the order
-of their IDs; the jobs in progress of all lanes count together. The cache of a lane is read with that of its `Shared`,
+of their IDs; the jobs in progress of all lanes count together. The cache of a lane is read with that of its `Known`,
 and like that it is changed by the decision whose unit changes the state.
 """
 
@@ -43,13 +43,13 @@ class Keys:
         self.busy: dict[bytes, int] = {}
         self.most: float = 1
         self.look_at = 0.0
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, _KeyedLane] = {}
 
     # --- the cache
 
     def load(self, priority: int, stream: Stream, group: Group) -> None:
         """[lock] Read the pending jobs of a lane."""
-        lane = _Lane()
+        lane = _KeyedLane()
         for time, job in group.pending.by_age():
             row, pending = stream.get(job), group.pending.get(job)
             key = None if row is None else key_of(row)
@@ -58,19 +58,19 @@ class Keys:
             if time < 0 and pending[1] == NOBODY and pending[2] == 0:
                 lane.put_aside(job, key)
             else:
-                lane.held[job] = key
+                lane.running[job] = key
         self._lanes[priority] = lane
         # An interrupt may have struck amid a change, so derive all that depends on more than one lane.
         lanes = list(self._lanes.values())
-        self.busy = dict(Counter(key for each in lanes for key in each.held.values()))
+        self.busy = dict(Counter(key for each in lanes for key in each.running.values()))
         for each in lanes:
             each.ready = []
             each.offer_all()
 
-    def _lane(self, priority: int) -> _Lane:
+    def _lane(self, priority: int) -> _KeyedLane:
         lane = self._lanes.get(priority)
         if lane is None:
-            lane = self._lanes[priority] = _Lane()
+            lane = self._lanes[priority] = _KeyedLane()
         return lane
 
     # --- what is set aside
@@ -133,8 +133,8 @@ class Keys:
         """[lock] A job is delivered, for the first time or after it was set aside."""
         lane = self._lane(priority)
         lane.aside.pop(job, None)
-        if job not in lane.held:
-            lane.held[job] = key
+        if job not in lane.running:
+            lane.running[job] = key
             self.busy[key] = self.busy.get(key, 0) + 1
 
     def begin_all(self, priority: int, jobs: dict[int, bytes], most: float) -> bool:
@@ -148,13 +148,13 @@ class Keys:
                 return False
         for key, count in counts.items():
             busy[key] = busy.get(key, 0) + count
-        self._lane(priority).held.update(jobs)
+        self._lane(priority).running.update(jobs)
         return True
 
     def released(self, priority: int, job: int) -> bool:
         """[lock] A job goes back as if it had not been delivered. False if it has no key."""
         lane = self._lane(priority)
-        key = lane.held.pop(job, None)
+        key = lane.running.pop(job, None)
         if key is None:
             return False
         self._free(key)
@@ -166,7 +166,7 @@ class Keys:
         """[lock] These jobs leave the group."""
         lane = self._lane(priority)
         left = list(jobs)
-        freed = list(filter(None, map(lane.held.pop, left, repeat(None))))
+        freed = list(filter(None, map(lane.running.pop, left, repeat(None))))
         if len(freed) < len(left) and lane.aside:
             for job in left:
                 key = lane.aside.pop(job, None)
@@ -186,7 +186,7 @@ class Keys:
     def look(self, priority: int, group: Group) -> None:
         """[lock] Find the jobs of a lane that another client has ended."""
         pending, lane = group.pending, self._lane(priority)
-        self.ended(priority, [job for job in lane.held if not pending.contains(job)])
+        self.ended(priority, [job for job in lane.running if not pending.contains(job)])
         if len(lane.aside) > pending.nacked():
             self.ended(priority, [job for job in lane.aside if not pending.contains(job)])
 
@@ -203,18 +203,18 @@ class Keys:
             lane.offer(key)
 
 
-class _Lane:
+class _KeyedLane:
     """The jobs of one lane that have a key.
 
-    held      jobs in progress -> key            aside   jobs that are set aside -> key
+    running   jobs in progress -> key            aside   jobs that are set aside -> key
     queues    key -> its jobs that are set aside, as a heap; some have ended
     ready     a heap of (job, key): the first job of each key that may have a free place; some have ended
     """
 
-    __slots__ = ("held", "aside", "queues", "ready")
+    __slots__ = ("running", "aside", "queues", "ready")
 
     def __init__(self) -> None:
-        self.held: dict[int, bytes] = {}
+        self.running: dict[int, bytes] = {}
         self.aside: dict[int, bytes] = {}
         self.queues: dict[bytes, list[int]] = {}
         self.ready: list[tuple[int, bytes]] = []

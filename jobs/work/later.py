@@ -41,7 +41,7 @@ from tidelog.engine.api import (
 from tidelog.engine.idlist import pack, pack_one, pack_run
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.ids import text as id_text
-from tidelog.jobs.dedup import HOLDER, held, table_at
+from tidelog.jobs.dedup import TAKER, table_at, taking
 from tidelog.jobs.lanes import HIGHEST_FIRST, log_into_lane, open_lane
 from tidelog.jobs.options import SCHEDULES, Options
 from tidelog.jobs.rows import ORIGIN, milliseconds, moment, priority_of
@@ -294,8 +294,8 @@ class Later:
         if due_ms < self.next_ms:
             self.next_ms = due_ms
             at = core.monotonic() + max(0, due_ms - now) / 1000
-            for shared in list(self.groups):
-                shared.hasten(at)
+            for known in list(self.groups):
+                known.hasten(at)
             core.waiting.signal([self.place])
 
     def lanes(self, core: Core, ctx: Context, options: Options) -> tuple[int, ...]:
@@ -319,8 +319,8 @@ class Later:
         if priority not in self._told:
             self._told.add(priority)
             self._lanes_at = 0.0
-            for shared in list(self.groups):
-                shared.add_lane(priority)
+            for known in list(self.groups):
+                known.add_lane(priority)
         core.waiting.signal([self.place])
 
     def advance(self, core: Core, ctx: Context, options: Options) -> float:
@@ -376,12 +376,12 @@ class Later:
 
 def _take_along(ctx: Context, options: Options, jobs: list[int], entries: range) -> None:
     """[lock] Log that these jobs hold their dedup IDs at their new entries."""
-    table = table_at(ctx, options.root, HOLDER)
+    table = table_at(ctx, options.root, TAKER)
     if table is not None:
         for job, entry in zip(jobs, entries, strict=True):
-            iid = table.owned(HOLDER, job)
+            iid = table.owned(TAKER, job)
             if iid is not None:
-                ctx.effects.append(held(ctx.db, options, iid, entry))
+                ctx.effects.append(taking(ctx.db, options, iid, entry))
 
 
 def _rows(stream: Stream, jobs: list[int]) -> Mapping[int, EntryRow]:

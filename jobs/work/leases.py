@@ -28,10 +28,10 @@ from tidelog.jobs.work.alone import Alone
 from tidelog.jobs.work.drain import Drain
 from tidelog.jobs.work.drops import tell_drop
 from tidelog.jobs.work.ends import log_finished, log_leftovers
+from tidelog.jobs.work.known import Delivery, Known, Leftover
 from tidelog.jobs.work.later import Later
 from tidelog.jobs.work.results import Results
 from tidelog.jobs.work.retention import sweep, sweep_dead
-from tidelog.jobs.work.shared import Delivery, Leftover, Shared
 from tidelog.jobs.work.ticks import Ticks
 from tidelog.store.commit.callers import Bell, Caller, Holder
 from tidelog.store.commit.core import Core
@@ -53,7 +53,7 @@ log = logging.getLogger("tidelog.queue")
 class Leases:
     """The queues of one open store, and the thread that looks after them.
 
-    shared    (database, key, group) -> what the workers of that queue share
+    known     (database, key, group) -> what the workers of that queue share
     laters    (database, key) -> what the groups of that queue know of its delayed jobs
     results   (database, key) -> what they know of its results
     armed     the thread runs or is about to           over    the thread has ended, and so has the store
@@ -67,11 +67,11 @@ class Leases:
         self._core = weakref.ref(core)
         self._manual = core.clock.manual
         # A program may use one queue per user. So free unused queues, except for the latest ones.
-        self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
-        self.alone = Alone(self.shared)
+        self.known: weakref.WeakValueDictionary[GroupKey, Known] = weakref.WeakValueDictionary()
+        self.alone = Alone(self.known)
         self.cancels = Cancels()
         self.reports = Reports()
-        self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
+        self._latest: deque[Known] = deque(maxlen=LATEST_MAX)
         self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
             weakref.WeakValueDictionary()
         )
@@ -86,13 +86,13 @@ class Leases:
         self._troubled = False
         core.clock.ticked(self.ticked)
 
-    def of(self, core: Core, db: int, options: Options) -> Shared:
+    def of(self, core: Core, db: int, options: Options) -> Known:
         """The state that the workers of a queue share; made on first use."""
         place = db, options.key, options.group_key
-        found = self.shared.get(place)
+        found = self.known.get(place)
         if found is None:
             with self._starting:
-                found = self.shared.get(place)
+                found = self.known.get(place)
                 if found is None:
                     later = self.laters.get((db, options.key))
                     if later is None:
@@ -101,8 +101,8 @@ class Leases:
                     if results is None:
                         results = self.results[db, options.key] = Results(db, options.key)
                     ticks = self.ticks_of(db)
-                    known = later, results, ticks, self.alone
-                    found = self.shared[place] = Shared(core, db, options, *known)
+                    common = later, results, ticks, self.alone
+                    found = self.known[place] = Known(core, db, options, *common)
                     found.closing = self.closing
                     self._latest.append(found)
         return found
@@ -111,10 +111,10 @@ class Leases:
         """Knowledge about the schedules of a database."""
         return self._ticks.setdefault(db, Ticks(db))
 
-    def queues(self) -> list[Shared]:
+    def queues(self) -> list[Known]:
         """The queues that are in use or were lately, each lane for itself."""
-        found = [reference() for reference in self.shared.valuerefs()]
-        return [lane for shared in found if shared is not None for lane in shared.all_lanes()]
+        found = [reference() for reference in self.known.valuerefs()]
+        return [lane for known in found if known is not None for lane in known.all_lanes()]
 
     def arm(self) -> None:
         """Start the beats: a worker holds a job."""
@@ -158,14 +158,14 @@ class Leases:
         """Stop all queues from handing out jobs."""
         with self._starting:
             self.closing = True
-            for shared in self.queues():
-                shared.closing = True
+            for known in self.queues():
+                known.closing = True
 
     def take_back(self) -> None:
         """Return jobs that were fetched but not handed out; the next beat writes it."""
-        for shared in self.queues():
-            for delivery in shared.deliveries():
-                shared.leave(delivery)
+        for known in self.queues():
+            for delivery in known.deliveries():
+                known.leave(delivery)
 
     def drain(self, limit: float | None, caller: Caller, me: Holder) -> Drain | None:
         """A wait of at most `limit` seconds for the jobs that others hold. None if the store has ended."""
@@ -183,18 +183,18 @@ class Leases:
     def ticked(self) -> None:
         """A manual clock was moved."""
         self.beat()
-        for shared in self.queues():
-            shared.made_room()
+        for known in self.queues():
+            known.made_room()
 
     def reloaded(self) -> None:
         """[lock] Memory was rebuilt: invalidate the caches."""
-        for shared in self.queues():
-            shared.stale()
+        for known in self.queues():
+            known.stale()
 
     def nudge(self) -> None:
         """[lock] Wake the callers that wait for room: the store was closed or follows another one, so they raise."""
-        for shared in self.queues():
-            for caller in list(shared.room):
+        for known in self.queues():
+            for caller in list(known.room):
                 caller.nudge()
 
     def beat(self) -> float | None:
@@ -202,10 +202,10 @@ class Leases:
         pause = self._beat()
         if self.reports.newest and (core := self._core()) is not None:
             self.reports.flush(core.monotonic())
-        for shared in self.queues():
-            job, shared.forgotten = shared.forgotten, 0
+        for known in self.queues():
+            job, known.forgotten = known.forgotten, 0
             if job:
-                tell_drop(shared.name, text(job))
+                tell_drop(known.name, text(job))
         return pause
 
     def _beat(self) -> float | None:
@@ -214,35 +214,35 @@ class Leases:
             return None
         pause = BEAT_SECONDS
         busy = False
-        for shared in self.queues():
-            living = _to_look_after(shared)
-            if not living and not shared.leftovers:
+        for known in self.queues():
+            living = _to_look_after(known)
+            if not living and not known.leftovers:
                 continue
             busy = True
             for delivery in living:
                 pause = min(pause, delivery.options.lease / 3)
-            unit = _Beat(shared)
+            unit = _Beat(known)
             try:
                 try:
-                    shared.unit(partial(core.decided, shared.db, unit))
+                    known.unit(partial(core.decided, known.db, unit))
                 except BaseException:
                     unit.failed()
                     raise
                 unit.written()
-                shared.made_room()
+                known.made_room()
                 keeping = [d.options for d in living if d.options.keeps]
                 if keeping:
-                    sweep(core, shared, keeping[-1])
-                if living and shared.monotonic() >= shared.next_drop:
-                    shared.next_drop = shared.monotonic() + DROP_SECONDS
-                    sweep_dead(core, shared.db, living[-1].options)
+                    sweep(core, known, keeping[-1])
+                if living and known.monotonic() >= known.next_drop:
+                    known.next_drop = known.monotonic() + DROP_SECONDS
+                    sweep_dead(core, known.db, living[-1].options)
             except StoreClosed:
                 return None
             except Exception as error:
                 # The next beat tries again. Until then living workers keep their jobs, because this process knows that
                 # they live.
                 if not self._troubled:
-                    name = shared.name
+                    name = known.name
                     log.warning("queue %s: leases could not be renewed: %s", name, repr(error))
                 self._troubled = True
                 continue
@@ -252,7 +252,7 @@ class Leases:
         self.armed = False
         # Look again. A worker may have got a job just before, and it did not wake this thread because `armed` was still
         # True.
-        if any(_to_look_after(shared) or shared.leftovers for shared in self.queues()):
+        if any(_to_look_after(known) or known.leftovers for known in self.queues()):
             self.armed = True
             return 0.0
         return None
@@ -261,8 +261,8 @@ class Leases:
 class _Beat:
     """The unit of one beat for one queue. Runs under the store's lock."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, known: Known) -> None:
+        self._known = known
         self._writing: list[tuple[Delivery, list[int], list[int]]] = []
         self._left: list[Leftover] = []
 
@@ -270,7 +270,7 @@ class _Beat:
         """The unit is in the log."""
         for delivery, jobs, held in self._writing:
             delivery.written(jobs, held)
-        self._shared.dealt_with(self._left)
+        self._known.dealt_with(self._left)
 
     def failed(self) -> None:
         """The unit is not in the log, or its outcome is unknown: the finished jobs still have to be acknowledged."""
@@ -278,18 +278,18 @@ class _Beat:
             delivery.finished.extendleft(reversed(jobs))
 
     def __call__(self, ctx: Context) -> None:
-        shared = self._shared
-        value = ctx.database.keys.get(shared.key)
+        known = self._known
+        value = ctx.database.keys.get(known.key)
         stream = value if isinstance(value, Stream) else None
-        group = None if stream is None else stream.groups.get(shared.group_key)
+        group = None if stream is None else stream.groups.get(known.group_key)
         if stream is None or group is None:
-            self._left = list(shared.leftovers)  # stream or group is gone: nothing to write
+            self._left = list(known.leftovers)  # stream or group is gone: nothing to write
             return
-        mono = shared.monotonic()
-        shared.sample_now(ctx.state, mono)
-        self._left = log_leftovers(shared, ctx, stream, group, mono)
+        mono = known.monotonic()
+        known.sample_now(ctx.state, mono)
+        self._left = log_leftovers(known, ctx, stream, group, mono)
         options: Options | None = None
-        for delivery in shared.deliveries():
+        for delivery in known.deliveries():
             options = delivery.options
             jobs: list[int] = []
             if delivery.finished:
@@ -297,8 +297,8 @@ class _Beat:
                 done = delivery.still_held(group, jobs)
                 self._writing.append((delivery, jobs, done))
                 if done:
-                    shared.fresh(ctx, options, stream, group)
-                    log_finished(shared, options, ctx, stream, done)
+                    known.fresh(ctx, options, stream, group)
+                    log_finished(known, options, ctx, stream, done)
             due = mono - delivery.renewed >= delivery.options.lease / 3
             if due and delivery.lives(mono):
                 _renew(ctx, delivery, group, mono, jobs)
@@ -308,9 +308,9 @@ class _Beat:
         if isinstance(failures, Stream) and failures.length > options.max_failures:
             most = b"%d" % options.max_failures
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", most])
-        if mono >= shared.next_tidy:
-            more = _tidy(ctx, shared, options, group)
-            shared.next_tidy = mono if more else mono + TIDY_SECONDS
+        if mono >= known.next_tidy:
+            more = _tidy(ctx, known, options, group)
+            known.next_tidy = mono if more else mono + TIDY_SECONDS
 
 
 def _renew(
@@ -331,9 +331,9 @@ def _renew(
         )
 
 
-def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> bool:
+def _tidy(ctx: Context, known: Known, options: Options, group: Group) -> bool:
     """Remove consumers without jobs that were not seen for a day. Returns whether some are left for the next beat."""
-    consumers = [reference() for reference in shared.workers.valuerefs()]
+    consumers = [reference() for reference in known.workers.valuerefs()]
     live = {consumer.worker.encode() for consumer in consumers if consumer is not None}
     stale = [
         consumer.name
@@ -347,9 +347,9 @@ def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> bool:
     return len(stale) > CONSUMERS_MAX
 
 
-def _to_look_after(shared: Shared) -> list[Delivery]:
-    mono = shared.monotonic()
-    return [d for d in shared.deliveries() if d.lives(mono) or d.finished]
+def _to_look_after(known: Known) -> list[Delivery]:
+    mono = known.monotonic()
+    return [d for d in known.deliveries() if d.lives(mono) or d.finished]
 
 
 def leases_of(core: Core) -> Leases:

@@ -15,25 +15,25 @@ from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import many, stream_at
 from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.deaths import given_up
+from tidelog.jobs.work.known import HOME, Delivery, JobEntry, Known
 from tidelog.jobs.work.selection import DEAD_MAX, ENDED, Decision, History, Selection
 from tidelog.jobs.work.settle import failures
-from tidelog.jobs.work.shared import HOME, Delivery, Job, Shared
 
 ABANDONED: Final = "abandoned: the worker ended or dropped the job without finishing it"
 
 
-def was_lost(ctx: Context, shared: Shared, options: Options, job: int, count: int) -> bool:
+def was_lost(ctx: Context, known: Known, options: Options, job: int, count: int) -> bool:
     """[lock] Whether the delivery of this number is recorded as one that never finished."""
-    if not count or job not in shared.failed:
+    if not count or job not in known.failed:
         return False
-    known = failures(shared, ctx, options, job)
-    return any(each.deliveries == count and each.error == ABANDONED for each in known)
+    earlier = failures(known, ctx, options, job)
+    return any(each.deliveries == count and each.error == ABANDONED for each in earlier)
 
 
 class Look:
     """Two sources of a lane: the worker's own history; and paused jobs that are due, with lost ones.
 
-    A suspect (alone.py) is taken alone, or is held back.
+    A suspect (alone.py) is taken alone, or is passed over.
 
     A delivery that no handler saw is no delivery. So a job of a client that let its lease end before it confirmed
     (server/jobs.py) is delivered with the same number again.
@@ -52,17 +52,17 @@ class Look:
         lane = found.lane
         self._ctx, self._mono, self._worker = now.ctx, now.mono, now.worker
         self._history, self._limits = now.history, now.limits
-        self._shared, self._options = lane.shared, lane.options
+        self._known, self._options = lane.known, lane.options
         self._stream, self._group = lane.stream, lane.group
         self._lane, self._found, self._asking = lane, found, asking
         self._overran: set[int] | None = None
-        self._unconfirmed: dict[int, tuple[Delivery, Job]] | None = None
-        self._born_ms = lane.shared.core.opened_at[0] if now.unsure else 0
+        self._unconfirmed: dict[int, tuple[Delivery, JobEntry]] | None = None
+        self._born_ms = lane.known.core.opened_at[0] if now.unsure else 0
         self._doomed: list[int] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        self._handled = now.ends.handled_in(lane.shared).union(found.done)
-        living, self._lapsed = lane.shared.held_jobs(now.mono)
+        self._handled = now.ends.handled_in(lane.known).union(found.done)
+        living, self._lapsed = lane.known.held_jobs(now.mono)
         self._skip = living | self._handled
 
     def run(self) -> None:
@@ -80,7 +80,7 @@ class Look:
 
     def _own(self, history: History) -> None:
         """Take jobs pending for this worker's name that no living delivery holds."""
-        pending, lane = self._group.pending, self._shared.priority
+        pending, lane = self._group.pending, self._known.priority
         consumer = self._group.consumers.get(self._worker)
         while consumer is not None and history.get(lane, 0) != ENDED and not self._full:
             page = pending.page(history.get(lane, 0), ids.MAX, DEAD_MAX, consumer.index)
@@ -100,29 +100,29 @@ class Look:
         """Whether the job waits until its lease is over, even for a worker of the same name: it was dropped, its
         delivery is beyond the time limit, or the lease was extended.
         """
-        shared = self._shared
-        hold = shared.extended.get(job)
-        lent = hold is not None and hold.due > self._mono
-        return lent or job in self._lapsed or job in shared.dropped
+        known = self._known
+        deferral = known.extended.get(job)
+        lent = deferral is not None and deferral.due > self._mono
+        return lent or job in self._lapsed or job in known.dropped
 
     def _paused(self) -> None:
-        shared, pending = self._shared, self._group.pending
-        if not shared.all_returned_known(self._group):
-            shared.find_paused(self._group, self._mono)
-        heap, again = shared.heap, []
+        known, pending = self._known, self._group.pending
+        if not known.all_returned_known(self._group):
+            known.find_paused(self._group, self._mono)
+        heap, again = known.heap, []
         limits, claims, held = self._limits, self._found.claims, len(self._found.claims)
         free = limits.free
         while heap and heap[0][0] <= self._mono and not self._full and limits.free > 0:
             due, job = heappop(heap)
-            hold = shared.paused.get(job)
-            if hold is None or hold.due != due:
+            deferral = known.paused.get(job)
+            if deferral is None or deferral.due != due:
                 continue
             if job in self._handled:  # given back just now: due at the next look
                 again.append((due, job))
                 continue
             row = pending.get(job)
             if row is None or row[1] != NOBODY:
-                shared.drop_notes(self._ctx, self._options, (job,))  # settled or redelivered
+                known.drop_notes(self._ctx, self._options, (job,))  # settled or redelivered
             elif self._take(job, row[2], b"", 0, self._was_lost(job, row[2])):
                 limits.free = free - (len(claims) - held)
             else:
@@ -134,7 +134,7 @@ class Look:
 
     def _late(self) -> None:
         """Take jobs whose lease was not renewed in time, oldest first."""
-        shared, mono = self._shared, self._mono
+        known, mono = self._known, self._mono
         period = self._options.lease
         cutoff = self._ctx.now - int(period * 1000)
         look_at = mono + period
@@ -149,8 +149,8 @@ class Look:
             if job in self._skip:
                 look_at = min(look_at, mono + period / 3)
                 continue
-            hold = shared.extended.get(job)
-            due = max(shared.dropped.get(job, 0.0), 0.0 if hold is None else hold.due)
+            deferral = known.extended.get(job)
+            due = max(known.dropped.get(job, 0.0), 0.0 if deferral is None else deferral.due)
             if due > mono:
                 look_at = min(look_at, due)
                 continue
@@ -167,21 +167,21 @@ class Look:
                 look_at = mono
                 if self._asking.enough:
                     break
-        if shared.heap:
-            look_at = min(look_at, shared.heap[0][0])
-        if len(shared.dropped) > len(pending):  # others settled some
-            for job in [job for job in list(shared.dropped) if not pending.contains(job)]:
-                shared.dropped.pop(job, None)
-        if shared.lane_0 is None:
-            look_at = min(look_at, shared.chores_at)
-        shared.looks[period] = look_at
+        if known.heap:
+            look_at = min(look_at, known.heap[0][0])
+        if len(known.dropped) > len(pending):  # others settled some
+            for job in [job for job in list(known.dropped) if not pending.contains(job)]:
+                known.dropped.pop(job, None)
+        if known.lane_0 is None:
+            look_at = min(look_at, known.chores_at)
+        known.looks[period] = look_at
 
-    def _unseen(self, job: int, worker: bytes, count: int) -> tuple[Delivery, Job] | None:
+    def _unseen(self, job: int, worker: bytes, count: int) -> tuple[Delivery, JobEntry] | None:
         """The delivery of this number if no handler began with it, and the job's entry there."""
         if job not in self._lapsed:
             return None
         if self._unconfirmed is None:
-            late = (d for d in self._shared.deliveries() if not d.lives(self._mono))
+            late = (d for d in self._known.deliveries() if not d.lives(self._mono))
             # An embedded worker's delivery lists jobs of a batch here. These count.
             lent = (d for d in late if d.process is not HOME)
             self._unconfirmed = {e[0]: (d, e) for d in lent for e in list(d.jobs)}
@@ -192,14 +192,14 @@ class Look:
 
     def _is_suspect(self, job: int) -> bool:
         """Whether a job whose lease is over was lost with its worker, and not given up by that."""
-        if job in self._shared.dropped:
+        if job in self._known.dropped:
             return False
         if self._overran is None:
-            self._overran = self._shared.overran(self._mono) if self._lapsed else set()
+            self._overran = self._known.overran(self._mono) if self._lapsed else set()
         return job not in self._overran
 
     def _was_lost(self, job: int, count: int) -> bool:
-        return was_lost(self._ctx, self._shared, self._options, job, count)
+        return was_lost(self._ctx, self._known, self._options, job, count)
 
     def _is_culprit(self, job: int, count: int, most: int) -> bool:
         """Whether a suspect that was delivered as often as allowed ran alone the last time: the delivery before was
@@ -213,7 +213,7 @@ class Look:
         if not suspect:
             return not asking.only
         if self._found.claims or not asking.may_take():
-            asking.hold_back()
+            asking.pass_over()
             return False
         asking.lone = True
         return True
@@ -225,9 +225,9 @@ class Look:
         worker: bytes,
         time: int,
         suspect: bool,
-        unseen: tuple[Delivery, Job] | None = None,
+        unseen: tuple[Delivery, JobEntry] | None = None,
     ) -> bool:
-        """Take a job, or end it. Returns False if it is held back.
+        """Take a job, or end it. Returns False if it is passed over.
 
         unseen    the last delivery, if no handler saw it
         """
@@ -244,7 +244,7 @@ class Look:
             return False
         self._skip.add(job)
         self._handled.add(job)
-        self._shared.dropped.pop(job, None)
+        self._known.dropped.pop(job, None)
         if row is None:
             self._gone.append(job)
             return True
@@ -262,15 +262,15 @@ class Look:
 
     def _bury(self, job: int, row: EntryRow, count: int, expired: bool) -> None:
         self._doomed.append(job)
-        known = failures(self._shared, self._ctx, self._options, job)
+        earlier = failures(self._known, self._ctx, self._options, job)
         if job in self._abandoned:
-            known.append(self._abandoned[job])
+            earlier.append(self._abandoned[job])
         reason = rows.EXPIRED if expired else given_up(count, ": never finished")
-        self._found.bury(job, row, count, reason, known)
+        self._found.bury(job, row, count, reason, earlier)
 
     def _log(self) -> None:
         """Log failures that nobody has recorded, and the end of jobs without an entry."""
-        ctx, options, shared = self._ctx, self._options, self._shared
+        ctx, options, known = self._ctx, self._options, self._known
         if self._abandoned:
             stream_at(ctx, options.failures_key)
             # Trim only whole nodes (`~`), and never the last one. The trim is not applied before `decide_xadd_many`
@@ -284,13 +284,13 @@ class Look:
             ]  # fmt: skip
             added = many(decide_xadd_many(ctx, options.failures_key, told))
             for (job, _), entry in zip(latest, added, strict=True):
-                shared.remember_failure(job, entry)
-        shared.drop_notes(ctx, options, [*self._found.claims, *self._doomed, *self._gone])
+                known.remember_failure(job, entry)
+        known.drop_notes(ctx, options, [*self._found.claims, *self._doomed, *self._gone])
         for job in (*self._doomed, *self._gone):
-            shared.failed.pop(job, None)
+            known.failed.pop(job, None)
         if self._gone:
-            if shared.limited:
-                shared.freed(self._gone)
+            if known.limited:
+                known.freed(self._gone)
             ctx.effects += let_go(ctx, options, self._stream, self._gone)
             ctx.effects.append(
                 (XACK, ctx.db, options.key, options.group_key, pack(sorted(self._gone)))

@@ -27,7 +27,7 @@ from tidelog.store.commit.core import Core
 # Jobs with an origin, or KiB of nodes, on one page. Others get the lock between two pages.
 PAGE: Final = 4_000
 
-Lanes = list[tuple[int, Stream]]
+LaneStreams = list[tuple[int, Stream]]
 
 
 class Origins:
@@ -91,7 +91,7 @@ class Origins:
                 return False
         return True
 
-    def _lanes(self, state: State) -> Lanes:
+    def _lanes(self, state: State) -> LaneStreams:
         db, key = self._place
         found = []
         for priority in (*HIGHEST_FIRST, 0):
@@ -100,7 +100,7 @@ class Origins:
                 found.append((priority, value))
         return found
 
-    def _is_out_of_date(self, lanes: Lanes) -> bool:
+    def _is_out_of_date(self, lanes: LaneStreams) -> bool:
         """Whether another client has replaced a stream, or deleted entries until there are fewer of them than notes."""
         numbers = {priority: stream.number for priority, stream in lanes}
         return len(self._now) > sum(stream.length for _, stream in lanes) or any(

@@ -1,7 +1,7 @@
 """Pauses: which jobs of one lane and group nobody gets yet, as this process knows it.
 
 A paused job, or one with an extended lease, has a record in `<name>:holds`. This module caches those records, and which
-entry of `<name>:failures` is about which job. Shared (shared.py) says when they are read again.
+entry of `<name>:failures` is about which job. Known (known.py) says when they are read again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.engine.api import NOBODY, Context, Group, log_delete, reading
 from tidelog.engine.ids import MAX
 from tidelog.jobs.lanes import lane_of
 from tidelog.jobs.options import Options
-from tidelog.jobs.rows import fields_of, hold_of
+from tidelog.jobs.rows import deferral_of, fields_of
 from tidelog.jobs.streams import stream_at
 from tidelog.jobs.work.keys import Keys
 from tidelog.store.commit.core import Core
@@ -24,8 +24,8 @@ from tidelog.store.commit.core import Core
 FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
 
 
-class Hold:
-    """How long a job is held back: until `due`, monotonic seconds. `entry`: its record in `<name>:holds`, 0 = none."""
+class Deferral:
+    """How long a job is deferred: until `due`, monotonic seconds. `entry`: its record in `<name>:holds`, 0 = none."""
 
     __slots__ = ("due", "entry")
 
@@ -63,8 +63,8 @@ class Pauses:
         return core
 
     def _forget(self) -> None:
-        self.paused: dict[int, Hold] = {}
-        self.extended: dict[int, Hold] = {}
+        self.paused: dict[int, Deferral] = {}
+        self.extended: dict[int, Deferral] = {}
         self.heap: list[tuple[float, int]] = []
         self.failed: dict[int, list[int]] = {}
         self.looks: dict[float, float] = {}
@@ -77,22 +77,23 @@ class Pauses:
         self.find_paused(group, mono)
         holds = stream_at(ctx, options.holds_key)
         for entry_id, row in reading.between(holds, 0, MAX) if holds is not None else ():
-            found = None if row is None else hold_of(self.group_key, row)
+            found = None if row is None else deferral_of(self.group_key, row)
             if found is None:
                 continue
             job, until = found
             # The wall clock may have jumped since the store was opened. So never wait longer than the hold was made
             # for.
             left = min(until - elapsed, until - (entry_id >> 64))
-            hold = Hold(mono + max(0, left) / 1000, entry_id)
+            deferral = Deferral(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
             if job in self.aside():
                 continue
             if pending is None or pending[1] == NOBODY:
-                # Pause the job even if another client has acknowledged it. When the pause is over, the hold is dropped.
-                self._pause(job, hold)
+                # Pause the job even if another client has acknowledged it. When the pause is over, the deferral is
+                # dropped.
+                self._pause(job, deferral)
             else:
-                self.extended[job] = hold
+                self.extended[job] = deferral
         failures = stream_at(ctx, options.failures_key)
         for entry_id, row in reading.between(failures, 0, MAX) if failures is not None else ():
             if row is not None:
@@ -114,18 +115,18 @@ class Pauses:
             if time >= 0:
                 break
             if job not in self.paused and job not in aside:
-                self._pause(job, Hold(mono, 0))
+                self._pause(job, Deferral(mono, 0))
 
-    def pause(self, job: int, hold: Hold) -> None:
+    def pause(self, job: int, deferral: Deferral) -> None:
         """[lock] A job is paused in the unit under way."""
-        self._pause(job, hold)
+        self._pause(job, deferral)
         if self.lane_0 is not None:  # nobody waits on the key that the unit changes
             self.core.waiting.signal([self.place])
 
     def give_back(self, job: int, count: int) -> None:
         """[lock] A job goes back at once in the unit under way, with this number of deliveries."""
         if count or self.keys is None or not self.keys.released(self.priority, job):
-            self.pause(job, Hold(self.monotonic(), 0))
+            self.pause(job, Deferral(self.monotonic(), 0))
         elif self.lane_0 is not None:
             self.core.waiting.signal([self.place])
 
@@ -137,11 +138,11 @@ class Pauses:
         """[lock] Whether the cache has all jobs that are pending without owner."""
         return group.pending.nacked() <= len(self.paused) + len(self.aside())
 
-    def _pause(self, job: int, hold: Hold) -> None:
-        self.paused[job] = hold
-        heappush(self.heap, (hold.due, job))
+    def _pause(self, job: int, deferral: Deferral) -> None:
+        self.paused[job] = deferral
+        heappush(self.heap, (deferral.due, job))
         for period, at in self.looks.items():
-            self.looks[period] = min(at, hold.due)
+            self.looks[period] = min(at, deferral.due)
 
     def hasten(self, at: float) -> None:
         """[lock] Look for jobs at `at`, monotonic seconds, or earlier."""
@@ -162,8 +163,8 @@ class Pauses:
                 places += (2 * place + 1, 2 * place + 2)
         jobs: list[int] = []
         for due, job in sorted(found):
-            hold, pending = self.paused.get(job), group.pending.get(job)
-            if hold and hold.due == due and pending and pending[1] == NOBODY:
+            deferral, pending = self.paused.get(job), group.pending.get(job)
+            if deferral and deferral.due == due and pending and pending[1] == NOBODY:
                 jobs.append(job)
         return jobs + [job for job in sorted(self.aside()) if group.pending.contains(job)]
 
@@ -174,12 +175,12 @@ class Pauses:
             del self.failed[next(iter(self.failed))]
 
     def drop_notes(self, ctx: Context, options: Options, jobs: Iterable[int]) -> None:
-        """[lock] Delete the holds of jobs that are done or delivered again, in the unit under way."""
+        """[lock] Delete the deferrals of jobs that are done or delivered again, in the unit under way."""
         entries = []
         for job in jobs:
-            hold = self.paused.pop(job, None) or self.extended.pop(job, None)
-            if hold is not None and hold.entry:
-                entries.append(hold.entry)
+            deferral = self.paused.pop(job, None) or self.extended.pop(job, None)
+            if deferral is not None and deferral.entry:
+                entries.append(deferral.entry)
         if entries:
             holds = stream_at(ctx, options.holds_key)
             if holds is not None:

@@ -12,7 +12,7 @@ from tidelog.engine.api import Context, Stream, reading
 from tidelog.engine.errors import CommandError
 from tidelog.jobs.options import Options
 from tidelog.jobs.streams import depth, find, needed_from
-from tidelog.jobs.work.shared import Shared
+from tidelog.jobs.work.known import Known
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import TidelogError
@@ -23,10 +23,10 @@ log = logging.getLogger("tidelog.queue")
 SWEEP_JOBS = 256  # acknowledged jobs between two sweeps
 
 
-def sweep(core: Core, shared: Shared, options: Options) -> None:
+def sweep(core: Core, known: Known, options: Options) -> None:
     """Delete jobs that `keep` does not cover, as one unit; no unit if there are none. Raises the errors of a write."""
-    run_unit(core, shared.db, lambda ctx: _words(ctx, shared.db, options))
-    shared.unswept = 0
+    run_unit(core, known.db, lambda ctx: _words(ctx, known.db, options))
+    known.unswept = 0
 
 
 def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:

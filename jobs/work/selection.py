@@ -10,7 +10,7 @@ what passes its filters:
     new jobs                             new       expired, key, limits
 
     expired   a job that is too old, or was delivered too often, becomes a dead job instead
-    paused    a job waits until its pause or its lease is over, and while a living worker holds it (shared.py)
+    paused    a job waits until its pause or its lease is over, and while a living worker holds it (known.py)
     key       `concurrency_per_key`: a job whose key has no free place is set aside (keys.py)
     limits    the size of the batch, `rate` and `concurrency` (limits.py)
 """
@@ -30,8 +30,8 @@ from tidelog.jobs.units import UNIT_BYTES
 from tidelog.jobs.work.alone import Asking
 from tidelog.jobs.work.ends import Ends, log_finished
 from tidelog.jobs.work.freeing import free_unseen
+from tidelog.jobs.work.known import Delivery, JobEntry, Known, Process
 from tidelog.jobs.work.limits import Limits
-from tidelog.jobs.work.shared import Delivery, Job, Process, Shared
 
 # One source makes at most this many jobs dead jobs in one unit, with about UNIT_BYTES of values at most.
 DEAD_MAX: Final = 100
@@ -44,25 +44,25 @@ History = dict[int, int]
 class LaneNow:
     """A lane during one decision: its stream and group as they are in memory."""
 
-    shared: Shared
+    known: Known
     options: Options
     stream: Stream
     group: Group
 
     def is_due(self, mono: float) -> bool:
         """Whether jobs that were delivered before may be due."""
-        return mono >= self.shared.looks.get(self.options.lease, 0.0)
+        return mono >= self.known.looks.get(self.options.lease, 0.0)
 
     def has_first(self) -> bool:
         """Whether there are jobs for their first delivery: new ones, or such as were set aside."""
-        stream, shared = self.stream, self.shared
+        stream, known = self.stream, self.known
         if stream.length and stream.last_live_id() > self.group.last_id:
             return True
-        return shared.keys is not None and shared.keys.first(shared.priority) is not None
+        return known.keys is not None and known.keys.first(known.priority) is not None
 
     def has_others(self, mono: float) -> bool:
         """Whether there are jobs for their first delivery, or retries that are due."""
-        heap = self.shared.heap
+        heap = self.known.heap
         return self.has_first() or bool(heap) and heap[0][0] <= mono
 
 
@@ -99,7 +99,7 @@ class Decision:
         limits = self.limits
         return int(min(limits.jobs, max(0, limits.free)))
 
-    def ask(self, lane_0: Shared, options: Options) -> Asking:
+    def ask(self, lane_0: Known, options: Options) -> Asking:
         """The part of a fetch that the worker's process may get."""
         if self.asking is None:
             alone: Any = lane_0.alone
@@ -132,13 +132,13 @@ class Selection:
 
     def __init__(self, lane: LaneNow, done: list[int], limits: Limits) -> None:
         self.lane, self._limits = lane, limits
-        self.got: list[Job] = []
+        self.got: list[JobEntry] = []
         self.claims: dict[int, int] = {}
         self.opened: dict[int, int] = {}
         self.passed = False
         self.dead: list[EntryRow] = []
         self.done = done
-        self.unseen: list[tuple[Delivery, Job]] = []
+        self.unseen: list[tuple[Delivery, JobEntry]] = []
         self._most, self._bytes = DEAD_MAX, 0
 
     def begin_source(self) -> None:
@@ -157,16 +157,16 @@ class Selection:
         self.got.append((job, row, count))
 
     def bury(
-        self, job: int, row: EntryRow, count: int, reason: str, known: Iterable[Failure]
+        self, job: int, row: EntryRow, count: int, reason: str, earlier: Iterable[Failure]
     ) -> None:
         """Make a job a dead job."""
         self._bytes += sum(map(len, row))
-        self.dead.append(rows.dead_row(self.lane.options, job, row, count, reason, known))
+        self.dead.append(rows.dead_row(self.lane.options, job, row, count, reason, earlier))
 
     def log(self, now: Decision) -> None:
         """Log all of it that the sources have not logged."""
         lane, ctx = self.lane, now.ctx
-        shared, options = lane.shared, lane.options
+        known, options = lane.known, lane.options
         if self.claims:
             log_claim(
                 *(ctx, options.key, options.group_key, now.worker, self.claims),
@@ -177,4 +177,4 @@ class Selection:
             decide_xadd_many(ctx, options.dead_key, self.dead)
             ctx.effects += free_unseen(ctx, options, lane.stream, self.dead)
         if self.done:
-            log_finished(shared, options, ctx, lane.stream, self.done)
+            log_finished(known, options, ctx, lane.stream, self.done)

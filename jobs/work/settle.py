@@ -29,9 +29,9 @@ from tidelog.jobs.rows import Failure
 from tidelog.jobs.streams import holds, stream_at
 from tidelog.jobs.work import progressing
 from tidelog.jobs.work.deaths import given_up
-from tidelog.jobs.work.pauses import Hold
+from tidelog.jobs.work.known import Delivery, Known
+from tidelog.jobs.work.pauses import Deferral
 from tidelog.jobs.work.results import first_id, result_words
-from tidelog.jobs.work.shared import Delivery, Shared
 from tidelog.store.commit.batch import Decided
 
 Words = list[list[bytes]]
@@ -43,10 +43,10 @@ class Held:
     dead    the entry of `<name>:dead`, if the job becomes a dead job
     """
 
-    __slots__ = ("shared", "options", "worker", "job", "count", "row", "dead")
+    __slots__ = ("known", "options", "worker", "job", "count", "row", "dead")
 
     def __init__(self, delivery: Delivery, job: int, count: int, row: EntryRow) -> None:
-        self.shared, self.options = delivery.shared, delivery.options
+        self.known, self.options = delivery.known, delivery.options
         self.worker = delivery.worker
         self.job, self.count, self.row = job, count, row
         self.dead: EntryRow | None = None
@@ -58,7 +58,7 @@ class Held:
         group = None if stream is None else stream.groups.get(options.group_key)
         if stream is None or group is None or not holds(group, self.worker, self.job, self.count):
             return None
-        self.shared.fresh(ctx, options, stream, group)
+        self.known.fresh(ctx, options, stream, group)
         return stream, group
 
 
@@ -96,7 +96,7 @@ def _one_done(db: int, options: Options, stream: Stream, job: int) -> Effect:
 
 def ack(delivery: Delivery, job: int, row: EntryRow, count: int, ctx: Context) -> bool:
     """Log that one job of a delivery is done. The most frequent end, so it does without `Held`."""
-    options, shared = delivery.options, delivery.shared
+    options, known = delivery.options, delivery.known
     stream = ctx.stream(options.key)
     group = None if stream is None else stream.groups.get(options.group_key)
     if stream is None or group is None or not holds(group, delivery.worker, job, count):
@@ -104,17 +104,17 @@ def ack(delivery: Delivery, job: int, row: EntryRow, count: int, ctx: Context) -
     if stream.idmp is not None or options.priority:
         ctx.effects += let_go(ctx, options, stream, (job,))
     ctx.effects.append(_one_done(ctx.db, options, stream, job))
-    if shared.extended or count > 1:
-        shared.fresh(ctx, options, stream, group)
-        shared.drop_notes(ctx, options, (job,))
-        shared.failed.pop(job, None)
-        shared.let_others_in()
-    if shared.limited:
-        shared.freed((job,))
-    if shared.progress:
-        ctx.effects += progressing.ended(ctx, shared.progress, (job,))
-    if shared.results.asked:
-        shared.ended([first_id(job, row)])
+    if known.extended or count > 1:
+        known.fresh(ctx, options, stream, group)
+        known.drop_notes(ctx, options, (job,))
+        known.failed.pop(job, None)
+        known.let_others_in()
+    if known.limited:
+        known.freed((job,))
+    if known.progress:
+        ctx.effects += progressing.ended(ctx, known.progress, (job,))
+    if known.results.asked:
+        known.ended([first_id(job, row)])
     return True
 
 
@@ -126,11 +126,11 @@ def _done_words(options: Options, job: int) -> Words:
     ]
 
 
-def _without_hold(shared: Shared, options: Options, job: int) -> Words:
-    hold = shared.extended.get(job) or shared.paused.get(job)
-    if hold is None or not hold.entry:
+def _undeferred(known: Known, options: Options, job: int) -> Words:
+    deferral = known.extended.get(job) or known.paused.get(job)
+    if deferral is None or not deferral.entry:
         return []
-    return [[b"XDEL", options.holds_key, ids.text(hold.entry)]]
+    return [[b"XDEL", options.holds_key, ids.text(deferral.entry)]]
 
 
 def done_and(held: Held, ctx: Context, adds: Callable[[Context], Words]) -> Words | None:
@@ -151,17 +151,17 @@ def done_with(held: Held, ctx: Context, result: bytes, ttl_ms: int) -> Words | N
 
 def _left(held: Held, ctx: Context) -> Words:
     """The commands that remove a job from the queue."""
-    shared, options, job = held.shared, held.options, held.job
-    gone = _without_hold(shared, options, job)
-    shared.extended.pop(job, None)
-    shared.failed.pop(job, None)
-    if shared.limited:
-        shared.freed((job,))
-    shared.let_others_in()
-    shared.ended([first_id(job, held.row)])
+    known, options, job = held.known, held.options, held.job
+    gone = _undeferred(known, options, job)
+    known.extended.pop(job, None)
+    known.failed.pop(job, None)
+    if known.limited:
+        known.freed((job,))
+    known.let_others_in()
+    known.ended([first_id(job, held.row)])
     stream = ctx.stream(options.key)
     assert stream is not None
-    freed = let_go(ctx, options, stream, (job,)) + progressing.ended(ctx, shared.progress, (job,))
+    freed = let_go(ctx, options, stream, (job,)) + progressing.ended(ctx, known.progress, (job,))
     free = map(Decided, freed)
     return [*free, *_done_words(options, job), *gone]
 
@@ -181,12 +181,12 @@ def nack(
     if pause is None:
         reason = given_up(held.count, f"; the last one failed: {error}")
         return [*told, *_dead_words(held, ctx, reason, (error, trace))]
-    if held.shared.limited:
-        held.shared.freed()
-    held.shared.let_others_in()
+    if held.known.limited:
+        held.known.freed()
+    held.known.let_others_in()
     return [
         *told,
-        *_hold_words(held, ctx, pause, held.shared.pause),
+        *_defer(held, ctx, pause, held.known.pause),
         [b"XNACK", options.key, options.group_key, b"FAIL", b"IDS", b"1", ids.text(held.job)],
     ]
 
@@ -203,13 +203,13 @@ def release(held: Held, ctx: Context) -> Words | None:
     """Give a job back as if it had not been delivered."""
     if held.find(ctx) is None:
         return None
-    options, shared = held.options, held.shared
-    gone = _without_hold(shared, options, held.job)
-    shared.extended.pop(held.job, None)
-    shared.give_back(held.job, held.count - 1)
-    if shared.limited:
-        shared.freed()
-    shared.let_others_in()
+    options, known = held.options, held.known
+    gone = _undeferred(known, options, held.job)
+    known.extended.pop(held.job, None)
+    known.give_back(held.job, held.count - 1)
+    if known.limited:
+        known.freed()
+    known.let_others_in()
     return [
         *gone,
         [b"XNACK", options.key, options.group_key, b"SILENT", b"IDS", b"1", ids.text(held.job)],
@@ -220,26 +220,26 @@ def extend(held: Held, ctx: Context, seconds: float) -> Words | None:
     """Keep a job with its worker for `seconds`, whatever happens to the worker. Never shortens an earlier extension."""
     if held.find(ctx) is None:
         return None
-    options, shared = held.options, held.shared
+    options, known = held.options, held.known
     claim = [b"XCLAIM", options.key, options.group_key, held.worker, b"0", ids.text(held.job)]
     words = [[*claim, b"JUSTID"]]
-    promised = shared.extended.get(held.job)
-    if promised is None or promised.due < shared.monotonic() + seconds:
-        words += _hold_words(held, ctx, seconds, shared.extended.__setitem__)
+    promised = known.extended.get(held.job)
+    if promised is None or promised.due < known.monotonic() + seconds:
+        words += _defer(held, ctx, seconds, known.extended.__setitem__)
     return words
 
 
-def _hold_words(
-    held: Held, ctx: Context, seconds: float, note: Callable[[int, Hold], None]
+def _defer(
+    held: Held, ctx: Context, seconds: float, note: Callable[[int, Deferral], None]
 ) -> Words:
-    """Hold a job back for `seconds`. Updates the cache before the unit runs: waiters are served right after it."""
-    options, shared = held.options, held.shared
+    """Defer a job for `seconds`. Updates the cache before the unit runs: waiters are served right after it."""
+    options, known = held.options, held.known
     until = ctx.now + round(seconds * 1000)
     entry = _next_entry(ctx, options.holds_key)
-    gone = _without_hold(shared, options, held.job)
-    shared.extended.pop(held.job, None)
-    note(held.job, Hold(shared.monotonic() + seconds, entry))
-    row = rows.hold_row(options, held.job, until)
+    gone = _undeferred(known, options, held.job)
+    known.extended.pop(held.job, None)
+    note(held.job, Deferral(known.monotonic() + seconds, entry))
+    row = rows.deferral_row(options, held.job, until)
     return [*gone, [b"XADD", options.holds_key, b"*", *row]]
 
 
@@ -251,7 +251,7 @@ def _next_entry(ctx: Context, key: bytes) -> int:
 
 def _failure_words(held: Held, ctx: Context, error: str, trace: str) -> Words:
     options = held.options
-    held.shared.remember_failure(held.job, _next_entry(ctx, options.failures_key))
+    held.known.remember_failure(held.job, _next_entry(ctx, options.failures_key))
     row = rows.failure_row(options, held.job, held.worker, held.count, error, trace)
     most = b"%d" % options.max_failures
     return [[b"XADD", options.failures_key, b"MAXLEN", b"=", most, b"*", *row]]
@@ -260,18 +260,18 @@ def _failure_words(held: Held, ctx: Context, error: str, trace: str) -> Words:
 def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) -> Words:
     options = held.options
     stream_at(ctx, options.dead_key)
-    known = failures(held.shared, ctx, options, held.job)
+    earlier = failures(held.known, ctx, options, held.job)
     at = rows.moment(ctx.now)
     worker = rows.shown(held.worker)
-    known.append(Failure(rows.text(held.job), at, worker, held.count, *last))
-    held.dead = row = rows.dead_row(options, held.job, held.row, held.count, reason, known)
+    earlier.append(Failure(rows.text(held.job), at, worker, held.count, *last))
+    held.dead = row = rows.dead_row(options, held.job, held.row, held.count, reason, earlier)
     return [[b"XADD", options.dead_key, b"*", *row], *_left(held, ctx)]
 
 
-def failures(shared: Shared, ctx: Context, options: Options, job: int) -> list[Failure]:
+def failures(known: Known, ctx: Context, options: Options, job: int) -> list[Failure]:
     """A job's failures that are still stored, oldest first."""
     stream = stream_at(ctx, options.failures_key)
     if stream is None:
         return []
-    found = ((entry, stream.get(entry)) for entry in shared.failed.get(job, ()))
+    found = ((entry, stream.get(entry)) for entry in known.failed.get(job, ()))
     return [rows.failure_of(entry, row) for entry, row in found if row is not None]

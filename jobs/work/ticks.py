@@ -59,7 +59,7 @@ class Ticks:
     """Knowledge about the schedules of one database, which all of its queues share.
 
     next_ms    when the next tick is, unix ms by the wall clock; inf = none is known
-    groups     the `Shared` of its queues, to be told of an earlier tick
+    groups     the `Known` of its queues, to be told of an earlier tick
     _lead      how far the store's time was ahead of the wall clock at the last look
     _to_reset  schedules whose ticks were not looked at since the clock was set back
     """
@@ -80,9 +80,9 @@ class Ticks:
             self.next_ms = tick
             at = core.monotonic() + max(0, tick - now) / 1000
             groups = list(self.groups)
-            for shared in groups:
-                shared.hasten(at)
-            core.waiting.signal([(self.db, shared.key) for shared in groups])
+            for known in groups:
+                known.hasten(at)
+            core.waiting.signal([(self.db, known.key) for known in groups])
 
     def advance(self, core: Core, ctx: Context) -> float:
         """[lock] Make the ticks that are due. Returns when to look next, in seconds from now; inf if never."""
@@ -185,9 +185,9 @@ class Ticks:
     def _hear_lane(self, core: Core, rule: Rule) -> None:
         """Tell the workers of the queue of a lane, and wake those that wait."""
         place = self.db, rule.queue
-        for shared in list(self.groups):
-            if shared.place == place:
-                shared.add_lane(rule.priority)
+        for known in list(self.groups):
+            if known.place == place:
+                known.add_lane(rule.priority)
         core.waiting.signal([place])
 
 

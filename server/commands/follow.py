@@ -202,7 +202,7 @@ class _Sink:
     @property
     def unsent(self) -> int:
         connection = self._connection
-        if connection.out or connection.held:  # the reply to TIDELOG FOLLOW goes first
+        if connection.out or connection.withheld:  # the reply to TIDELOG FOLLOW goes first
             return AHEAD_BYTES_MAX
         return connection.transport.get_write_buffer_size()
 

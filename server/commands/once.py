@@ -14,7 +14,8 @@ from tidelog.server.session import Session
 
 
 def once(session: Session, args: list[bytes]) -> Reply:
-    """TIDELOG ONCE lane number command [arg ...]: run a write of the engine, unless the lane has this number already.
+    """TIDELOG ONCE series number command [arg ...]: run a write of the engine, unless the series has this number
+    already.
 
     Replies as the command does. A command that was refused takes no number.
     """

@@ -14,7 +14,7 @@ from tidelog.engine.reply import OK, Reply, Status
 from tidelog.replication.errors import Different, ProtocolError, ReplicationError
 from tidelog.replication.handover import NOT_TOLD_YET
 from tidelog.replication.status import of_open
-from tidelog.replication.verify import answer, parse_place
+from tidelog.replication.verify import answer, parse_frame_end
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import NO_REPLY
@@ -101,7 +101,7 @@ async def digest(session: Session, args: list[bytes]) -> Reply:
     if core.roles is None:
         raise CommandError(_NO_STATUS)
     try:
-        place = parse_place(args)
+        place = parse_frame_end(args)
         async with session.server.replicating.digesting:
             if session.closed:
                 return NO_REPLY  # it has waited for others, and needs no process any more

@@ -16,7 +16,7 @@ from tidelog.engine.reply import Reply
 from tidelog.server.blocked import NOT_YET, BlockedCall
 from tidelog.server.session import Session
 from tidelog.store.acks import Awaited
-from tidelog.store.commit.durability import unheld
+from tidelog.store.commit.durability import unfulfilled
 
 _WAIT_HERE = (
     b"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured "
@@ -118,7 +118,7 @@ class _Blocked(BlockedCall):
         """See `BlockedCall`."""
         core = self._core
         if self._failure is not None:
-            raise unheld(self._failure, True)
+            raise unfulfilled(self._failure, True)
         if self._lacks_followers or core.following is not None:
             return NOT_YET  # a server that follows from now on ends the call (`Session.expel`)
         if self._awaited.log is not core.log:

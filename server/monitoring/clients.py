@@ -66,7 +66,7 @@ def line(session: Session, running: bytes = b"") -> bytes:
         f" ssub={len(session.shard_channels)}"
         f" multi={transaction.queued if transaction.active else -1}"
         f" watch={len(transaction.watched)} qbuf={pending} qbuf-free=0 argv-mem=0"
-        f" multi-mem={queued} rbs=0 rbp=0 obl=0 oll={len(connection.held)} omem={unread}"
+        f" multi-mem={queued} rbs=0 rbp=0 obl=0 oll={len(connection.withheld)} omem={unread}"
         f" tot-mem={pending + queued + unread} events={'rw' if unread else 'r'}"
         f" cmd={(running or session.last_command).decode() or 'NULL'}"
         f" user={session.user.name.decode('utf-8', 'surrogateescape')} redir=-1"

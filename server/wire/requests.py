@@ -28,11 +28,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
-from tidelog.engine.api import LANE
+from tidelog.engine.api import SERIES
 from tidelog.server.wire.inline import split_words
 
-# Without the colon, because a queue of this name would have lanes for its other keys (server/reserved.py).
-MARK: Final = LANE[:-1]
+# Without the colon, because a queue of this name would have series for its other keys (server/reserved.py).
+MARK: Final = SERIES[:-1]
 LINE_BYTES_MAX: Final = 64 << 10
 UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
 UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 << 10

@@ -20,9 +20,9 @@ from tidelog.engine.api import (
     DELIVER,
     FLUSHALL,
     FLUSHDB,
-    LANE,
     OPCODE,
     RESTORE,
+    SERIES,
     SET,
     XACK,
     XACKDEL,
@@ -73,8 +73,8 @@ def only_adds(effects: Iterable[Effect]) -> bool:
         opcode = effect[0] & OPCODE
         if opcode in SETTLES:
             return False
-        # what a lane of a client's writes holds (server/once.py) is small, and expires
-        if opcode in ADDS and not effect[2].startswith(LANE):
+        # what a series of a client's writes stores (server/once.py) is small, and expires
+        if opcode in ADDS and not effect[2].startswith(SERIES):
             added.add(effect[1:3])
         elif opcode == DELIVER:
             delivered.add(effect[1:3])

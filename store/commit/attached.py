@@ -236,7 +236,7 @@ class Changing(Protocol):
     def promote(self, reason: str = "", generation: int = 0, declined: int | None = None) -> None:
         """Lead from now on."""
 
-    def hold(self) -> int:
+    def suspend(self) -> int:
         """Take no writes from now on. Returns the LSN of the last record."""
 
     def release(self) -> None:

@@ -11,7 +11,7 @@ through `run`: a command, EXEC, a frame of a pipeline, a decision of a queue. Un
     serves      answers waiters whose keys the unit made ready
     promises    returns what must hold on disk before the reply may leave (store/commit/durability.py)
 
-Waiting for the disk happens without the lock: `durability.hold`.
+Waiting for the disk happens without the lock: `durability.fulfil`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Core:
         self.checkpoints: Folding | None = None  # None if the store is open for reading only
         self.roles: Changing | None = None  # likewise
         self.following: Receiving | None = None  # None if the store leads
-        # the error of each write, READONLY or HELD; None while the store takes writes
+        # the error of each write, READONLY or SUSPENDED; None while the store takes writes
         self.refusal: bytes | None = None
         self.link: Linking | None = None  # to the leader that it follows
         self.acks = Acks(self.landing)  # of its followers

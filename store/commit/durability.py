@@ -47,7 +47,7 @@ class Durability:
             return 0 if log.parked else log.written_lsn
         return log.synced_lsn if self.relief is None else 0
 
-    def holds(self, promise: Promise, level: int = BY_POLICY) -> bool:
+    def fulfilled(self, promise: Promise, level: int = BY_POLICY) -> bool:
         """Whether a reply may leave now."""
         log, lsn, wrote = promise
         return lsn <= self.through(log, level) or (
@@ -55,15 +55,17 @@ class Durability:
             lsn <= log.synced_lsn and not (wrote and self.relief is not None)
         )
 
-    def hold(self, promise: Promise, level: int) -> None:
-        """Wait until a promise holds `level`. Raises OutcomeUnknown (a write), StorePoisoned (a read), StoreClosed."""
-        if self.holds(promise, level):
+    def fulfil(self, promise: Promise, level: int) -> None:
+        """Wait until a promise is fulfilled at `level`. Raises OutcomeUnknown (a write), StorePoisoned (a read),
+        StoreClosed.
+        """
+        if self.fulfilled(promise, level):
             return
         log, lsn, wrote = promise
         try:
             log.wait(lsn, level or self.level())
         except AofError as error:
-            raise unheld(error, wrote) from error
+            raise unfulfilled(error, wrote) from error
         relief = self.relief
         if wrote:
             while relief is not None and relief is self.relief:
@@ -72,7 +74,7 @@ class Durability:
                 sleep(RELIEF_S)
 
 
-def unheld(error: AofError, wrote: bool) -> TidelogError:
+def unfulfilled(error: AofError, wrote: bool) -> TidelogError:
     """The error for an LSN that can no longer reach the caller's level."""
     if isinstance(error, LogClosed):
         return StoreClosed(str(error))

@@ -69,7 +69,7 @@ EXPIRE_KEYS: Final = 1000  # keys that one unit deletes when they expire
 RELOAD: Final = "memory may be ahead of the log"
 NOTHING: Final = "the call stored nothing"
 READONLY: Final = b"READONLY You can't write against a read only replica."
-HELD: Final = b"READONLY This store takes no writes while it hands over to a follower (FAILOVER). Try again later."
+SUSPENDED: Final = b"READONLY This store takes no writes while it hands over to a follower (FAILOVER). Try again later."
 UNKNOWN: Final = "it is unknown whether the call was stored; read the data to find out"
 
 _logger = logging.getLogger("tidelog")
@@ -412,8 +412,8 @@ def _refused(error: Exception) -> Exception:
     match error:
         case aof.FollowerLog():
             return from_command(CommandError(READONLY))
-        case aof.HeldLog():
-            return from_command(CommandError(HELD))
+        case aof.SuspendedLog():
+            return from_command(CommandError(SUSPENDED))
         case aof.NoSpace():
             return OutOfSpace(str(error))
         case aof.NoThread():

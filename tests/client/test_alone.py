@@ -45,10 +45,10 @@ class Process:
     def die(self, bench: Bench, *living: Any) -> None:
         """Its connection ends, and the leases of its jobs run out, unlike those of clients with these queues."""
         self._client.close()
-        shared = bench.db.queue("q", **OPTIONS)._engine.shared
+        known = bench.db.queue("q", **OPTIONS)._engine.known
         mine = {ids.parse(job) for job, _ in self.held}
         until(
-            lambda: not any(mine & each.open.keys() for each in shared.deliveries()),
+            lambda: not any(mine & each.open.keys() for each in known.deliveries()),
             "the server keeps the jobs",
         )
         for _ in range(7):
@@ -129,7 +129,7 @@ def test_a_new_server_knows_which_process_holds_a_suspect(bench: Bench) -> None:
     with ExitStack() as stack:
         stack.callback(suspect.release)
         embedded = bench.db.queue("q", **OPTIONS)
-        until(lambda: embedded._engine.shared.alone.turns, "the lease is not renewed")
+        until(lambda: embedded._engine.known.alone.turns, "the lease is not renewed")
         queue.put(b"new")
         assert queue.get(block=0) is None
         assert Process(bench).take() == [[b"new", 1]]

@@ -15,8 +15,8 @@ from tests.until import until
 
 import tidelog
 from tidelog.client.keeper import Keeper
-from tidelog.client.lane import Lane
 from tidelog.client.link import Link
+from tidelog.client.pooled import Pooled
 from tidelog.client.wire import Broken
 from tidelog.jobs.verbs.verb import Safe
 from tidelog.jobs.work import drops
@@ -122,17 +122,17 @@ def test_a_write_that_another_thread_ends_has_an_unknown_outcome(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, safe: Safe
 ) -> None:
     link = bench.connect()._link
-    lane = link.take()
+    pooled = link.take()
 
-    def ended(self: Link, lane: Lane, *args: Any) -> Any:
-        lane.hang_up()
+    def ended(self: Link, pooled: Pooled, *args: Any) -> Any:
+        pooled.hang_up()
         raise Broken("it was hung up", sent=True)
 
     monkeypatch.setattr(Link, "_try", ended)
     kind = tidelog.Unreachable if safe is Safe.READ else tidelog.OutcomeUnknown
     with pytest.raises(kind):
-        link.call([b"SET", b"k", b"v"], safe, lane=lane)
-    link.give_back(lane)
+        link.call([b"SET", b"k", b"v"], safe, pooled=pooled)
+    link.give_back(pooled)
 
 
 def test_a_renewal_that_came_late_is_told(store: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -195,10 +195,10 @@ def test_a_lane_that_nobody_owns_is_gone(bench: Bench, store: Any) -> None:
         pipeline = store.pipeline()
         pipeline.watch("k")
     link = plain(store)._link
-    lane = link.take()
-    del pipeline, lane
+    pooled = link.take()
+    del pipeline, pooled
     # The thread that worked for the last call may still be on its way out, and hold it.
-    until(lambda: gc.collect() >= 0 and len(link._busy) == 0, "a lane is still there")
+    until(lambda: gc.collect() >= 0 and len(link._busy) == 0, "a connection is still there")
     until(lambda: len(bench.serving.server.sessions) <= 2)  # type: ignore[union-attr]
     assert store.get("k") is None
 

@@ -22,8 +22,8 @@ from tests.until import parked, until
 import tidelog
 from tidelog.client import consumer as client_consumer
 from tidelog.client.keeper import Keeper
-from tidelog.client.lane import Lane
 from tidelog.client.link import Link
+from tidelog.client.pooled import Pooled
 from tidelog.server import jobs
 from tidelog.server.commands import capabilities
 
@@ -278,7 +278,7 @@ def test_a_consumer_that_is_closed_ends_no_other_call(
     store = bench.connect()
     mails, other, bills = (store.queue(name, **OPTIONS) for name in ("mails", "other", "bills"))
     waits, goes = threading.Event(), threading.Event()
-    of, name = (client_consumer, "Unblock") if by == "a word" else (Lane, "hang_up")
+    of, name = (client_consumer, "Unblock") if by == "a word" else (Pooled, "hang_up")
     end = getattr(of, name)
 
     def late(it: Any) -> Any:
@@ -345,8 +345,8 @@ def test_a_job_that_a_handler_began_stays_when_its_connection_breaks(
     assert job is not None
     assert bench.serving.server is not None
     sessions = bench.serving.server.sessions
-    for lane in client._link._free:
-        lane.drop()
+    for pooled in client._link._free:
+        pooled.drop()
     until(lambda: not sessions)
     assert bench.connect().queue("mails", **OPTIONS).get("bert", block=0) is None
     assert job.ack()
@@ -370,5 +370,5 @@ def test_a_server_that_cannot_confirm(bench: Bench, monkeypatch: pytest.MonkeyPa
     consumer.close()
     thread.join(60)
     assert not thread.is_alive()
-    (lane, *_) = mails._remote.link._free
-    assert not lane.can(b"confirm")
+    (pooled, *_) = mails._remote.link._free
+    assert not pooled.can(b"confirm")

@@ -20,7 +20,7 @@ from tests.oracle.server import (
     eight_is_not_here,
 )
 
-from tidelog.crash.asking import ANN, BOB, Place
+from tidelog.crash.asking import ANN, BOB, WorkloadKey
 from tidelog.crash.commands import COMMANDS
 from tidelog.crash.errors import BenchError
 from tidelog.crash.lives import Step
@@ -94,7 +94,7 @@ class _Beside(Life):
         if found != expected:
             self._wrong(f"{when}: {difference(found, expected)}")
 
-    def _group(self, stream: int, group: bytes = b"g") -> Place:
+    def _group(self, stream: int, group: bytes = b"g") -> WorkloadKey:
         at = super()._group(stream, group)
         for name in (ANN, BOB):
             if name.encode() not in self._model.streams[at.name].groups[group].consumers:

@@ -159,8 +159,8 @@ class Steps:
         self._at_gate: set[int] = set()
         self._core = core = cast(Any, db)._core
         durability = core.durability
-        self._hold, self._wake = durability.hold, core.wake
-        durability.hold, core.wake = self._hold_in_turn, self._look_in_turn
+        self._fulfil, self._wake = durability.fulfil, core.wake
+        durability.fulfil, core.wake = self._fulfil_in_turn, self._look_in_turn
 
     def entered(self) -> int:
         """The calling thread is about to make a call that blocks."""
@@ -219,10 +219,10 @@ class Steps:
             self._looking -= 1
             self._looks[thread] += 1
 
-    def _hold_in_turn(self, claim: Any, level: int) -> None:
+    def _fulfil_in_turn(self, claim: Any, level: int) -> None:
         if threading.get_ident() != self._acting:
             self.settling.wait()
-        self._hold(claim, level)
+        self._fulfil(claim, level)
 
 
 def clients(serving: Any) -> tuple[int, int]:

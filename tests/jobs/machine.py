@@ -251,7 +251,7 @@ class Machine(RuleBasedStateMachine):
         self.holders += 1
         task = model.delivered(job, self.holders, worker, self.now(), time_limit, ahead, freed)
         if model.skipped and not ahead:
-            turns = self.db.queue(model.name)._engine.shared.turns
+            turns = self.db.queue(model.name)._engine.known.turns
             assert turns and turns % FAIR == 0, f"{task} came before jobs of a higher priority"
         model.looked(self.now())
         held = Held(self.holders, job, task, at)

@@ -395,4 +395,4 @@ def test_nothing_of_it_is_left(life: Life) -> None:
     for _ in range(2):
         life.clock.advance(1)
         assert none_comes(queue)
-    assert not queue._engine.shared.alone.turns
+    assert not queue._engine.known.alone.turns

@@ -22,7 +22,7 @@ JOBS = 20_000
 
 
 def results(queue: Any) -> Results:
-    found: Results = queue._engine.shared.results
+    found: Results = queue._engine.known.results
     return found
 
 

@@ -33,7 +33,7 @@ from tidelog.aof import frame
 from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.jobs.work.shared import Delivery
+from tidelog.jobs.work.known import Delivery
 
 LONG = 60  # seconds of real time after which a test gives up
 DAY = 86_400
@@ -93,9 +93,9 @@ def start(pool: ThreadPoolExecutor, db: tidelog.Store, call: Any, *args: Any) ->
 
 def start_putting(pool: ThreadPoolExecutor, queue: tidelog.Queue, call: Any, **how: Any) -> Any:
     """Begin a put that waits for room, and wait until it does."""
-    queue._engine.shared.room.clear()
+    queue._engine.known.room.clear()
     future = pool.submit(call, **how)
-    until(lambda: queue._engine.shared.room, "it does not wait for room")
+    until(lambda: queue._engine.known.room, "it does not wait for room")
     return future
 
 
@@ -367,7 +367,7 @@ def test_a_put_that_was_refused_leaves_nothing_behind(db: tidelog.Store) -> None
     for _ in range(100):
         with pytest.raises(tidelog.QueueFull):
             queue.put(2, timeout=0)
-    assert not queue._engine.shared.room
+    assert not queue._engine.known.room
 
 
 def test_put_waits_until_a_job_is_done(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
@@ -388,9 +388,9 @@ def test_put_waits_until_a_job_is_given_up(
     take(queue)
     gc.collect()
     putting = start_putting(pool, queue, lambda: queue.put(2))
-    before = set(queue._engine.shared.room)
+    before = set(queue._engine.known.room)
     clock.advance(31)
-    until(lambda: set(queue._engine.shared.room) - before, "it does not wait on")
+    until(lambda: set(queue._engine.known.room) - before, "it does not wait on")
     assert queue.get("ben", block=0) is None
     putting.result(LONG)
     assert queue.dead.count() == 1 and drain(queue) == [2]
@@ -403,7 +403,7 @@ def test_put_waits_so_long(
     queue.put(1)
     putting = start_putting(pool, queue, lambda: queue.put(2, timeout=5))
     clock.advance(4)
-    until(lambda: queue._engine.shared.room, "it does not wait on")
+    until(lambda: queue._engine.known.room, "it does not wait on")
     assert not putting.done()
     clock.advance(1)
     with pytest.raises(tidelog.QueueFull):
@@ -561,7 +561,7 @@ def test_of_finished_jobs_two_threads_take_each_what_the_other_did_not(jobs: tid
         def __len__(self) -> int:
             return super().__len__() + 1  # the other one took a job right after the look
 
-    delivery = Delivery(jobs._engine.shared, jobs._options, b"anna", True)
+    delivery = Delivery(jobs._engine.known, jobs._options, b"anna", True)
     delivery.finished = Meanwhile([1, 2])
     assert delivery.take_finished() == [1, 2]
 
@@ -673,9 +673,9 @@ def test_dropped_batches_leave_nothing_behind(jobs: tidelog.Queue, clock: testin
         finish(jobs.consume("anna", batch=2, block=0), 1)
     gc.collect()
     clock.advance(1)
-    shared = jobs._engine.shared
+    known = jobs._engine.known
     assert len(jobs) == 0
-    assert not shared.dropped and not shared.leftovers and not shared.living
+    assert not known.dropped and not known.leftovers and not known.living
 
 
 def test_an_ack_of_ones_own_does_not_wait_for_the_batch(
@@ -1506,7 +1506,7 @@ def test_a_closed_store_ends_a_wait_for_room(tmp_path: Path, clock: testing.Cloc
 
     thread = threading.Thread(target=put, daemon=True)
     thread.start()
-    until(lambda: queue._engine.shared.room, "it does not wait for room")
+    until(lambda: queue._engine.known.room, "it does not wait for room")
     db.close()
     thread.join(LONG)
     assert errors

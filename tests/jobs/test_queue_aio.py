@@ -66,9 +66,9 @@ async def waiting(queue: Any, call: Coroutine[Any, Any, Any]) -> asyncio.Task[An
 
 async def putting(queue: tidelog.AsyncQueue, call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """Begin a put that waits for room, and wait until it does."""
-    queue._engine.shared.room.clear()
+    queue._engine.known.room.clear()
     task = asyncio.create_task(call)
-    while not queue._engine.shared.room:
+    while not queue._engine.known.room:
         assert not task.done()
         await asyncio.sleep(0)
     return task

@@ -319,7 +319,7 @@ def test_an_interrupt_ends_the_wait_but_not_the_closing(
     holding = Holding(pool, lambda: queue.get("anna", block=0))
 
     def interrupt() -> None:
-        until(lambda: queue._engine.shared.room)
+        until(lambda: queue._engine.known.room)
         signal.raise_signal(signal.SIGINT)
 
     struck = pool.submit(interrupt)

@@ -166,7 +166,7 @@ def test_who_settles_a_job_that_another_thread_has_done_finds_it_done(jobs: tide
     second = next(consumer)
     assert second._delivery is delivery
     assert not job.ack()
-    assert consumer._place.spare is None and second.state == "open" and second.ack()
+    assert consumer._workplace.spare is None and second.state == "open" and second.ack()
 
 
 def test_each_job_has_its_own_time(jobs: tidelog.Queue, clock: testing.Clock) -> None:
@@ -202,14 +202,14 @@ def test_one_delivery_serves_all_jobs_of_a_worker_and_goes_with_it(jobs: tidelog
     consumer = jobs.consume("anna", block=0)
     for _ in range(10):
         assert next(consumer).ack()
-        assert len(jobs._engine.shared.living) == 2 and not jobs._engine.shared.deliveries()
+        assert len(jobs._engine.known.living) == 2 and not jobs._engine.known.deliveries()
     first, second = next(consumer), next(consumer)
-    assert len(jobs._engine.shared.deliveries()) == 2
+    assert len(jobs._engine.known.deliveries()) == 2
     assert first.ack() and second.ack()
-    assert len(jobs._engine.shared.living) == 2  # with the place's empty one
+    assert len(jobs._engine.known.living) == 2  # with the workplace's empty one
     del consumer, first, second
     gc.collect()
-    assert not jobs._engine.shared.living
+    assert not jobs._engine.known.living
 
 
 def test_a_consumer_at_its_end_keeps_no_job(jobs: tidelog.Queue, clock: testing.Clock) -> None:
@@ -254,9 +254,9 @@ def test_a_rebuilt_memory_has_the_cache_read_again(
     jobs.put(1)
     job = jobs.get("anna", block=0)
     assert job is not None and job.nack("no", delay=100)
-    shared = jobs._engine.shared
-    shared.paused.clear()  # as if it had been lost
-    shared.heap.clear()
+    known = jobs._engine.known
+    known.paused.clear()  # as if it had been lost
+    known.heap.clear()
     inside.landing(db).trouble = "a unit broke off"
     clock.advance(50)
     assert jobs.get("anna", block=0) is None
@@ -267,7 +267,7 @@ def test_a_rebuilt_memory_has_the_cache_read_again(
 
 def test_a_rebuilt_memory_has_the_lanes_found_again(db: tidelog.Store, jobs: tidelog.Queue) -> None:
     first = jobs.put(1, dedup_id="a", priority=3)
-    later = jobs._engine.shared.later
+    later = jobs._engine.known.later
     # As if the queue had looked at records that memory has no more.
     later._lanes, later._lanes_at = (), math.inf
     inside.landing(db).trouble = "a unit broke off"

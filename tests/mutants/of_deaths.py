@@ -59,7 +59,7 @@ MUTANTS: Final = (
     Mutant(
         "deaths/of-a-fetch-stay",
         "jobs/work/fetch.py",
-        "            sweep_dead(self.shared.core, self.shared.db, self.options)\n",
+        "            sweep_dead(self.known.core, self.known.db, self.options)\n",
         "",
         (f"{FACES_TESTS}::test_so_do_deaths_that_a_fetch_decides[Embedded]",),
         "Deaths that a fetch decides drop those beyond the limit.",

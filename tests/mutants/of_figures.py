@@ -38,7 +38,7 @@ MUTANTS: Final = (
     Mutant(
         "figures/a-waiting-worker-is-dead",
         "jobs/living.py",
-        "    return found | waiting_workers(shared)\n",
+        "    return found | waiting_workers(known)\n",
         "    return found\n",
         (f"{SCRAPE_TESTS}::test_a_worker_that_waits_is_alive",),
         "A worker that waits for jobs counts as alive.",

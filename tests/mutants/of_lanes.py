@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 FETCH: Final = "jobs/work/fetch.py"
 KEYS: Final = "jobs/work/keys.py"
-SHARED: Final = "jobs/work/shared.py"
+KNOWN: Final = "jobs/work/known.py"
 PAUSES: Final = "jobs/work/pauses.py"
 PRIORITY_TESTS: Final = "tests/jobs/test_priorities.py"
 KEY_TESTS: Final = "tests/jobs/test_keys.py"
@@ -16,7 +16,7 @@ KEY_TESTS: Final = "tests/jobs/test_keys.py"
 MUTANTS: Final = (
     Mutant(
         "lanes/a-fetch-forgets-the-lanes-of-before",
-        SHARED,
+        KNOWN,
         "            if priority not in self.lanes and self._options.lane(priority).key in keys:\n",
         "            if priority in self.lanes and self._options.lane(priority).key in keys:\n",
         (f"{PRIORITY_TESTS}::test_lanes_survive_a_restart",),
@@ -24,7 +24,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lanes/the-lowest-first",
-        SHARED,
+        KNOWN,
         "        self.lanes = {each: lanes[each] for each in sorted(lanes, reverse=True)}\n",
         "        self.lanes = {each: lanes[each] for each in sorted(lanes)}\n",
         (f"{PRIORITY_TESTS}::test_the_highest_priority_comes_first",),
@@ -33,8 +33,8 @@ MUTANTS: Final = (
     Mutant(
         "lanes/no-turns",
         FETCH,
-        "        if self.shared.turns % FAIR == FAIR - 1:\n",
-        "        if self.shared.turns < 0:\n",
+        "        if self.known.turns % FAIR == FAIR - 1:\n",
+        "        if self.known.turns < 0:\n",
         (f"{PRIORITY_TESTS}::test_no_priority_starves",),
         "One fetch in ten begins with the lane whose next job was put first.",
     ),
@@ -73,8 +73,8 @@ MUTANTS: Final = (
     Mutant(
         "lanes/a-worker-begins-in-one-lane",
         FETCH,
-        "        if any(history.get(lane.shared.priority) != ENDED for lane in lanes):\n",
-        "        if all(history.get(lane.shared.priority) != ENDED for lane in lanes):\n",
+        "        if any(history.get(lane.known.priority) != ENDED for lane in lanes):\n",
+        "        if all(history.get(lane.known.priority) != ENDED for lane in lanes):\n",
         (
             "tests/server/test_queue_commands.py"
             "::test_a_worker_that_returns_gets_its_jobs_of_all_priorities",
@@ -92,7 +92,7 @@ MUTANTS: Final = (
     Mutant(
         "keys/a-restart-forgets-jobs-in-progress",
         KEYS,
-        "                lane.held[job] = key\n        self._lanes[priority] = lane\n",
+        "                lane.running[job] = key\n        self._lanes[priority] = lane\n",
         "                pass\n        self._lanes[priority] = lane\n",
         (f"{KEY_TESTS}::test_the_limit_survives_a_restart",),
         "Jobs of a key that were in progress before a restart count.",
@@ -100,9 +100,9 @@ MUTANTS: Final = (
     Mutant(
         "keys/a-retry-frees-its-key",
         PAUSES,
-        "        self._pause(job, hold)\n        if self.lane_0 is not None:",
+        "        self._pause(job, deferral)\n        if self.lane_0 is not None:",
         "        if self.keys is None or not self.keys.released(self.priority, job):\n"
-        "            self._pause(job, hold)\n"
+        "            self._pause(job, deferral)\n"
         "        if self.lane_0 is not None:",
         (f"{KEY_TESTS}::test_a_pause_keeps_the_order",),
         "A job that waits for its retry keeps its key, so no later job overtakes it.",

@@ -470,7 +470,7 @@ MUTANTS: Final = (
     Mutant(
         "leaving/writes-go-on",
         "server/leaving.py",
-        "        server.hold_writes(abort, True)\n",
+        "        server.delay_writes(abort, True)\n",
         "",
         (f"{_SHUTDOWN}::test_writes_wait_and_go_on_after_an_abort",),
         "While a server waits for its followers, no client is answered for a write.",
@@ -486,7 +486,7 @@ MUTANTS: Final = (
     Mutant(
         "leaving/abort-keeps-the-pause",
         "server/leaving.py",
-        "            server.hold_writes(abort, False)\n",
+        "            server.delay_writes(abort, False)\n",
         "",
         (f"{_SHUTDOWN}::test_writes_wait_and_go_on_after_an_abort",),
         "After SHUTDOWN ABORT clients write again.",
@@ -561,8 +561,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "handover/not-held",
-        "store/commit/held.py",
-        "    core.log.hold(True)\n",
+        "store/commit/suspended.py",
+        "    core.log.suspend(True)\n",
         "    pass\n",
         (f"{_HANDING}::test_a_held_store_refuses_every_write_and_answers_reads",),
         "Nothing enters the log of a store while a follower catches up to lead.",

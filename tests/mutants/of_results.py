@@ -42,7 +42,7 @@ MUTANTS: Final = (
     Mutant(
         "results/a-plain-end-wakes-nobody",
         SETTLE,
-        "    if shared.results.asked:\n        shared.ended([first_id(job, row)])\n",
+        "    if known.results.asked:\n        known.ended([first_id(job, row)])\n",
         "",
         (f"{TESTS}::test_a_job_that_ends_without_a_result",),
         "A caller who waits is told of an end without a result.",
@@ -50,7 +50,7 @@ MUTANTS: Final = (
     Mutant(
         "results/a-death-in-a-fetch-wakes-nobody",
         ENDS,
-        "    shared.ended(shared.results.firsts(stream, jobs))\n",
+        "    known.ended(known.results.firsts(stream, jobs))\n",
         "",
         (f"{TESTS}::test_a_job_that_dies",),
         "A caller who waits is told of a job that dies undelivered.",
@@ -66,8 +66,8 @@ MUTANTS: Final = (
     Mutant(
         "results/a-moved-job-wakes-nobody",
         SETTLE,
-        "        shared.ended([first_id(job, row)])\n",
-        "        shared.ended([ids.text(job)])\n",
+        "        known.ended([first_id(job, row)])\n",
+        "        known.ended([ids.text(job)])\n",
         (f"{MOVED}::test_every_end[embedded threads-due]",),
         "A caller who waits is told of the end of a job by the ID that `put` returned.",
     ),

@@ -116,8 +116,8 @@ MUTANTS: Final = (
     Mutant(
         "history/released-clone-unseen",
         "replication/history.py",
-        "    if frame is Place.RELEASED and known in (None, follow.crc):\n",
-        "    if frame is Place.RELEASED:\n",
+        "    if frame is NoFrame.RELEASED and known in (None, follow.crc):\n",
+        "    if frame is NoFrame.RELEASED:\n",
         ("tests/replication/test_history.py::test_the_table",),
         "A clone is recognised by the checksum that its leader remembers.",
     ),

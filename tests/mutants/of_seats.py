@@ -11,7 +11,7 @@ from tests.mutants.mutant import Mutant
 
 RESERVE: Final = "server/reserve.py"
 RESERVE_TESTS: Final = "tests/server/test_reserve.py"
-LANE_TESTS: Final = "tests/server/access/test_lanes.py"
+SERIES_TESTS: Final = "tests/server/access/test_series.py"
 PASSING: Final = "snapshot/passing.py"
 PORTABLE: Final = "snapshot/portable.py"
 PASSING_TESTS: Final = "tests/snapshot/test_passing.py"
@@ -46,27 +46,27 @@ MUTANTS: Final = (
         "Of operators, the one that has done nothing for longest gives way.",
     ),
     Mutant(
-        "reserved/a-lane-of-all-users",
+        "reserved/a-series-of-all-users",
         "server/once.py",
-        '        self._key = LANE + lane if user.name == DEFAULT else b"%b%b\\0%b" % (LANE, user.name, lane)\n',
-        "        self._key = LANE + lane\n",
-        (f"{LANE_TESTS}::test_a_lane_belongs_to_the_user_who_opened_it",),
+        '            SERIES + series if user.name == DEFAULT else b"%b%b\\0%b" % (SERIES, user.name, series)\n',
+        "            SERIES + series\n",
+        (f"{SERIES_TESTS}::test_a_series_belongs_to_the_user_who_opened_it",),
         "A numbered write never gets the reply of another user's write.",
     ),
     Mutant(
-        "reserved/a-queue-over-a-lane",
+        "reserved/a-queue-over-a-series",
         "server/reserved.py",
         '    if command.name.startswith(b"queue|"):\n',
         '    if command.name.startswith(b"QUEUE|"):\n',
-        (f"{LANE_TESTS}::test_a_queue_whose_other_keys_would_be_lanes_is_refused",),
+        (f"{SERIES_TESTS}::test_a_queue_whose_other_keys_would_be_series_is_refused",),
         "No queue has keys in which the server remembers numbered writes.",
     ),
     Mutant(
         "reserved/listed",
         "server/lists.py",
-        "    return not key.startswith(LANE)\n",
-        "    return key != LANE\n",
-        (f"{LANE_TESTS}::test_lists_and_events_leave_them_out",),
+        "    return not key.startswith(SERIES)\n",
+        "    return key != SERIES\n",
+        (f"{SERIES_TESTS}::test_lists_and_events_leave_them_out",),
         "KEYS, SCAN and RANDOMKEY leave out the keys of numbered writes.",
     ),
     Mutant(

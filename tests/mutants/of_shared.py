@@ -36,7 +36,7 @@ MUTANTS: Final = (
         "        if last < self._number:\n",
         "        if last != self._number:\n",
         (f"{SERVED}::test_a_numbered_write_is_done_once",),
-        "A number that the lane has passed is refused.",
+        "A number that the series has passed is refused.",
     ),
     Mutant(
         "once/a-put-is-not-noted",
@@ -130,7 +130,7 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-client-does-not-confirm",
         "client/consumer.py",
-        "            link.post(lane, queue.words(Confirm(worker, [(first, taken.deliveries)])))\n",
+        "            link.post(pooled, queue.words(Confirm(worker, [(first, taken.deliveries)])))\n",
         "            pass\n",
         (f"{UNSEEN}::test_a_job_that_a_handler_began_stays_when_its_connection_breaks",),
         "A job whose handler runs is not begun again when a connection breaks.",

@@ -47,8 +47,8 @@ MUTANTS: Final = (
     Mutant(
         "promise/reads-do-not-wait",
         "store/commit/durability.py",
-        "        if self.holds(promise, level):\n",
-        "        if self.holds(promise, level) or not promise[2]:\n",
+        "        if self.fulfilled(promise, level):\n",
+        "        if self.fulfilled(promise, level) or not promise[2]:\n",
         (
             "tests/store/faults/test_accidents_between_calls.py::test_an_error_waits_for_what_it_tells_of",
         ),

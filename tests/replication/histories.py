@@ -12,7 +12,7 @@ from tidelog.aof.reading.reader import Epoch
 from tidelog.engine.crc32c import crc32c
 from tidelog.replication import history
 from tidelog.replication.handshake import Follow, Rejoin, Reply, Resync, Stop, parse_follow
-from tidelog.replication.history import Own, Place, Upstream
+from tidelog.replication.history import NoFrame, Own, Upstream
 
 UUID = bytes(range(16))
 _unique = count(1)
@@ -91,18 +91,18 @@ class Log:
         assert self.last == lsn
         return self
 
-    def frame_at(self, lsn: int) -> int | Place:
+    def frame_at(self, lsn: int) -> int | NoFrame:
         start = self.frames[self.released].first - 1 if self.released else 0
         if lsn < start:
-            return Place.RELEASED
+            return NoFrame.RELEASED
         if lsn == 0:
             return 0
-        return next((f.crc for f in self.frames if f.last == lsn), Place.INSIDE)
+        return next((f.crc for f in self.frames if f.last == lsn), NoFrame.INSIDE)
 
     def own(self, lsn: int) -> Own:
         behind = [f for f in self.frames[self.released :] if f.last > lsn]
         place = self.frame_at(lsn)
-        known = behind and place is not Place.RELEASED
+        known = behind and place is not NoFrame.RELEASED
         return Own(place, self.frames[-1].now - behind[0].now if known else None)
 
     def follow(self, consent: bool = False) -> Follow:

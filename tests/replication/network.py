@@ -439,7 +439,7 @@ class Network:
     def begin_handover(self, node: Node, heir: Node) -> None:
         """FAILOVER TO heir."""
         if heir.wire is not None and heir.wire.upstream is node and node.handover is None:
-            node.handover = HandingOver(node.core.roles.hold(), heir)
+            node.handover = HandingOver(node.core.roles.suspend(), heir)
             self.counts["failover"] += 1
 
     def go_on(self, node: Node) -> None:

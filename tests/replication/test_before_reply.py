@@ -39,14 +39,14 @@ def test_late_replies_are_errors(waiting: tuple[Pair, Client]) -> None:
         [b"replicate-before-reply", b"1"],
     ]
     assert pair.db.get("a") == b"2" and pair.db.xlen("orders") == 21
-    until(lambda: not pair.server.turns.holding)
+    until(lambda: not pair.server.turns.withholding)
 
 
 def test_replies_leave_when_a_follower_has_it(waiting: tuple[Pair, Client]) -> None:
     pair, client = waiting
     wait_for(pair, 1, 60_000)
     client.begin(b"SET", b"a", b"1")
-    until(lambda: pair.server.turns.holding)
+    until(lambda: pair.server.turns.withholding)
     assert client.arrived() == []
     follower = pair.follow()
     assert client.receive() == OK
@@ -74,7 +74,7 @@ def test_no_limit(waiting: tuple[Pair, Client]) -> None:
     pair, client = waiting
     wait_for(pair, 1, 0)
     client.begin(b"SET", b"a", b"1")
-    until(lambda: pair.server.turns.holding)
+    until(lambda: pair.server.turns.withholding)
     wait_for(pair, 1, 1)
     assert client.receive() == LATE
 
@@ -85,7 +85,7 @@ def test_replies_that_wait_when_the_option_ends_are_not_confirmed(
     pair, client = waiting
     wait_for(pair, 1, 0)
     client.begin(b"SET", b"a", b"1")
-    until(lambda: pair.server.turns.holding)
+    until(lambda: pair.server.turns.withholding)
     wait_for(pair, 0, 0)
     assert client.receive() == LATE
     assert calls(client, "GET a", "SET a 2") == [b"1", OK]
@@ -121,6 +121,6 @@ def test_a_follower_does_not_wait_for_its_own_followers(pair: Pair) -> None:
         wait = pair.client(port)
         wait.config_set("replicate-timeout", 0)
         raw.begin(b"SET", b"a", b"2")
-        until(lambda: server.turns.holding)
+        until(lambda: server.turns.withholding)
         wait.execute_command("REPLICAOF", "127.0.0.1", str(pair.port))
         assert raw.receive() == LATE

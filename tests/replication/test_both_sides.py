@@ -15,7 +15,7 @@ from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 from tidelog.replication.feed import Feed
 from tidelog.replication.handshake import Continue, Follow, parse_follow, parse_reply
-from tidelog.replication.history import Place, Upstream, judge
+from tidelog.replication.history import NoFrame, Upstream, judge
 from tidelog.replication.intake import Intake
 
 
@@ -32,12 +32,12 @@ def lives(records: list[Effect]) -> tuple[Epoch, ...]:
 def connected(leader: Leader, follower: Follower) -> tuple[Feed, Intake]:
     """Both sides of a link after its handshake, whose words and line went over the wire."""
 
-    def frame_at(lsn: int) -> int | Place:
+    def frame_at(lsn: int) -> int | NoFrame:
         try:
             position = position_after(leader.disk, AOF, UUID, lsn)
         except Released:
-            return Place.RELEASED
-        return Place.INSIDE if position is None else position.crc
+            return NoFrame.RELEASED
+        return NoFrame.INSIDE if position is None else position.crc
 
     log = follower.log
     request = Follow(UUID, b"f" * 16, 0, log.written_lsn, log.chain, lives(follower.applied))

@@ -182,7 +182,7 @@ class Two:
     def state(self) -> int:
         """The leader states that it hands over."""
         there = roles(self.leader)
-        there.hold()
+        there.suspend()
         heir = bytes.fromhex(self.copy.role().id)
         return there.hand_over(heir, "copy", 1, "by a test")
 

@@ -25,7 +25,7 @@ from tidelog.replication.handshake import (
     Superseded,
     Unpromoted,
 )
-from tidelog.replication.history import Place, judge
+from tidelog.replication.history import NoFrame, judge
 
 
 def leader() -> Log:
@@ -414,10 +414,10 @@ def expected(upstream: Log, follower: Log) -> type[Reply]:
     """The answer of the table, found by comparing both logs frame by frame. There are no clones."""
     shared = common(upstream.frames, follower.frames)
     if shared == follower.last:
-        retained = upstream.frame_at(shared) is not Place.RELEASED
+        retained = upstream.frame_at(shared) is not NoFrame.RELEASED
         return Continue if retained else Resync
     records = shared_records(upstream, follower)
-    if records == follower.last and upstream.frame_at(records) is Place.RELEASED:
+    if records == follower.last and upstream.frame_at(records) is NoFrame.RELEASED:
         return Resync  # the same records, packed into other frames
     ours, theirs = generation(upstream.lives[0].number), generation(follower.lives[0].number)
     if theirs > ours:
@@ -433,15 +433,15 @@ def expected(upstream: Log, follower: Log) -> type[Reply]:
         or follower.own(records).span_ms is None
         or surplus[-1].now - surplus[0].now > 10_000
     )
-    if Place.INSIDE in (upstream.frame_at(records), follower.frame_at(records)):
+    if NoFrame.INSIDE in (upstream.frame_at(records), follower.frame_at(records)):
         return Stop
-    if shared < records and upstream.frame_at(records) is not Place.RELEASED != follower.frame_at(
+    if shared < records and upstream.frame_at(records) is not NoFrame.RELEASED != follower.frame_at(
         records
     ):
         return Stop
     if theirs == ours and not (surplus and short):
         return Stop
-    return Resync if follower.frame_at(records) is Place.RELEASED else Rejoin
+    return Resync if follower.frame_at(records) is NoFrame.RELEASED else Rejoin
 
 
 def check(upstream: Log, follower: Log) -> type[Reply]:

@@ -12,7 +12,7 @@ from tests.server.wire import connect
 from tests.until import until
 
 import tidelog
-from tidelog.replication.verify import Place, written
+from tidelog.replication.verify import FrameEnd, written
 from tidelog.server.commands import replication
 from tidelog.store.commit.core import Core
 
@@ -46,7 +46,7 @@ def test_one_digest_at_a_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> No
     place = written(core)
     go, now, begun = threading.Semaphore(0), threading.Semaphore(1), 0
 
-    def answer(core: Core, asked: Place) -> bytes:
+    def answer(core: Core, asked: FrameEnd) -> bytes:
         nonlocal begun
         assert now.acquire(blocking=False), "two at a time"
         begun += 1

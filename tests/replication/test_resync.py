@@ -391,7 +391,7 @@ def test_a_snapshot_that_becomes_spare_while_another_one_is_deleted_is_deleted_n
 def test_what_a_follower_fetches_is_not_pruned(released: Pair) -> None:
     core = inside.core(released.db)
     directory = core.root / identity.SNAPSHOTS
-    held = offering.hold(core, 0)
+    held = offering.lease_snapshot(core, 0)
     pruned = portable.prune(REAL, directory, 0)
     assert [each.path for each in pruned.held] == [held.path] and held.path.exists()
     held.close()

@@ -22,7 +22,7 @@ from tidelog.engine.effects.apply import APPLY
 from tidelog.engine.effects.effect import SET
 from tidelog.replication.errors import Different, LinkError, ProtocolError
 from tidelog.replication.link import Link
-from tidelog.replication.verify import Comparison, Place, parse_place
+from tidelog.replication.verify import Comparison, FrameEnd, parse_frame_end
 from tidelog.snapshot.digested import Beyond, Digesting
 from tidelog.tools import exits
 from tidelog.tools.replica import verify
@@ -222,7 +222,7 @@ def test_an_answer_that_is_none(pair: Pair, line: bytes, error: type[Exception])
 
 
 def test_the_words_of_a_question() -> None:
-    assert parse_place(Place(4711, 0xAB).words()) == (4711, 0xAB)
+    assert parse_frame_end(FrameEnd(4711, 0xAB).words()) == (4711, 0xAB)
 
 
 def run(*words: str) -> tuple[int, str]:

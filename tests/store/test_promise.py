@@ -18,15 +18,15 @@ def test_while_the_log_is_parked_only_what_is_on_the_disk_holds(tmp_path: Path) 
         log, durability = inside.log(db), inside.core(db).durability
         older, newer = (log, log.synced_lsn, False), (log, log.written_lsn, True)
         assert older[1] < newer[1]
-        assert durability.holds(older) and durability.holds(newer)
+        assert durability.fulfilled(older) and durability.fulfilled(newer)
         with log.lock:
             log.press(True)
         for level in (0, WRITTEN):
-            assert durability.holds(older, level) and not durability.holds(newer, level)
+            assert durability.fulfilled(older, level) and not durability.fulfilled(newer, level)
             assert durability.through(log, level) == 0
         with log.lock:
             log.press(False)
-        assert durability.holds(newer)
+        assert durability.fulfilled(newer)
 
 
 def test_a_level_of_its_own_counts_for_a_call(tmp_path: Path) -> None:
@@ -34,6 +34,6 @@ def test_a_level_of_its_own_counts_for_a_call(tmp_path: Path) -> None:
         db.set("a", 1)
         log, durability = inside.log(db), inside.core(db).durability
         promise = log, log.written_lsn, True
-        assert durability.holds(promise, WRITTEN) and not durability.holds(promise, FSYNCED)
-        durability.hold(promise, FSYNCED)
-        assert durability.holds(promise, FSYNCED) and log.synced_lsn == promise[1]
+        assert durability.fulfilled(promise, WRITTEN) and not durability.fulfilled(promise, FSYNCED)
+        durability.fulfil(promise, FSYNCED)
+        assert durability.fulfilled(promise, FSYNCED) and log.synced_lsn == promise[1]

@@ -223,8 +223,8 @@ def test_a_put_into_a_full_queue_gives_up_when_its_time_is_up(
         jobs.put("a")
         putting = pool.submit(jobs.put, "b", timeout=5)
         core: Any = inside.core(jobs.store)
-        (shared,) = core.queues.shared.values()
-        until(lambda: shared.room)
+        (known,) = core.queues.known.values()
+        until(lambda: known.room)
         clock.advance(5)
         with pytest.raises(tidelog.QueueFull):
             putting.result(LONG)

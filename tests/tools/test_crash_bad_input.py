@@ -25,7 +25,7 @@ from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk
 from tidelog.testing.scratch import PREFIX, scratch
 from tidelog.tools import exits
-from tidelog.tools.crash import command, place
+from tidelog.tools.crash import command, medium
 
 MOUNTED = "22 1 254:1 / / rw,relatime shared:1 - tmpfs none rw\n"
 
@@ -60,7 +60,7 @@ def test_a_directory_in_memory_is_said_to_show_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTED)
-    monkeypatch.setattr(place, "MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(medium, "MOUNTS", tmp_path / "mounts")
     monkeypatch.setattr(command, "run", lambda *args: Report())
     done = run(*kills(tmp_path))
     assert done.code == exits.OK

@@ -28,7 +28,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 import tidelog
-from tidelog.figures.model import Place, StreamFigures
+from tidelog.engine.api import DbKey
+from tidelog.figures.model import StreamFigures
 from tidelog.testing import Clock
 from tidelog.tools import exits, installed
 from tidelog.tools.importing.link import Link, ServerError
@@ -374,7 +375,7 @@ class Failing:
     def __init__(self) -> None:
         self.looks = 0
 
-    def look(self, shown: Sequence[Place]) -> Look:
+    def look(self, shown: Sequence[DbKey]) -> Look:
         self.looks += 1
         if self.looks == 2:
             raise tidelog.StoreDamaged("the log is damaged")

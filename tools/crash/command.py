@@ -28,9 +28,9 @@ from tidelog.tools import exits
 from tidelog.tools.crash import others
 from tidelog.tools.crash.bite import bite
 from tidelog.tools.crash.cutting import REAL, cut_machine
+from tidelog.tools.crash.medium import words_of
 from tidelog.tools.crash.models import ORDERED, STRICT, model_option
 from tidelog.tools.crash.others import GIVEN, tasks_of
-from tidelog.tools.crash.place import words_of
 from tidelog.tools.crash.session import (
     CannotRun,
     Session,

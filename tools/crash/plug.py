@@ -20,7 +20,7 @@ from tidelog.crash.served import be_quiet
 from tidelog.disk.real import RealDisk
 from tidelog.store.errors import CannotOpen, StoreLocked, TidelogError
 from tidelog.tools import exits
-from tidelog.tools.crash.place import words_of
+from tidelog.tools.crash.medium import words_of
 from tidelog.tools.crash.plugged import Gone, Line, Writers, missing
 from tidelog.tools.crash.session import time_option
 from tidelog.tools.crash.witness import NOTED, PORT, RUN, UNKNOWN, WRITERS_MAX

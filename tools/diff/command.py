@@ -24,7 +24,7 @@ VERSION: Final = 1
 SHOWN: Final = 10  # differences of one kind and key, without --full
 
 
-class Place(NamedTuple):
+class PathAt(NamedTuple):
     """A path, and the LSN behind its @."""
 
     path: Path
@@ -34,12 +34,12 @@ class Place(NamedTuple):
         return str(self.path)
 
 
-def place(ctx: click.Context, param: click.Parameter, value: str) -> Place:
+def place(ctx: click.Context, param: click.Parameter, value: str) -> PathAt:
     """The value of A or B. A path that exists is taken as it stands, also with an @ in its name."""
     before, at, lsn = value.rpartition("@")
     if at and lsn.isdecimal() and not Path(value).exists():
-        return Place(Path(before), int(lsn))
-    return Place(Path(value), None)
+        return PathAt(Path(before), int(lsn))
+    return PathAt(Path(value), None)
 
 
 @tool_command(
@@ -71,7 +71,7 @@ def place(ctx: click.Context, param: click.Parameter, value: str) -> Place:
     help="Print one JSON object; with --state one per line and difference.",
 )
 def command(
-    a: Place, b: Place, of_states: bool, wanted_keys: tuple[str, ...], full: bool, as_json: bool
+    a: PathAt, b: PathAt, of_states: bool, wanted_keys: tuple[str, ...], full: bool, as_json: bool
 ) -> int:
     if of_states:
         found = _states(a, b, name_filter(wanted_keys), full=full, as_json=as_json)
@@ -85,7 +85,7 @@ def command(
 # --- logs
 
 
-def _logs(a: Place, b: Place, *, as_json: bool) -> bool:
+def _logs(a: PathAt, b: PathAt, *, as_json: bool) -> bool:
     one, two = look_at((a.path,)), look_at((b.path,))
     with one.still(), two.still():
         found = parting(one, two)
@@ -121,7 +121,7 @@ def side_object(side: Side) -> dict[str, Any]:
     }
 
 
-def show(found: Parting, a: Place, b: Place) -> None:
+def show(found: Parting, a: PathAt, b: PathAt) -> None:
     for name, path, side in (("A", a, found.a), ("B", b, found.b)):
         held = f"LSN {side.first:,} to {side.last:,}" if side.last else "no records"
         click.echo(f"{name}         {path}: store {side.uuid}, {held}")
@@ -166,7 +166,7 @@ def _key(row: dict[str, Any]) -> str:
 # --- states
 
 
-def _states(a: Place, b: Place, wanted: Match | None, *, full: bool, as_json: bool) -> bool:
+def _states(a: PathAt, b: PathAt, wanted: Match | None, *, full: bool, as_json: bool) -> bool:
     one, two = LogFiles(a.path, snapshots=True), LogFiles(b.path, snapshots=True)
     with contents_at(one, a.lsn, None) as left, contents_at(two, b.lsn, None) as right:
         found = differences(left.state, right.state, wanted)

@@ -6,7 +6,7 @@ import click
 
 import tidelog
 from tidelog.tools import console, exits
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.store import NoSuch, on_queue, writing
 from tidelog.tools.queue.value import one_line
 
@@ -19,7 +19,7 @@ from tidelog.tools.queue.value import one_line
 @click.argument("job_id", metavar="ID")
 @click.option("--only", is_flag=True, help="Only for this group. Default: for all groups.")
 def command(
-    path: Place, name: str, job_id: str, group: str | None, only: bool, as_json: bool
+    path: PathOrUrl, name: str, job_id: str, group: str | None, only: bool, as_json: bool
 ) -> None:
     with writing(path, name, group, "queue.cancel()") as (_, queue):
         try:

@@ -9,7 +9,7 @@ import click
 from tidelog.jobs.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import cell, count_option, lines, moment_text, one_line
 from tidelog.tools.text import milliseconds
@@ -28,7 +28,7 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
     "--traceback", "with_traceback", is_flag=True, help="Show the traceback of each failure."
 )
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     group: str | None,
     job: str | None,

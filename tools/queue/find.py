@@ -14,7 +14,7 @@ from tidelog.jobs.status import JobStatus
 from tidelog.jobs.verbs.find import FindOptions
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.status import facts_of
 from tidelog.tools.queue.store import AnyQueue, on_queue, reading
 from tidelog.tools.queue.value import (
@@ -58,7 +58,7 @@ NO_VALUE: Final = "the entry has no field 'value'"
 @codec_option("Codec for the values.")
 @count_option("jobs")
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     group: str | None,
     put_since: int | None,

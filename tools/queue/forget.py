@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidelog.tools import console, exits
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.store import on_queue, writing
 
 
@@ -15,7 +15,7 @@ from tidelog.tools.queue.store import on_queue, writing
     codes=exits.CHANGING,
 )
 @click.argument("dedup_id", metavar="ID")
-def command(path: Place, name: str, dedup_id: str, group: str | None, as_json: bool) -> None:
+def command(path: PathOrUrl, name: str, dedup_id: str, group: str | None, as_json: bool) -> None:
     with writing(path, name, group, "queue.forget()") as (_, queue):
         known = queue.forget(dedup_id)
     console.told(as_json, {"forgotten": int(known)}, "1 ID is free" if known else "the ID was free")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.looks import as_object, cells
 from tidelog.tools.queue.store import looked, now_ns, opened
 from tidelog.tools.top.words import QUEUE_HEAD
 
 
-@at_place(
+@at_path_or_url(
     "tidelog queue ls orders-data",
     "tidelog queue ls orders-data --json | jq 'select(.dead > 0)'",
     json=LINES,
 )
-def command(path: Place, as_json: bool) -> None:
+def command(path: PathOrUrl, as_json: bool) -> None:
     with opened(path) as store:
         rows, at_ms = looked(store), now_ns() // 1_000_000
     if as_json:

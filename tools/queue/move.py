@@ -8,7 +8,7 @@ import click
 
 import tidelog
 from tidelog.tools import console, exits
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.put import moment
 from tidelog.tools.queue.store import NoSuch, on_queue, writing
 from tidelog.tools.queue.value import one_line
@@ -25,7 +25,7 @@ from tidelog.tools.times import duration
 @duration("--delay", help="The job is due this long after now.")
 @click.option("--at", callback=moment, metavar="TIME", help="The job is due then (UTC).")
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     job_id: str,
     group: str | None,

@@ -6,7 +6,7 @@ import click
 
 from tidelog.tools import console, exits
 from tidelog.tools.names import queues
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.store import writing
 from tidelog.tools.queue.value import one_line
 
@@ -19,9 +19,11 @@ def switch(
     command    its name, None = as the method
     """
 
-    @at_place(f"tidelog queue {command or verb} redis://127.0.0.1:6379 mails", codes=exits.CHANGING)
+    @at_path_or_url(
+        f"tidelog queue {command or verb} redis://127.0.0.1:6379 mails", codes=exits.CHANGING
+    )
     @click.argument("name", shell_complete=queues)
-    def call(path: Place, name: str, as_json: bool) -> None:
+    def call(path: PathOrUrl, name: str, as_json: bool) -> None:
         with writing(path, name, None, f"queue.{verb}()") as (_, queue):
             did: bool = getattr(queue, verb)()
         said = changed if did else unchanged

@@ -9,7 +9,7 @@ import click
 from tidelog.jobs.rows import WaitingJob
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import (
     Value,
@@ -40,7 +40,7 @@ LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
     "--scheduled", is_flag=True, help="Show the delayed jobs that are not due yet instead."
 )
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     group: str | None,
     codec: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidelog.tools import console, exits
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.change import agreed, must_be_able_to_ask
 from tidelog.tools.queue.store import on_queue, reading, writing
 from tidelog.tools.queue.value import jobs_text, one_line
@@ -21,7 +21,7 @@ from tidelog.tools.queue.value import jobs_text, one_line
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(
-    path: Place, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
+    path: PathOrUrl, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     if not dry_run:
         must_be_able_to_ask(yes)

@@ -14,7 +14,7 @@ from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.options import PRIORITY_MAX
 from tidelog.tools import console, exits
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.store import AnyQueue, on_queue, writing
 from tidelog.tools.queue.value import codec_option, jobs_text, retry_option
 from tidelog.tools.text import age_seconds, parse_time
@@ -97,7 +97,7 @@ def headers_of(
     "--create", is_flag=True, help="Begin the queue, and the store, if there is none of that name."
 )
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     values: tuple[str, ...],
     group: str | None,

@@ -8,7 +8,7 @@ from time import sleep
 import click
 
 from tidelog.figures.model import QueueFigures
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.looks import as_object, look, oldest_s, text
 from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import age_text, jobs_text
@@ -22,7 +22,7 @@ from tidelog.tools.times import duration
 )
 @duration("--over", "seconds", above=True, most=86_400, help="Measure the rates over this time.")
 def command(
-    path: Place, name: str, group: str | None, seconds: float | None, as_json: bool
+    path: PathOrUrl, name: str, group: str | None, seconds: float | None, as_json: bool
 ) -> None:
     with reading(path, name, group) as (store, queue):
         only = name, queue.group

@@ -9,7 +9,7 @@ import click
 
 import tidelog
 from tidelog.jobs.status import DEAD, JobStatus
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.failures import as_object as failure_object
 from tidelog.tools.queue.store import on_queue, reading
 from tidelog.tools.queue.value import codec_option, decoded, one_line
@@ -25,7 +25,7 @@ GONE: Final = "gone"  # the state of a job of which nothing is stored
 @click.argument("job_id", metavar="ID")
 @codec_option("Codec for the result.")
 def command(
-    path: Place, name: str, job_id: str, group: str | None, codec: str, as_json: bool
+    path: PathOrUrl, name: str, job_id: str, group: str | None, codec: str, as_json: bool
 ) -> None:
     with reading(path, name, group) as (_, queue):
         try:

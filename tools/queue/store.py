@@ -28,7 +28,7 @@ from tidelog.tools.failed import Failed
 from tidelog.tools.heads import OBJECT
 from tidelog.tools.logfiles import LogFiles, place_of
 from tidelog.tools.names import groups, queues
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.value import one_line
 
 AnyStore = tidelog.Store | tidelog.SharedStore
@@ -71,13 +71,13 @@ def on_queue(
 
     def made(function: Callable[..., Any]) -> click.Command:
         named = click.argument("name", shell_complete=queues)(group_option(function))
-        return at_place(*lines, codes=codes, json=json)(named)
+        return at_path_or_url(*lines, codes=codes, json=json)(named)
 
     return made
 
 
 @contextmanager
-def reading(path: Place, name: str, group: str | None) -> Iterator[Opened]:
+def reading(path: PathOrUrl, name: str, group: str | None) -> Iterator[Opened]:
     """A queue to read; the writer of the store may be running. Raises NoSuch; the store's errors."""
     with opened(path) as store:
         yield found(store, path, name, group)
@@ -85,7 +85,7 @@ def reading(path: Place, name: str, group: str | None) -> Iterator[Opened]:
 
 @contextmanager
 def writing(
-    path: Place, name: str, group: str | None, call: str, *, create: bool | None = None
+    path: PathOrUrl, name: str, group: str | None, call: str, *, create: bool | None = None
 ) -> Iterator[Opened]:
     """A queue to change. `call` names the method that does the same in a process that has the store open.
 
@@ -103,7 +103,7 @@ def writing(
             yield found(store, path, name, group)
 
 
-def no_queue(path: Place, name: str, known: list[str]) -> NoSuch:
+def no_queue(path: PathOrUrl, name: str, known: list[str]) -> NoSuch:
     """The error for a queue that is not there, of a command with --create."""
     return NoSuch(
         f"there is no queue {one_line(name)} in {path}: {listed('it holds', known)}; to begin it, add --create"
@@ -118,7 +118,7 @@ def no_store(error: Exception) -> NoSuch:
     )
 
 
-def writable(path: Place, call: str, create: bool | None = None) -> AnyStore:
+def writable(path: PathOrUrl, call: str, create: bool | None = None) -> AnyStore:
     """A store to change. `call` and `create` are as in `writing`. Raises Locked, NoSuch; the store's errors."""
     if isinstance(path, str):
         return tidelog.connect(path)
@@ -146,7 +146,7 @@ def now_ns() -> int:
     return CLOCK.time_ns()
 
 
-def opened(path: Place) -> AnyStore:
+def opened(path: PathOrUrl) -> AnyStore:
     """A store to read."""
     if isinstance(path, str):
         return tidelog.connect(path)
@@ -188,7 +188,7 @@ def names_of(store: AnyStore) -> list[tuple[str, str]]:
     return found
 
 
-def found(store: AnyStore, path: Place, name: str, group: str | None) -> Opened:
+def found(store: AnyStore, path: PathOrUrl, name: str, group: str | None) -> Opened:
     """The queue of that name and group. Raises NoSuch, whose text lists the existing ones."""
     groups: dict[str, list[str]] = {}
     for known, its_group in names_of(store):

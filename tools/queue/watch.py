@@ -13,7 +13,7 @@ import click
 from tidelog.jobs.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.names import queues
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.failures import HEAD as FAILURE_HEAD
 from tidelog.tools.queue.failures import shown
 from tidelog.tools.queue.looks import Look, as_object, cells, look, text
@@ -30,7 +30,7 @@ Drawn = tuple[tuple[str, ...], list[tuple[str, ...]], str]
 _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
 
 
-@at_place(
+@at_path_or_url(
     "tidelog queue watch orders-data",
     "tidelog queue watch orders-data mails --every 5",
     "tidelog queue watch redis://127.0.0.1:6379 --looks 2 --json | jq .done_per_second",
@@ -53,7 +53,7 @@ _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
     help="End after this number of looks.",
 )
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str | None,
     group: str | None,
     every: float,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.engine import idlist
+from tidelog.engine.api import DbKey
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.as_commands import keys
 from tidelog.engine.effects.effect import OPCODE, Effect
@@ -20,7 +21,6 @@ _ADDS = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _REPLACES = frozenset((e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE, e.STREAM_CREATE, e.RESTORE))
 _REPLACES_ALL = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 
-Place = tuple[int, bytes]
 """The database and the key of a stream."""
 
 
@@ -93,13 +93,13 @@ class _Counters:
     def __init__(self, state: State) -> None:
         self._state = state
         # ID of the last entry of an effect -> how many entries were added through it
-        self._at: dict[Place, dict[int, int]] = {}
-        self._added: Counter[Place] = Counter()
-        self._removed: Counter[Place] = Counter()
-        self._missing: dict[Place, Missing] = {}
+        self._at: dict[DbKey, dict[int, int]] = {}
+        self._added: Counter[DbKey] = Counter()
+        self._removed: Counter[DbKey] = Counter()
+        self._missing: dict[DbKey, Missing] = {}
         # Streams of another name or number than before the gap, and those whose counter was set: nothing is compared.
-        self._replaced: set[Place] = set()
-        self._set: set[Place] = set()
+        self._replaced: set[DbKey] = set()
+        self._set: set[DbKey] = set()
         self._all_replaced = False
 
     def take(self, effect: Effect) -> None:
@@ -130,12 +130,12 @@ class _Counters:
         elif opcode in _REPLACES_ALL:
             self._all_replaced = True
 
-    def _stream(self, place: Place, counter: str) -> int:
+    def _stream(self, place: DbKey, counter: str) -> int:
         """A counter of the stream before the gap."""
         stream = self._state.databases[place[0]].keys.get(place[1])
         return int(getattr(stream, counter)) if isinstance(stream, Stream) else 0
 
-    def _proves(self, place: Place, count: int) -> None:
+    def _proves(self, place: DbKey, count: int) -> None:
         before = self._missing.get(place)
         if count <= (before.entries if before else 0):
             return

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from tidelog.client.address import PORT, Address
-from tidelog.replication.verify import Place as Frame
+from tidelog.replication.verify import FrameEnd
 from tidelog.snapshot.digested import Digesting, NotDigested
 from tidelog.store import role
 from tidelog.tools import console, exits
@@ -85,7 +85,7 @@ def files(path: Path, leader: Address | None) -> int:
     if not found.lsn:
         raise Refused(f"{path} is empty")
     try:
-        words = Frame(found.lsn, found.crc).words()
+        words = FrameEnd(found.lsn, found.crc).words()
         reply = ask(leader, *words, timeout=TIMEOUT_S).decode(errors="replace")
     except Refused as error:
         if "refused: PARTED " in str(error):

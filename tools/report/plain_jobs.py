@@ -8,17 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.engine import ids
+from tidelog.engine.api import DbKey
 from tidelog.engine.streams.stream import Stream
 from tidelog.figures.names import DUE, HOLDS, QueueStreams, due_ms
 from tidelog.figures.queues import resting
 from tidelog.jobs.options import make_options
 from tidelog.jobs.rows import fields_of
 from tidelog.spark.jobs.terms import MS_MAX
-from tidelog.tools.report.plain_log import Delivery, Place
+from tidelog.tools.report.plain_log import Delivery
 from tidelog.tools.report.rows import Queue, Row, Rows, between, quantiles
 from tidelog.tools.state import entries
 
-Streams = Mapping[Place, Stream]
+Streams = Mapping[DbKey, Stream]
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -47,7 +48,7 @@ class Pending(NamedTuple):
         return between(self.added_at, self.delivered_at)
 
 
-class _Known:
+class _Told:
     """One job, or one dead job, as the streams tell of it.
 
     row      of its entry; None if only notes, or its delivery, are left
@@ -161,7 +162,7 @@ def _jobs(
 
 
 def _state(
-    is_dead: bool, known: _Known, unread: bool, paused: bool, keys: QueueStreams, now: int
+    is_dead: bool, known: _Told, unread: bool, paused: bool, keys: QueueStreams, now: int
 ) -> tuple[str, int | None]:
     """The state of a job, and the time at which a delayed one is due."""
     held = known.held
@@ -190,9 +191,9 @@ def _paused(db: int, streams: Streams, keys: QueueStreams, group: bytes, now: in
 
 def _known(
     db: int, streams: Streams, pending: Sequence[Pending], keys: QueueStreams, group: bytes
-) -> dict[tuple[bool, int], _Known]:
+) -> dict[tuple[bool, int], _Told]:
     """Each job and each dead job, by whether it is dead and its ID."""
-    found: dict[tuple[bool, int], _Known] = defaultdict(_Known)
+    found: dict[tuple[bool, int], _Told] = defaultdict(_Told)
     for key in sorted(keys.jobs | {keys.later, keys.failures, keys.dead}):
         stream = streams.get((db, key))
         for entry_id, row in () if stream is None else entries(stream):

@@ -17,7 +17,6 @@ from tidelog.tools.aof.fields import entries_of
 from tidelog.tools.logfiles import LogFiles, store_root
 from tidelog.tools.report.rows import between, timestamp
 
-Place = tuple[int, bytes]  # database, key
 _ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 
 

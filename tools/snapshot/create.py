@@ -17,13 +17,13 @@ from tidelog.snapshot.beside import create_beside
 from tidelog.snapshot.portable import Snapshot
 from tidelog.tools import exits
 from tidelog.tools.logfiles import store_root
-from tidelog.tools.places import PLACE, AtPlace, Place
+from tidelog.tools.path_or_url import PATH_OR_URL, AtPathOrUrl, PathOrUrl
 from tidelog.tools.snapshot.facts import facts, progress
 from tidelog.tools.text import examples, size_text
 
 
 @click.command(
-    cls=AtPlace,
+    cls=AtPathOrUrl,
     epilog="PATH may be the URL of a server, which keeps the snapshot on its own disk.\n\n"
     + examples(
         "tidelog snapshot create orders-data",
@@ -32,9 +32,9 @@ from tidelog.tools.text import examples, size_text
         codes=(*exits.READING, exits.LOCKED),
     ),
 )
-@click.argument("path", type=PLACE)
+@click.argument("path", type=PATH_OR_URL)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(path: Place, as_json: bool) -> None:
+def command(path: PathOrUrl, as_json: bool) -> None:
     made = _created(path)
     if as_json:
         click.echo(json.dumps(facts(made) | {"existed": made.existed}))
@@ -47,7 +47,7 @@ def command(path: Place, as_json: bool) -> None:
     )
 
 
-def _created(path: Place) -> Snapshot:
+def _created(path: PathOrUrl) -> Snapshot:
     disk = RealDisk()
     root = path if isinstance(path, str) else store_root(disk, path)
     if isinstance(root, Path) and not is_served(root):

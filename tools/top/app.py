@@ -19,7 +19,8 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
-from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
+from tidelog.engine.api import DbKey
+from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures
 from tidelog.tools.text import argument, span
 from tidelog.tools.top.look import SORTS, EntryRow, Look, Source, ranked
 from tidelog.tools.top.table import Table
@@ -67,7 +68,7 @@ class OfStream(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DbKey) -> None:
         super().__init__()
         self.place = place
 
@@ -144,7 +145,7 @@ class Top(App[None]):
         self._source = source
         self._every = every
         self._lock = threading.Lock()  # one question to the source at a time
-        self._shown: list[Place] = []
+        self._shown: list[DbKey] = []
         # of the last drawing: the streams of its look, how they were ranked, and the result
         self._ranked: (
             tuple[list[StreamFigures], tuple[str, bool, str], list[StreamFigures]] | None
@@ -323,7 +324,7 @@ def _name(row: StreamFigures) -> str:
     return _place_name(row.place)
 
 
-def _place_name(place: Place) -> str:
+def _place_name(place: DbKey) -> str:
     return f"{place[0]} {place[1]!r}"
 
 

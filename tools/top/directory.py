@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.aof import durable
+from tidelog.engine.api import DbKey
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import MAX, parse
 from tidelog.engine.keys.state import DATABASES, State
 from tidelog.engine.streams import reading
-from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
+from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures
 from tidelog.figures.queues import in_state
 from tidelog.figures.streams import is_helper_in, of_group, of_stream, stream_at
 from tidelog.store.clock import SYSTEM
@@ -50,17 +51,17 @@ class Directory:
         # of the look before:
         self._state: State | None = None
         self._at_ms = 0
-        self._rows: dict[Place, StreamFigures] = {}
+        self._rows: dict[DbKey, StreamFigures] = {}
         self._listed: list[StreamFigures] = []  # the same list as long as nothing changes
-        self._moving: set[Place] = set()  # with a rate that is not 0
+        self._moving: set[DbKey] = set()  # with a rate that is not 0
         # since then:
-        self._changed: set[Place] = set()
+        self._changed: set[DbKey] = set()
         self._all = False  # more than the named keys may have changed
 
     def close(self) -> None:
         close(self._core)
 
-    def look(self, shown: Sequence[Place]) -> Look:
+    def look(self, shown: Sequence[DbKey]) -> Look:
         if self._files.snapshot is None:
             self._core.refresh()
         at_ms = time.time_ns() // 1_000_000
@@ -90,7 +91,7 @@ class Directory:
         for place in self._moving - places:
             if place in rows:
                 rows[place] = replace(rows[place], added_per_s=0.0)
-        moving: set[Place] = set()
+        moving: set[DbKey] = set()
         for place in places:
             known = rows.pop(place, None)
             row = self._row(state, place)
@@ -105,7 +106,7 @@ class Directory:
         self._state, self._at_ms, self._moving = state, at_ms, moving
         self._changed, self._all = set(), False
 
-    def _row(self, state: State, place: Place) -> StreamFigures | None:
+    def _row(self, state: State, place: DbKey) -> StreamFigures | None:
         stream = stream_at(state, place)
         if stream is None or not self._helpers and is_helper_in(state, place, stream):
             return None
@@ -130,7 +131,7 @@ class Directory:
             facts["durable_lsn"] = max((promise.lsn for promise in promises), default=0)
         return facts
 
-    def groups(self, place: Place) -> list[GroupFigures]:
+    def groups(self, place: DbKey) -> list[GroupFigures]:
         at_ms = time.time_ns() // 1_000_000
 
         def at(state: State) -> list[GroupFigures]:
@@ -154,7 +155,7 @@ class Directory:
         )[0]
         return rows
 
-    def entries(self, place: Place, count: int) -> list[EntryRow]:
+    def entries(self, place: DbKey, count: int) -> list[EntryRow]:
         def at(state: State) -> list[EntryRow]:
             stream = stream_at(state, place)
             if stream is None:
@@ -165,7 +166,7 @@ class Directory:
         rows: list[EntryRow] = self._core.look(at)[0]
         return rows
 
-    def why(self, place: Place, entry_id: str) -> str:
+    def why(self, place: DbKey, entry_id: str) -> str:
         return life_text(self._files, place[1], entry_id)
 
 

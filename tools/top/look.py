@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures
+from tidelog.engine.api import DbKey
+from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures
 
 # the columns by which streams are sorted
 SORTS: Final = ("lag", "pending", "added_per_s", "length", "oldest", "key")
@@ -38,19 +39,19 @@ class Source(Protocol):
     def title(self) -> str:
         """The name of the place, for people."""
 
-    def look(self, shown: Sequence[Place]) -> Look:
+    def look(self, shown: Sequence[DbKey]) -> Look:
         """The present state; shown streams come first if not all can be asked. Raises the source's errors."""
 
-    def groups(self, place: Place) -> list[GroupFigures]:
+    def groups(self, place: DbKey) -> list[GroupFigures]:
         """The groups of a stream; none if it is gone."""
 
     def queues(self) -> list[QueueFigures]:
         """Every queue."""
 
-    def entries(self, place: Place, count: int) -> list[EntryRow]:
+    def entries(self, place: DbKey, count: int) -> list[EntryRow]:
         """The newest entries of a stream, the newest first."""
 
-    def why(self, place: Place, entry_id: str) -> str:
+    def why(self, place: DbKey, entry_id: str) -> str:
         """The life of an entry, or why it cannot be told."""
 
     def close(self) -> None:
@@ -83,7 +84,7 @@ def ranked(
 _NEVER: Final = 1 << 64
 
 
-def _by_key(row: StreamFigures) -> Place:
+def _by_key(row: StreamFigures) -> DbKey:
     return row.place
 
 

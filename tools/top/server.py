@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.aof.errors import AofError
 from tidelog.client.address import Address
+from tidelog.engine.api import DbKey
 from tidelog.figures.asked import group_told, is_helper_told, pairs, queues_told
-from tidelog.figures.model import GroupFigures, Place, QueueFigures, StreamFigures, stream_figures
+from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures, stream_figures
 from tidelog.figures.names import has_due_times, owner_of
 from tidelog.tools.importing.link import Link, ServerError
 from tidelog.tools.logfiles import LogFiles
@@ -36,7 +37,7 @@ EXACT_MAX: Final = 10_000
 PAGE: Final = b"100"
 
 
-class _Held(NamedTuple):
+class _PendingOf(NamedTuple):
     """The pending entries of a group. `exact`: the oldest delivery is wanted, and not only that of the lowest ID."""
 
     key: bytes
@@ -75,7 +76,7 @@ class Server:
     def close(self) -> None:
         self._link.close()
 
-    def look(self, shown: Sequence[Place]) -> Look:
+    def look(self, shown: Sequence[DbKey]) -> Look:
         if self._looks % SCAN_EVERY == 0:
             self._scan()
         self._looks += 1
@@ -101,7 +102,7 @@ class Server:
             else:
                 found[key] = told, list(map(pairs, groups))
         held = [
-            _Held(key, name, group[b"pending"], has_due_times(key, name))
+            _PendingOf(key, name, group[b"pending"], has_due_times(key, name))
             for key, (_, groups) in found.items()
             for group in groups
             for name in (group[b"name"],)
@@ -143,7 +144,7 @@ class Server:
         types = self._link.pipeline(*((b"TYPE", key) for key in keys))
         return cursor, [key for key, kind in zip(keys, types, strict=True) if kind == b"stream"]
 
-    def _oldest(self, held: list[_Held], at_ms: int) -> list[int | None]:
+    def _oldest(self, held: list[_PendingOf], at_ms: int) -> list[int | None]:
         """The time of the oldest delivery of each group, unix ms; None without one."""
         idle: dict[int, int] = {}
         last: dict[int, bytes] = {}  # the last ID of the answer before
@@ -199,7 +200,7 @@ class Server:
         text = self._link.call(b"INFO").decode("utf-8", "backslashreplace")
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
-    def groups(self, place: Place) -> list[GroupFigures]:
+    def groups(self, place: DbKey) -> list[GroupFigures]:
         _, key = place
         (groups,) = self._link.pipeline((b"XINFO", b"GROUPS", key))
         if isinstance(groups, ServerError):
@@ -207,7 +208,7 @@ class Server:
         at_ms = time.time_ns() // 1_000_000
         rows = list(map(pairs, groups))
         names: list[bytes] = [group[b"name"] for group in rows]
-        held = [_Held(key, group[b"name"], group[b"pending"], True) for group in rows]
+        held = [_PendingOf(key, group[b"name"], group[b"pending"], True) for group in rows]
         of = self._link.pipeline(*((b"XINFO", b"CONSUMERS", key, name) for name in names))
         found = []
         for group, oldest, told in zip(rows, self._oldest(held, at_ms), of, strict=True):
@@ -224,7 +225,7 @@ class Server:
             return []
         return queues_told(self._link.pipeline, self._db, queues)
 
-    def entries(self, place: Place, count: int) -> list[EntryRow]:
+    def entries(self, place: DbKey, count: int) -> list[EntryRow]:
         (found,) = self._link.pipeline(
             (b"XREVRANGE", place[1], b"+", b"-", b"COUNT", b"%d" % count)
         )
@@ -232,7 +233,7 @@ class Server:
             return []
         return [EntryRow(entry_id.decode(), fields or ()) for entry_id, fields in found]
 
-    def why(self, place: Place, entry_id: str) -> str:
+    def why(self, place: DbKey, entry_id: str) -> str:
         """The life of the entry if the store of the server is on this machine; else the command that tells it there."""
         root = self._root()
         files = None if root is None else self._files(root)

@@ -28,7 +28,7 @@ from tidelog.store.errors import DataError, NotAStore
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
 from tidelog.tools.names import groups, queues
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.store import names_of, no_queue, no_store
 from tidelog.tools.queue.store import opened as reader
 from tidelog.tools.queue.value import retry_option
@@ -85,7 +85,7 @@ class Wrong(Failed):
     exit_code = exits.USAGE
 
 
-@at_place(
+@at_path_or_url(
     "tidelog worker mail-data mails work:send",
     "tidelog worker mail-data mails work:send --processes 2 --workers 8 --drain 1m",
     "tidelog worker mail-data mails work:send --reload --loglevel debug",
@@ -274,7 +274,7 @@ class Wrong(Failed):
     help="Format of log messages on standard error.",
 )
 @click.option("--child", is_flag=True, hidden=True)
-def command(path: Place, name: str | None, function: str | None, **given: Any) -> int:
+def command(path: PathOrUrl, name: str | None, function: str | None, **given: Any) -> int:
     logs.begin(given["loglevel"], given["log_format"])
     if given["embedded"] and (given["processes"] > 1 or isinstance(path, str)):
         raise Wrong(
@@ -323,7 +323,9 @@ def command(path: Place, name: str | None, function: str | None, **given: Any) -
     return exits.AGAIN if isinstance(left, Recycled) else exits.OK
 
 
-def run_children(path: Place, name: str | None, function: str | None, given: dict[str, Any]) -> int:
+def run_children(
+    path: PathOrUrl, name: str | None, function: str | None, given: dict[str, Any]
+) -> int:
     """Let processes do the work of this one."""
     sources = Sources(Path.cwd()) if given["reload"] else None
     return Processes(
@@ -369,7 +371,7 @@ def loaded(given: dict[str, Any], asynchronous: bool) -> dict[str, Any]:
     return found
 
 
-def look_for(path: Place, name: str, create: bool) -> None:
+def look_for(path: PathOrUrl, name: str, create: bool) -> None:
     """Refuse a queue that does not exist, for which a worker would wait for ever, unless it is to be begun.
 
     A server that does not answer yet cannot be asked; the worker waits for one as long as any call does. Raises NoSuch,
@@ -394,13 +396,13 @@ def look_for(path: Place, name: str, create: bool) -> None:
         raise no_queue(path, name, known)
 
 
-def opened(path: Place, given: dict[str, Any]) -> tidelog.Store | tidelog.SharedStore:
+def opened(path: PathOrUrl, given: dict[str, Any]) -> tidelog.Store | tidelog.SharedStore:
     """The store of the queue."""
     return tidelog.open(path) if given["embedded"] else tidelog.connect(path)
 
 
 async def work_in_tasks(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     given: dict[str, Any],
     options: dict[str, Any],
@@ -414,7 +416,7 @@ async def work_in_tasks(
 
 
 def words_of(
-    path: Place, name: str | None, function: str | None, given: dict[str, Any]
+    path: PathOrUrl, name: str | None, function: str | None, given: dict[str, Any]
 ) -> list[str]:
     """The command line of a child, after `tidelog worker`."""
     words = ["--child"]

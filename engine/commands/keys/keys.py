@@ -17,7 +17,7 @@ from tidelog.engine.effects.effect import (
 from tidelog.engine.errors import NO_SUCH_KEY, SYNTAX, CommandError
 from tidelog.engine.glob import matcher
 from tidelog.engine.integers import int32, int64
-from tidelog.engine.keys.lanes import lanes
+from tidelog.engine.keys.series import series
 from tidelog.engine.keys.state import DATABASES
 from tidelog.engine.keys.values import encoding_name, memory_bytes, type_name
 from tidelog.engine.reply import OK, Reply, Status
@@ -147,7 +147,7 @@ def swapdb(ctx: Context, args: list[bytes]) -> Reply:
     if not (0 <= a < DATABASES and 0 <= b < DATABASES):
         raise CommandError(_DB_OUT_OF_RANGE)
     if a != b:
-        here, there = _lanes(ctx, a), _lanes(ctx, b)
+        here, there = _series(ctx, a), _series(ctx, b)
         ctx.effects.append((SWAPDB, a, b))
         for db, moved, own in ((b, here, there), (a, there, here)):
             gone = tuple(moved.keys() - own.keys())
@@ -160,7 +160,7 @@ def swapdb(ctx: Context, args: list[bytes]) -> Reply:
 @command("flushdb", -1, "write", _NO_KEYS)
 def flushdb(ctx: Context, args: list[bytes]) -> Reply:
     _check_flush_option(args)
-    kept = _lanes(ctx, ctx.db).values()
+    kept = _series(ctx, ctx.db).values()
     ctx.effects += ((FLUSHDB, ctx.db), *kept)
     return OK
 
@@ -168,14 +168,14 @@ def flushdb(ctx: Context, args: list[bytes]) -> Reply:
 @command("flushall", -1, "write", _NO_KEYS)
 def flushall(ctx: Context, args: list[bytes]) -> Reply:
     _check_flush_option(args)
-    kept = [effect for db in range(DATABASES) for effect in _lanes(ctx, db).values()]
+    kept = [effect for db in range(DATABASES) for effect in _series(ctx, db).values()]
     ctx.effects += ((FLUSHALL,), *kept)
     return OK
 
 
-def _lanes(ctx: Context, db: int) -> dict[bytes, Effect]:
-    """The lanes of a database, each with the effect that sets it again."""
-    return {effect[2]: effect for effect in lanes(ctx.state.databases[db], db, ctx.now)}
+def _series(ctx: Context, db: int) -> dict[bytes, Effect]:
+    """The series of a database, each with the effect that sets it again."""
+    return {effect[2]: effect for effect in series(ctx.state.databases[db], db, ctx.now)}
 
 
 def _check_flush_option(args: list[bytes]) -> None:

@@ -101,11 +101,11 @@ def _ask_database(verb: type[OfDatabase], session: Session, args: list[bytes]) -
         check_put(session, [key, b""])
     own, _ = options_in(words[kind.places :], kind.options)
     request, engine = kind.parse(words[: kind.places], own), InDatabase(session.core, session.db)
-    lane = own.get(b"ONCE")
-    if lane is None or request.safe is not Safe.ONCE:
+    series = own.get(b"ONCE")
+    if series is None or request.safe is not Safe.ONCE:
         result = told(session, request.decide(engine))
     else:
-        plan = partial(Once(session.user, *lane).planned, request.plan(engine))
+        plan = partial(Once(session.user, *series).planned, request.plan(engine))
         result = told(session, engine.planned(plan))
     if isinstance(result, list):
         needed = READ if verb.reads else 0

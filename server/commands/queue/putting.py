@@ -158,5 +158,5 @@ class _Putting(BlockedCall):
     def forget(self) -> None:
         """See `BlockedCall`."""
         if self._caller is not None:
-            self._queue.engine.shared.room.pop(self._caller, None)
+            self._queue.engine.known.room.pop(self._caller, None)
             self._caller = None

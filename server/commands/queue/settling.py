@@ -59,10 +59,10 @@ def done(session: Session, given: Given, request: Done) -> Reply:
     try:
         reply = changed(session, given, request)
     except BaseException:
-        queue.engine.shared.stale()
+        queue.engine.known.stale()
         raise
     session.server.desk.settled(queue, mine)
-    queue.engine.shared.made_room()
+    queue.engine.known.made_room()
     queue.engine.sweep(SWEEP_JOBS)
     return reply
 

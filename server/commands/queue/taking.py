@@ -45,11 +45,11 @@ class _Taking(Parked):
         block, token = given.own.get(b"BLOCK"), request.token
         self._token = None if token is None else (*queue.place[:2], token)
         # One call gets jobs of one lane, so the calls after it go on with the others.
-        begun = queue.engine.shared.begun
+        begun = queue.engine.known.begun
         if request.history:
             begun[self._worker] = {}
         self._request = Fetch(
-            *(queue.engine.shared, queue.options, self._worker, request.count),
+            *(queue.engine.known, queue.options, self._worker, request.count),
             None if block is None else parse_timeout(session, block[0]),
             begun.get(self._worker),
             request.limit,
@@ -87,9 +87,9 @@ class _Taking(Parked):
     def _got(self, reply: Reply, promise: Promise) -> Reply:
         """The reply for the outcome of a fetch; NOT_YET: ask again."""
         request, queue, session = self._request, self._queue, self._session
-        shared = queue.engine.shared
+        known = queue.engine.known
         outcome = request.landed(reply)
-        shared.made_room()
+        known.made_room()
         if outcome is NO_GROUP:
             queue.engine.subscribe()
             return NOT_YET
@@ -124,9 +124,9 @@ class _Taking(Parked):
 
     def _broke(self) -> None:
         """See `Parked`. Jobs that came go back with their count."""
-        shared = self._queue.engine.shared
+        known = self._queue.engine.known
         self._request.failed()
         self._request.tell_deaths()
-        shared.stale()
-        if self._request.delivery.shared.leave(self._request.delivery) is not None:
+        known.stale()
+        if self._request.delivery.known.leave(self._request.delivery) is not None:
             leases_of(self._session.core).arm()

@@ -26,7 +26,7 @@ from tidelog.engine import ids
 from tidelog.engine.api import digest
 from tidelog.jobs.dedup import MODES
 from tidelog.jobs.rows import DeadJob, moment
-from tidelog.jobs.verbs.find import Find, place_text
+from tidelog.jobs.verbs.find import Find, found_at_text
 from tidelog.jobs.verbs.job import AskJob
 from tidelog.jobs.verbs.workers import AskWorkers
 
@@ -483,7 +483,7 @@ class Commands(Face):
             elif value is not None:
                 words += (name, *value.split("=")) if name == "header" else (name, value)
         found, until = Find().result(self.call("FIND", *words, group=group))
-        return found, None if until is None else place_text(until)
+        return found, None if until is None else found_at_text(until)
 
     def workers(self, group: str) -> Any:
         return AskWorkers().result(self.call("WORKERS", group=group))

@@ -114,13 +114,13 @@ def test_the_short_way_is_open_again_afterwards() -> None:
     with ExitStack() as stack:
         face: Any = Embedded(stack, {})
         queue = face.queue
-        shared = queue._engine.shared
+        known = queue._engine.known
         queue.put_many([b"a", b"b"])
         with queue.get("anna", 0):
-            assert shared.plain
+            assert known.plain
             queue.pause()
-            assert not shared.plain
+            assert not known.plain
         assert queue.get("anna", 0) is None
         face.db.delete("q:paused")
         face.clock.advance(LOOK_SECONDS)
-        assert queue.get("anna", 0).value == b"b" and shared.plain
+        assert queue.get("anna", 0).value == b"b" and known.plain

@@ -47,7 +47,7 @@ def plant(site: Site) -> Client:
         one.queue("apples").put("mine")
         one.set("a", "mine")
     some.execute_command("TIDELOG", "ONCE", "x", 1, "SET", NAMES[1], SECRET, "GET")
-    again = ("SET", NAMES[1], SECRET, "GET")  # its reply, which the lane keeps, is the secret
+    again = ("SET", NAMES[1], SECRET, "GET")  # its reply, which the series keeps, is the secret
     some.execute_command("TIDELOG", "ONCE", "x", 2, *again)
     site.user("on", f">{SECRET}", f"~{SECRET}*", "+@all", name=SECRET)
     client = dial(site.running.port)

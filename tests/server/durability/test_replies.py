@@ -89,7 +89,7 @@ def test_nothing_is_read_behind_what_is_no_protocol(server: Running) -> None:
 
 
 def test_quit_while_a_sync_ends() -> None:
-    """Held replies leave in the turn in which QUIT came: its OK leaves too, before the connection is closed."""
+    """Withheld replies leave in the turn in which QUIT came: its OK leaves too, before the connection is closed."""
     with simulated("always") as (running, gate):
         server, log = running.server, inside.log(running.db)
         client = dial(running.port)
@@ -97,7 +97,7 @@ def test_quit_while_a_sync_ends() -> None:
         connection = connection_of(running, client)
         server.turns._synced = lambda error: None  # type: ignore[method-assign]
         client.raw(ADD)
-        until(lambda: connection.held and log.synced_lsn == log.next_lsn - 1)
+        until(lambda: connection.withheld and log.synced_lsn == log.next_lsn - 1)
 
         def both() -> None:
             connection.data_received(encode([b"QUIT"]))

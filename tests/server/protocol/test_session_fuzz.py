@@ -138,7 +138,7 @@ class World:
         server = self.server
         if server.turns.under_way:
             return "a turn"
-        if server.turns.holding:
+        if server.turns.withholding:
             return "replies that are held"
         if server.pubsub._woken:
             return "events"
@@ -148,7 +148,7 @@ class World:
                 if not line.lost:
                     return "a connection that closes"
                 continue
-            if connection.out or connection.held:
+            if connection.out or connection.withheld:
                 return f"replies of client {session.id}"
             if line.sending and line._reading:
                 return f"bytes of client {session.id}"
@@ -184,7 +184,7 @@ class World:
         await self.rest()
         assert not self.server.sessions
         assert self.server.blocked == 0
-        assert not self.server.turns.holding
+        assert not self.server.turns.withholding
         self.lines.clear()
 
     def close(self) -> None:

@@ -275,13 +275,13 @@ def test_an_error_waits_for_what_it_tells_of(
     setting = pool.submit(db.set, "k", "v")
     assert begun.wait(PATIENCE_S)
     entered = threading.Event()
-    hold = Durability.hold
+    fulfil = Durability.fulfil
 
     def noted(durability: Durability, *args: Any) -> None:
         entered.set()
-        hold(durability, *args)
+        fulfil(durability, *args)
 
-    monkeypatch.setattr(Durability, "hold", noted)
+    monkeypatch.setattr(Durability, "fulfil", noted)
     adding = pool.submit(lambda: db.xadd_many("k", [{"n": 1}]) if many else db.xadd("k", {"n": 1}))
     assert entered.wait(PATIENCE_S) and not adding.done()
     go.set()

@@ -14,7 +14,7 @@ from tests.until import parked
 import tidelog
 from tidelog import testing
 from tidelog.aof.epochs import first_number, generation
-from tidelog.aof.errors import HeldLog
+from tidelog.aof.errors import SuspendedLog
 from tidelog.store.role import Role
 
 HEIR = bytes(range(16))
@@ -30,7 +30,7 @@ def generation_of(db: tidelog.Store) -> int:
 
 
 def hand_over(db: tidelog.Store) -> int:
-    roles(db).hold()
+    roles(db).suspend()
     return roles(db).hand_over(HEIR, "heir", 7, "by a test")
 
 
@@ -56,7 +56,7 @@ def test_a_held_store_refuses_every_write_and_answers_reads(
     leader.xgroup_create("s", "g", id="0", mkstream=True)
     leader.xadd("s", {"a": 0})
     leader.queue("q").put("first")
-    last = roles(leader).hold()
+    last = roles(leader).suspend()
     assert last == next_lsn(leader) - 1
     with pytest.raises(tidelog.ReadOnlyError, match="while it hands over to a follower"):
         found = way(leader)
@@ -64,7 +64,7 @@ def test_a_held_store_refuses_every_write_and_answers_reads(
             raise found[0]
     assert leader.xlen("s") == 1 and next_lsn(leader) == last + 1
     log = inside.log(leader)
-    with log.lock, pytest.raises(HeldLog):
+    with log.lock, pytest.raises(SuspendedLog):
         log.reserve(10)
     roles(leader).release()
     leader.xadd("s", {"a": 1})
@@ -73,7 +73,7 @@ def test_a_held_store_refuses_every_write_and_answers_reads(
 
 def test_held_is_over_for_a_store_that_was_rebuilt_meanwhile(leader: tidelog.Store) -> None:
     leader.set("a", 1)
-    roles(leader).hold()
+    roles(leader).suspend()
     with inside.lock(leader):
         inside.log(leader)._doubts(OSError("a test"))
         inside.core(leader).doubt()
@@ -88,7 +88,7 @@ def test_expired_keys_are_deleted_after_a_hold(tmp_path: Path) -> None:
     clock = testing.Clock()
     with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
         db.set("soon", 1, px=10)
-        last = roles(db).hold()
+        last = roles(db).suspend()
         clock.advance(1)
         assert db.get("soon") is None and not db.exists("soon")
         assert next_lsn(db) == last + 1
@@ -103,7 +103,7 @@ def test_parked_calls_stay_parked_while_a_store_is_held(leader: tidelog.Store) -
         takes = pool.submit(leader.xreadgroup, "g", "c", {"s": ">"}, block=0)
         reads = pool.submit(leader.xread, {"s": "$"}, block=0)
         parked(leader, 2)
-        roles(leader).hold()
+        roles(leader).suspend()
         late = pool.submit(leader.get, "nothing")
         assert late.result(60) is None and not takes.done() and not reads.done()
         roles(leader).release()
@@ -122,7 +122,7 @@ def test_a_consumer_whose_claim_comes_due_is_served_after_the_hold(tmp_path: Pat
         db.xgroup_create("s", "g", id="0", mkstream=True)
         blocked = pool.submit(db.xreadgroup, "g", "c", {"s": ">"}, block=50)
         parked(db)
-        roles(db).hold()
+        roles(db).suspend()
         clock.advance(0.05)
         assert not blocked.result(60)  # its time is up all the same
         roles(db).release()
@@ -144,7 +144,7 @@ def test_a_store_that_hands_over_takes_no_writes_also_when_it_is_opened_again(
         with pytest.raises(tidelog.ReadOnlyError):
             db.set("a", 2)
         with pytest.raises(tidelog.DataError, match="nothing to hand over"):
-            roles(db).hold()
+            roles(db).suspend()
 
 
 def test_a_store_whose_heir_leads_follows_it(tmp_path: Path, leader: tidelog.Store) -> None:

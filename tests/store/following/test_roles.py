@@ -129,7 +129,7 @@ def test_callers_that_wait_to_write_are_unblocked(tmp_path: Path) -> None:
         puts = pool.submit(bounded.put, 2)
         reads = pool.submit(db.xread, {"s": "$"}, block=0)
         until(lambda: len(inside.waiters(db)) == 3)
-        until(lambda: any(shared.room for shared in leases_of(inside.core(db)).queues()))
+        until(lambda: any(known.room for known in leases_of(inside.core(db)).queues()))
         roles(db).follow("leader", 1)
         for each in (takes, gets):
             with pytest.raises(tidelog.ResponseError, match="force unblock") as caught:

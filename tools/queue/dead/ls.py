@@ -10,7 +10,7 @@ import click
 
 from tidelog.jobs.rows import DeadJob
 from tidelog.tools import console
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
 from tidelog.tools.queue.store import on_queue, reading
@@ -43,7 +43,7 @@ codec_option = click.option(
 @filter_options
 @click.option("--count", type=click.IntRange(1), help="List at most this many jobs.")
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     group: str | None,
     codec: str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidelog.tools import console, exits
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.change import in_batches, rehearse
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.store import on_queue, reading, writing
@@ -24,7 +24,7 @@ from tidelog.tools.queue.value import jobs_text, one_line
     "--dry-run", is_flag=True, help="List the jobs that would be redriven; change nothing."
 )
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     ids: tuple[str, ...],
     group: str | None,

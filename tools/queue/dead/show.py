@@ -7,7 +7,7 @@ import json
 import click
 
 from tidelog.jobs.rows import DeadJob
-from tidelog.tools.places import Place
+from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
@@ -22,7 +22,7 @@ from tidelog.tools.queue.value import moment_text, one_line
 @click.argument("job_id", metavar="ID")
 @codec_option
 def command(
-    path: Place, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
+    path: PathOrUrl, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
 ) -> None:
     with reading(path, name, group) as (_, queue):
         for number, job in enumerate(matching(queue.dead, job_id)):

@@ -10,14 +10,14 @@ import click
 import tidelog
 from tidelog.tools import console, exits
 from tidelog.tools.names import queues, schedules
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.schedule.ls import as_object, next_text
 from tidelog.tools.queue.store import writable
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.times import duration
 
 
-@at_place(
+@at_path_or_url(
     "tidelog queue schedule add orders-data nightly reports --cron '0 3 * * *' --tz Europe/Berlin",
     'tidelog queue schedule add orders-data poll feeds --every 15m --value \'{"url": "https://example.org"}\'',
     codes=exits.CHANGING,
@@ -37,7 +37,7 @@ from tidelog.tools.times import duration
 @click.option("--value", default="null", show_default=True, help="The value of each job, as JSON.")
 @click.option("--text", is_flag=True, help="The value is text, for a queue with the codec str.")
 def command(
-    path: Place,
+    path: PathOrUrl,
     name: str,
     queue: str,
     cron: str | None,

@@ -6,7 +6,7 @@ import click
 
 from tidelog.tools import console, exits
 from tidelog.tools.names import schedules
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.store import NoSuch, listed, writable
 from tidelog.tools.queue.value import one_line
 
@@ -14,9 +14,9 @@ from tidelog.tools.queue.value import one_line
 def change(verb: str, done: str, method: str) -> click.Command:
     """The command that calls a method of `Store.schedules` and says what is `done`."""
 
-    @at_place(f"tidelog queue schedule {verb} orders-data nightly", codes=exits.CHANGING)
+    @at_path_or_url(f"tidelog queue schedule {verb} orders-data nightly", codes=exits.CHANGING)
     @click.argument("name", shell_complete=schedules)
-    def command(path: Place, name: str, as_json: bool) -> None:
+    def command(path: PathOrUrl, name: str, as_json: bool) -> None:
         with writable(path, f"db.schedules.{method}()") as store:
             if not getattr(store.schedules, method)(name):
                 names = [schedule.name for schedule in store.schedules.list()]

@@ -7,7 +7,7 @@ from typing import Any
 from tidelog.jobs.scheduling import Schedule
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.places import Place, at_place
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.store import opened
 from tidelog.tools.queue.value import cell, decoded, moment_text, one_line, value_cell
 from tidelog.tools.text import milliseconds
@@ -15,12 +15,12 @@ from tidelog.tools.text import milliseconds
 HEAD = ("SCHEDULE", "QUEUE", "WHEN", "NEXT", "TICKS", "VALUE")
 
 
-@at_place(
+@at_path_or_url(
     "tidelog queue schedule ls orders-data",
     "tidelog queue schedule ls orders-data --json | jq 'select(.paused)'",
     json=LINES,
 )
-def command(path: Place, as_json: bool) -> None:
+def command(path: PathOrUrl, as_json: bool) -> None:
     with opened(path) as store:
         found = store.schedules.list()
     if as_json:

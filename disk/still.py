@@ -1,4 +1,4 @@
-"""Held: a disk on which one directory stands still, for readers beside a process that adds to it and deletes from it.
+"""Still: a disk on which one directory stands still, for readers beside a process that adds to it and deletes from it.
 
 The names are those of one moment. The files stay open, so one that is deleted meanwhile can still be read; one that
 grows can be read as far as it goes.
@@ -18,7 +18,7 @@ _LISTS_MAX: Final = 100
 
 
 @contextmanager
-def held(
+def stilled(
     disk: Disk, directory: Path, *, kept: Sequence[str] = (), nbytes: int = 0
 ) -> Iterator[Disk]:
     """The same disk, on which `directory` stands still inside the block. Only for reading.
@@ -27,7 +27,7 @@ def held(
 
     A file behind the first HELD_MAX is opened when it is read, and may then be gone. Raises OSError.
     """
-    view = _HeldDisk(disk, directory)
+    view = _StillDisk(disk, directory)
     try:
         view.take(kept, nbytes)
         yield cast(Disk, view)
@@ -35,7 +35,7 @@ def held(
         view.drop()
 
 
-class _HeldDisk:
+class _StillDisk:
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk, self._directory = disk, directory
         self._names: list[str] | None = None  # None: the directory cannot be listed
@@ -90,13 +90,13 @@ class _HeldDisk:
     def open(self, path: Path, *, write: bool = False) -> File:
         if write or not self._is_held(path):
             return self._disk.open(path, write=write)
-        return cast(File, _HeldFile(self._files[path.name], self._kept.get(path.name)))
+        return cast(File, _StillFile(self._files[path.name], self._kept.get(path.name)))
 
     def _is_held(self, path: Path) -> bool:
         return path.parent == self._directory and path.name in self._files
 
 
-class _HeldFile:
+class _StillFile:
     """A file that stays open when a reader closes it."""
 
     def __init__(self, file: File, data: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""Place: says what the disk of a directory is: its file system, its mount options, its cache, and the cost of a sync.
+"""Medium: says what the disk of a directory is: its file system, its mount options, its cache, and the cost of a sync.
 
 Whether the drive obeys a flush cannot be seen from a program.
 """

@@ -1,4 +1,6 @@
-"""Lanes: the numbers of a client's writes are out of reach for every other client, and outlive what empties a store."""
+"""Series: the numbers of a client's writes are out of reach for every other client, and outlive what empties a
+store.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ class Site(NamedTuple):
     u: Any
 
     @property
-    def lanes(self) -> dict[bytes, Any]:
-        """The lanes of the store, by what follows ROOT."""
+    def series(self) -> dict[bytes, Any]:
+        """The series of the store, by what follows ROOT."""
         db: Any = self.running.db
         return {key[len(ROOT) :]: db.get(key) for key in db.keys(ROOT + b"*")}
 
-    def once(self, who: Any, lane: str | bytes, number: int, *words: Any) -> Any:
-        return who.execute_command("TIDELOG", "ONCE", lane, number, *words)
+    def once(self, who: Any, series: str | bytes, number: int, *words: Any) -> Any:
+        return who.execute_command("TIDELOG", "ONCE", series, number, *words)
 
 
 @pytest.fixture
@@ -48,17 +50,17 @@ def site(server: Running) -> Site:
     return Site(server, some, server.client(username="u", password="pw"))
 
 
-def test_a_lane_belongs_to_the_user_who_opened_it(site: Site) -> None:
+def test_a_series_belongs_to_the_user_who_opened_it(site: Site) -> None:
     first = site.once(site.all, "x", 1, "XADD", "orders", "*", "n", "1")
     assert site.once(site.u, "x", 1, "INCR", "a") == 1  # no reply of the other's write
     assert site.once(site.u, "x", 2, "INCR", "a") == 2
     second = site.once(site.all, "x", 2, "XADD", "orders", "*", "n", "2")
     assert [id for id, _ in site.all.xrange("orders")] == [first, second]
     assert site.once(site.u, "x", 2, "INCR", "a") == 2
-    assert set(site.lanes) == {b"x", b"u\0x"}
+    assert set(site.series) == {b"x", b"u\0x"}
 
 
-def test_queue_commands_keep_their_lanes_apart(site: Site) -> None:
+def test_queue_commands_keep_their_series_apart(site: Site) -> None:
     for name, who in (("b", site.all), ("a", site.u)):
         put = ("QUEUE", "PUT", name, "v", "ONCE", "x", 1)
         id = who.execute_command(*put)
@@ -66,16 +68,16 @@ def test_queue_commands_keep_their_lanes_apart(site: Site) -> None:
         many = ("QUEUE", "PUTMANY", name, 2, "v", "w", "DELAY", 5000, "ONCE", "x", 2)
         assert who.execute_command(*many) == who.execute_command(*many) == 2
         assert site.running.db.queue(name).stats().scheduled == 2
-    assert set(site.lanes) == {b"x", b"u\0x"}
+    assert set(site.series) == {b"x", b"u\0x"}
 
 
-def test_no_lane_is_named_like_that_of_another_user(site: Site) -> None:
-    for lane in (b"u\0x", b"", b"x" * 65):
+def test_no_series_is_named_like_that_of_another_user(site: Site) -> None:
+    for series in (b"u\0x", b"", b"x" * 65):
         with pytest.raises(redis.ResponseError, match="1 to 64 bytes, and no NUL"):
-            site.once(site.all, lane, 1, "INCR", "a")
+            site.once(site.all, series, 1, "INCR", "a")
 
 
-def test_a_lane_of_an_earlier_version_is_taken_over(site: Site) -> None:
+def test_a_series_of_an_earlier_version_is_taken_over(site: Site) -> None:
     site.running.db.set(ROOT + b"x", b"7 :3\r\n", px=60_000)
     assert site.once(site.all, "x", 7, "INCR", "n") == 3
     assert site.once(site.all, "x", 8, "INCR", "n") == 1
@@ -120,7 +122,7 @@ _LEFT_OUT = frozenset(
 )
 
 
-def test_no_command_reaches_a_lane(start: Start) -> None:
+def test_no_command_reaches_a_series(start: Start) -> None:
     """Every command, with its name wherever a key can stand."""
     running = start(enable_debug_command="yes")
     some: Any = running.client()
@@ -166,7 +168,7 @@ def test_many_clients_that_write_at_once_reach_none(site: Site) -> None:
         key = ROOT + b"x" if number % 2 else b"s"
         client.raw(encode([b"XADD", key, b"*", b"f", b"v"]))
     assert [refuses(client.receive()) for client in clients] == [False, True] * 6
-    assert site.lanes == {}
+    assert site.series == {}
 
 
 def test_a_transaction_that_names_one_is_discarded(site: Site) -> None:
@@ -176,7 +178,7 @@ def test_a_transaction_that_names_one_is_discarded(site: Site) -> None:
     assert not site.all.exists("k")
 
 
-def test_a_queue_whose_other_keys_would_be_lanes_is_refused(site: Site) -> None:
+def test_a_queue_whose_other_keys_would_be_series_is_refused(site: Site) -> None:
     for words in (("PUT", "tidelog:once", "v"), ("DEAD", "tidelog:once", "COUNT")):
         with pytest.raises(redis.exceptions.NoPermissionError, match="no client may use"):
             site.all.execute_command("QUEUE", *words)
@@ -201,14 +203,14 @@ def test_lists_and_events_leave_them_out(site: Site) -> None:
     assert site.all.keys("*") == [b"a"] and list(site.all.scan_iter()) == [b"a"]
     site.all.delete("a")
     assert site.all.keys("*") == [] and site.all.randomkey() is None
-    assert set(site.lanes) == {b"x"}
+    assert set(site.series) == {b"x"}
 
 
 # --- what empties a database
 
 
 @pytest.mark.parametrize("words", [("FLUSHALL",), ("FLUSHDB",), ("SWAPDB", 0, 1)])
-def test_a_lane_outlives_what_empties_its_database(
+def test_a_series_outlives_what_empties_its_database(
     start: Start, tmp_path: Path, words: tuple[Any, ...]
 ) -> None:
     """Also if it is only in the checkpoint, after a restart, and through the log behind it."""
@@ -225,9 +227,9 @@ def test_a_lane_outlives_what_empties_its_database(
     running = start(root=tmp_path / "s")
     some = running.client()
     some.execute_command(*words)
-    lanes = _lanes(running.db)
-    assert [set(each) for each in lanes] == [{ROOT + b"x"}, {ROOT + b"y"}]
-    assert all(0 < ttl <= 3_600_000 for each in lanes for ttl in each.values())
+    series = _series(running.db)
+    assert [set(each) for each in series] == [{ROOT + b"x"}, {ROOT + b"y"}]
+    assert all(0 < ttl <= 3_600_000 for each in series for ttl in each.values())
     assert some.execute_command(*put) == id
     some.execute_command("SELECT", 1)
     assert some.execute_command("TIDELOG", "ONCE", "y", 1, "INCR", "n") == other
@@ -239,8 +241,8 @@ def test_a_lane_outlives_what_empties_its_database(
         assert again.xlen("q") == 0
 
 
-def _lanes(db: tidelog.Store) -> list[dict[bytes, int]]:
-    """The lanes of the first two databases, with the time that each has left."""
+def _series(db: tidelog.Store) -> list[dict[bytes, int]]:
+    """The series of the first two databases, with the time that each has left."""
     found = []
     for number in (0, 1):
         one: Any = db.db(number)
@@ -248,7 +250,7 @@ def _lanes(db: tidelog.Store) -> list[dict[bytes, int]]:
     return found
 
 
-def test_a_follower_has_the_lanes_that_its_leader_kept(start: Start) -> None:
+def test_a_follower_has_the_series_that_its_leader_kept(start: Start) -> None:
     leader, follower = start(), start()
     some: Any = leader.client()
     some.execute_command("TIDELOG", "ONCE", "x", 1, "SET", "a", "v")

@@ -1,4 +1,4 @@
-"""Lanes: the connections of a link, each with the numbers of its writes; and whether a command may be repeated."""
+"""Pooled: the connections of a link, each with the numbers of its writes; and whether a command may be repeated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _READS: Final = frozenset((b"ping", b"time", b"info", b"role", b"config|get", b"
 _COMMANDS: Final = TABLE.commands
 
 
-class Lane:
-    """A connection, and the numbers of the writes that were made through it and its predecessors.
+class Pooled:
+    """A connection, and the series of the writes that were made through it and its predecessors.
 
     ended    another thread has ended the call that is under way, or is about to
     """
@@ -51,12 +51,12 @@ class Lane:
             pass  # an interrupt struck during __init__
 
 
-def numbered(words: Sequence[bytes], lane: Lane) -> list[bytes]:
-    """The words of a write with the number of its lane."""
-    number = b"%d" % lane.number
+def numbered(words: Sequence[bytes], pooled: Pooled) -> list[bytes]:
+    """The words of a write with the name of its series and its number."""
+    number = b"%d" % pooled.number
     if words[0] == b"QUEUE":
-        return [*words, b"ONCE", lane.name, number]
-    return [b"TIDELOG", b"ONCE", lane.name, number, *words]
+        return [*words, b"ONCE", pooled.name, number]
+    return [b"TIDELOG", b"ONCE", pooled.name, number, *words]
 
 
 def safety(words: Sequence[bytes]) -> Safe:

@@ -1,4 +1,4 @@
-"""Places: PATH or URL on a command line, for commands that work on a directory or through a server."""
+"""PathOrUrl: PATH or URL on a command line, for commands that work on a directory or through a server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 from tidelog.tools import exits
 from tidelog.tools.heads import OBJECT, tool_command
 
-Place = Path | str  # the directory of a store, or the URL of a server
+PathOrUrl = Path | str  # the directory of a store, or the URL of a server
 
 
-class PlaceType(click.Path):
+class PathOrUrlType(click.Path):
     """PATH or URL."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -23,10 +23,10 @@ class PlaceType(click.Path):
 
 
 # As STORE_PATH, or a URL.
-PLACE: Final = PlaceType(path_type=Path, readable=False)
+PATH_OR_URL: Final = PathOrUrlType(path_type=Path, readable=False)
 
 
-class AtPlace(click.Command):
+class AtPathOrUrl(click.Command):
     """A command whose first argument is PATH. `--url URL`, anywhere on the line, says the same as a URL there.
 
     json    what the option --json does; None: there is none
@@ -55,16 +55,17 @@ class AtPlace(click.Command):
         return super().parse_args(ctx, args)
 
 
-def at_place(
+def at_path_or_url(
     *lines: str, codes: Sequence[int] = exits.READING, json: str | None = OBJECT
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """The head of a command whose function takes `path: Place` first, and `as_json: bool` if it has the option --json.
+    """The head of a command whose function takes `path: PathOrUrl` first, and `as_json: bool` if it has the option
+    --json.
 
     `lines` are examples for its help, and `json` says what --json does.
     """
 
     def made(function: Callable[..., Any]) -> click.Command:
-        at_path = click.argument("path", type=PLACE)(function)
-        return tool_command(*lines, codes=codes, cls=AtPlace, json=json)(at_path)
+        at_path = click.argument("path", type=PATH_OR_URL)(function)
+        return tool_command(*lines, codes=codes, cls=AtPathOrUrl, json=json)(at_path)
 
     return made

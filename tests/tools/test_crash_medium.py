@@ -8,7 +8,7 @@ import pytest
 from tests.tools.conftest import Run
 
 from tidelog.tools import exits
-from tidelog.tools.crash.place import mount_of, sync_costs, words_of
+from tidelog.tools.crash.medium import mount_of, sync_costs, words_of
 
 MOUNTS = """\
 22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw

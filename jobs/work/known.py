@@ -1,11 +1,11 @@
-"""Shared: the common knowledge of all workers of one queue and group in this process.
+"""Known: the common knowledge of all workers of one queue and group in this process.
 
 An embedded store has one writer, so all its workers live in this process, and no clock is needed to tell which are
 alive: a delivery lives as long as its object, within its time limit. All waiting uses the monotonic clock. The wall
 clock only tells the age of what an earlier process left behind. So a clock that jumps takes no job from a living worker
 and shortens no pause.
 
-A queue with priorities has a `Shared` for each lane (jobs/lanes.py). That of lane 0 knows the others.
+A queue with priorities has a `Known` for each lane (jobs/lanes.py). That of lane 0 knows the others.
 
 All that was read from the store (pauses.py, keys.py) is read again after the store's memory was rebuilt, when the key
 has another stream, and after a unit that failed.
@@ -39,7 +39,7 @@ from tidelog.store.commit.core import Core
 # longest period over which `put_per_second` and `done_per_second` are measured
 RATE_SECONDS: Final = 60.0
 FEW: Final = 8  # up to this many jobs are looked up one by one
-Job = tuple[int, EntryRow, int]  # ID, row, deliveries
+JobEntry = tuple[int, EntryRow, int]  # ID, row, deliveries
 Process = object  # by what the consumers of one process are told from those of others
 HOME: Final = b""  # the process that has the store open
 
@@ -49,7 +49,7 @@ log = logging.getLogger("tidelog.queue")
 class Delivery:
     """Jobs that were delivered to one worker together. While it lives, at most until `until`, their leases are renewed.
 
-    A delivery of a single job is reused when the job is done (`Place.spare`). Meanwhile it stays in `Shared.living`,
+    A delivery of a single job is reused when the job is done (`Workplace.spare`). Meanwhile it stays in `Known.living`,
     with nothing open.
 
     open        jobs neither settled nor dropped: ID -> deliveries. Worker and deliveries fence them against later ones
@@ -66,7 +66,7 @@ class Delivery:
     """
 
     __slots__ = (
-        *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
+        *("known", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
         *("holder", "hands", "process", "beats", "blocks", "end_block", "__weakref__"),
     )
 
@@ -74,13 +74,13 @@ class Delivery:
 
     def __init__(
         self,
-        shared: Shared,
+        known: Known,
         options: Options,
         worker: bytes,
         gathers: bool,
         process: Process = HOME,
     ) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[JobEntry] = []
         self.finished: deque[int] = deque()
         self.open: dict[int, int] = {}
         self.options = options
@@ -92,14 +92,14 @@ class Delivery:
         self.holder: Holder = 0
         self.hands: dict[int, Holder] = {}
         self.blocks: dict[int, Any] | None = None
-        self.shared = shared  # set it last: once it is set, `__del__` cleans up
-        shared.living[id(self)] = weakref.ref(self)
+        self.known = known  # set it last: once it is set, `__del__` cleans up
+        known.living[id(self)] = weakref.ref(self)
 
-    def enter(self, shared: Shared, options: Options) -> None:
+    def enter(self, known: Known, options: Options) -> None:
         """It is to hold jobs of this lane. It holds none yet."""
-        before = self.shared
-        shared.living[id(self)] = weakref.ref(self)
-        self.options, self.shared = options, shared
+        before = self.known
+        known.living[id(self)] = weakref.ref(self)
+        self.options, self.known = options, known
         before.living.pop(id(self), None)
 
     def lives(self, mono: float) -> bool:
@@ -113,11 +113,11 @@ class Delivery:
         else:
             self.holder = holder
 
-    def take_unseen(self) -> list[Job]:
+    def take_unseen(self) -> list[JobEntry]:
         """Take the jobs that were not handed to the worker. The worker's thread may take jobs at the same time; each
         job goes to exactly one of the two.
         """
-        taken: list[Job] = []
+        taken: list[JobEntry] = []
         try:
             taken.extend(map(list.pop, repeat(self.jobs, len(self.jobs))))
         except IndexError:
@@ -172,19 +172,19 @@ class Delivery:
         count = self.open.get(job)
         # An interrupt may strike when the job is noted as finished, before its object knows that.
         if count is not None and job not in self.finished:
-            self.shared.leftovers.append(Leftover(self, {job: count}, [], []))
+            self.known.leftovers.append(Leftover(self, {job: count}, [], []))
             self.settled(job)
 
     def __del__(self) -> None:
         # Python may call this anywhere, even in a thread that holds a lock, so do not wait here. The next fetch or beat
         # does the rest.
         try:
-            shared = self.shared
+            known = self.known
         except AttributeError:  # an interrupt struck during __init__
             return
         if self.open:
-            shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
-        shared.living.pop(id(self), None)
+            known.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
+        known.living.pop(id(self), None)
 
 
 class Leftover:
@@ -195,12 +195,12 @@ class Leftover:
     here        the worker is in this process
     """
 
-    __slots__ = ("shared", "options", "worker", "open", "finished", "unseen", "here", "_late_at")
+    __slots__ = ("known", "options", "worker", "open", "finished", "unseen", "here", "_late_at")
 
     def __init__(
-        self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
+        self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[JobEntry]
     ) -> None:
-        self.shared, self.options = delivery.shared, delivery.options
+        self.known, self.options = delivery.known, delivery.options
         self.worker, self.open = delivery.worker, open
         self.finished, self.unseen = finished, unseen
         self.here = delivery.process is HOME
@@ -224,7 +224,7 @@ class Turns(Protocol):
         """[lock] A job ends in the unit under way."""
 
 
-class Shared(Pauses):
+class Known(Pauses):
     """One lane and group of a queue of one open store.
 
     name        name of the queue                           place    the key on which its workers wait: that of lane 0
@@ -258,13 +258,13 @@ class Shared(Pauses):
         results: Results,
         ticks: Ticks,
         alone: Turns,
-        lane_0: Shared | None = None,
+        lane_0: Known | None = None,
     ) -> None:
         super().__init__(core, db, options)
         self.key, self.name = options.key, options.name
         self._options = options  # of the first queue object; its names are those of all
         self.lane_0 = lane_0
-        self.lanes: dict[int, Shared] = {}
+        self.lanes: dict[int, Known] = {}
         self.turns = 0
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Leftover] = deque()
@@ -307,7 +307,7 @@ class Shared(Pauses):
 
     # --- lanes
 
-    def all_lanes(self) -> list[Shared]:
+    def all_lanes(self) -> list[Known]:
         """Lane 0, which this is, and the others."""
         return [self, *self.lanes.values()]
 
@@ -334,8 +334,8 @@ class Shared(Pauses):
         if priority in self.lanes:
             return
         lane = self._options.lane(priority)
-        known = self.later, self.results, self.ticks, self.alone
-        made = Shared(self.core, self.db, lane, *known, self)
+        common = self.later, self.results, self.ticks, self.alone
+        made = Known(self.core, self.db, lane, *common, self)
         self.plain = False
         lanes = {**self.lanes, priority: made}
         # Replace the dict, because other threads iterate over it.
@@ -354,7 +354,7 @@ class Shared(Pauses):
         if self.lanes:
             self.chores_at = min(self.chores_at, mono + options.lease)
 
-    def lane(self, priority: int) -> Shared:
+    def lane(self, priority: int) -> Known:
         """[lock] The lane of a priority, of lane 0, which this is."""
         if not priority:
             return self
@@ -379,8 +379,8 @@ class Shared(Pauses):
         """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt. Also those of
         the other lanes.
         """
-        for shared in self.all_lanes():
-            shared.number = -1
+        for known in self.all_lanes():
+            known.number = -1
         self.later.stale()
 
     # --- who lives
@@ -408,7 +408,7 @@ class Shared(Pauses):
         told = (*finished, *(job for job, _, _ in unseen))
         counts = {job: delivery.open.get(job, 0) for job in told}
         left = Leftover(delivery, counts, finished, unseen)
-        delivery.shared.leftovers.append(left)
+        delivery.known.leftovers.append(left)
         # from here on the worker does not hold these jobs, even if the log does not say so yet
         for job in told:
             delivery.settled(job)
@@ -418,7 +418,7 @@ class Shared(Pauses):
         """Remove these leftovers from the list, because they are in the log now."""
         for leftover in left:
             try:
-                leftover.shared.leftovers.remove(leftover)
+                leftover.known.leftovers.remove(leftover)
             except ValueError:
                 pass  # another thread has already written and removed this leftover
 
