@@ -161,7 +161,7 @@ def test_the_first_queue_comes_first_again_after_it_was_empty(make: Make) -> Non
     try:
         assert begun.wait(PATIENCE_S)
         tasks.queue("a").put_many(list("aaa"))
-        until(lambda: several._lanes["a"].ready, "the waiter gets no job")
+        until(lambda: several._feeds["a"].ready, "the waiter gets no job")
         until(lambda: tasks.queue("a").stats().waiting == 3, "the waiter keeps its job")
         go.set()
         until(lambda: len(done) == 8, "not all is done")

@@ -1252,7 +1252,7 @@ def test_stats_are_json(jobs: tidelog.Queue) -> None:
     assert found["depth"] == 1 and found["in_flight"] == {"anna": 1}
     assert set(found) == {
         "name", "group", "depth", "waiting", "in_flight", "paused", "scheduled", "dead",
-        "failures", "kept", "oldest_seconds", "put_per_second", "done_per_second", "by_priority",
+        "failures", "kept", "oldest_seconds", "put_per_second", "done_per_second", "by_priority", "cancelled",
     }  # fmt: skip
 
 
