@@ -326,6 +326,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         with pytest.raises(Exception, match="No permissions to access a key|NOPERM"):
             client.execute_command("QUEUE", *words)
     assert client.execute_command("TIDELOG", "CAPABILITIES") == [
+        b"cancel",
         b"confirm",
         b"dedup",
         b"find",
@@ -333,6 +334,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"job",
         b"limit",
         b"pause",
+        b"progress",
         b"remove",
         b"retry",
         b"workers",
