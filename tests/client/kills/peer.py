@@ -133,21 +133,26 @@ class Peer:
         handle = call("put", lambda: queue.put(value, **options()), str, **facts, values=[value])
         if handle is None:
             return
-        if delay is not None:
+        if pick.random() < kind.cancels:
+            self.stop.wait(pick.choice((0.0, 0.01, 0.1)))
+            self.cancel(queue, str(handle))
+        elif delay is not None:
             delayed.append((kind.name, str(handle)))
         elif pick.random() < 0.05:
             facts = {"queue": kind.name, "id": str(handle), "wait": RESULT_TIMEOUT_S}
             call("wait", lambda: ended(handle), list, **facts)
 
     def change(self, queues: dict[str, Any], name: str, id: str) -> None:
-        """Cancel or move a delayed job."""
+        """Cancel or move a job that was put with a delay, and may run by now."""
         if self.pick.random() < 0.5:
-            cancel = lambda: queues[name].cancel(id)  # noqa: E731
-            self.evidence.call("cancel", cancel, queue=name, id=id)
-            return
+            return self.cancel(queues[name], id)
         delay = self.pick.choice((0.0, 0.2, 1.0))
         move = lambda: queues[name].move(id, delay=delay)  # noqa: E731
         self.evidence.call("move", move, queue=name, id=id, delay=delay)
+
+    def cancel(self, queue: Any, id: str) -> None:
+        """Cancel a job, whatever it does now."""
+        self.evidence.call("cancel", lambda: queue.cancel(id), queue=queue.name, id=id)
 
     def pause(self, queue: Any) -> None:
         """Pause a queue for a while. The other putters do it, too, so one that was killed meanwhile does no harm."""

@@ -29,6 +29,7 @@ class Kind:
     priorities  of puts
     keys        of puts
     dedups      modes of the dedup IDs of puts; None = no dedup ID
+    cancels     share of the jobs that their putter cancels, which may run by then
     """
 
     name: str
@@ -44,6 +45,7 @@ class Kind:
     priorities: tuple[int, ...] = (0,)
     keys: tuple[str | None, ...] = (None,)
     dedups: tuple[str | None, ...] = (None,)
+    cancels: float = 0.0
 
     def options_of(self, **more: Any) -> dict[str, Any]:
         """The options of the queue. A job is tried for ever unless they say otherwise."""
@@ -71,6 +73,7 @@ KINDS: Final = (
         delays=(*[None] * 6, 0.0, 0.05, 0.3, 1.0, 2.0, FAR_S),
         priorities=(0, 0, 3),
         keys=(None, "unlimited"),
+        cancels=0.1,
     ),
     Kind("batches", share=3, batch=5, ends=(*ENDS, "with", "with")),
     Kind(
@@ -137,6 +140,7 @@ KINDS: Final = (
         ends=("ack", "ack", "result", "nack", "raise", "release"),
         delays=(None, None, None, 0.2),
         priorities=(0, 0, 4),
+        cancels=0.2,
     ),
     Kind("ticks", ends=("ack", "ack", "nack")),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.client.kills import checks, ends
+from tests.client.kills.cancels import cancelled_jobs_are_gone, cancels_of_running_jobs
 from tests.client.kills.evidence import CUT, NS, SLACK_NS, Call, Story
 from tests.client.kills.pauses import nothing_comes_from_a_paused_queue
 from tests.client.kills.queues import FAR_S, PLANS, RETRY_AFTER_S
@@ -72,6 +73,18 @@ def there_again(told: Told) -> None:
 def cancelled(told: Told) -> None:
     told.call("p", "cancel", True, queue="plain", id=LATER)
     told.take(first=LATER)
+
+
+def cancelled_and_done(told: Told) -> None:
+    take = told.take()
+    told.call("p", "cancel", True, queue="plain", id=ID)
+    told.end(take)
+
+
+def cancelled_and_dead(told: Told) -> None:
+    told.end(told.take(), "nack")
+    told.call("p", "cancel", True, queue="plain", id=ID)
+    told.story.left.dead["plain"] = [(ID, "v", "no")]
 
 
 def in_two_hands(told: Told) -> None:
@@ -259,7 +272,9 @@ def low_first(told: Told) -> None:
         (checks.nothing_is_stored_twice, twice, "stored twice"),
         (checks.nothing_done_is_seen_again, seen_again, "after its acknowledgement"),
         (checks.nothing_done_is_seen_again, there_again, "is there, and was acknowledged"),
-        (checks.nothing_done_is_seen_again, cancelled, "was cancelled"),
+        (cancelled_jobs_are_gone, cancelled, "was cancelled before"),
+        (cancelled_jobs_are_gone, cancelled_and_done, "was done and cancelled"),
+        (cancelled_jobs_are_gone, cancelled_and_dead, "is there, and was cancelled"),
         (checks.nobody_has_it_besides, in_two_hands, "two workers had"),
         (checks.nobody_has_it_besides, after_a_kill, "two workers had"),
         (checks.nothing_comes_too_early, early, "before it was due"),
@@ -333,6 +348,19 @@ def test_pauses() -> None:
     told.call("q", "resume", None, queue="plain").end = None
     told.take(count=2)
     nothing_comes_from_a_paused_queue(told.story)
+
+
+def test_cancels() -> None:
+    """A job that runs is cancelled: its end is refused. A cancel that came too late says so."""
+    told = Told()
+    told.put()
+    take = told.take()
+    told.call("p", "cancel", True, queue="plain", id=ID)
+    told.end(take, "ack", False)
+    told.end(told.take(id=LATER, first=LATER))
+    told.call("p", "cancel", False, queue="plain", id=LATER)
+    cancelled_jobs_are_gone(told.story)
+    assert cancels_of_running_jobs(told.story) == 1
 
 
 def test_limits() -> None:
