@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
@@ -73,6 +73,9 @@ def settled(engine: QueueEngine, delivery: Delivery, entry: JobEntry, verb: Endi
         if verb.end is ACKED:
             engine.acknowledged(delivery.known, 1)
     return reply is not None, promise
+
+
+_NO_BLOCKS: Final[dict[int, Any]] = {}
 
 
 class JobBase(Delivered, Generic[T]):
@@ -224,6 +227,7 @@ class JobBase(Delivered, Generic[T]):
         delivery = self._delivery
         if delivery.holder != holder:  # another one may have taken it
             delivery.taken(self._entry[0], holder)
+        self._blocks = _NO_BLOCKS
         if delivery.blocks is not None:
             self._blocks = blocks = delivery.blocks
             blocks[self._entry[0]] = holder

@@ -46,7 +46,7 @@ class Steps:
             The name of its task, or why it calls none; None if no job is due.
 
         Raises:
-            What the function raises, under `inline`; `stepwise` only records it, for a retry.
+            Exception: That of the function, under `inline`; `stepwise` only records it, for a retry.
         """
         empty: set[str] = set()
         while (name := self._next(empty)) is not None:
@@ -65,7 +65,7 @@ class Steps:
             The names of their tasks, in order.
 
         Raises:
-            As `run_one`.
+            Exception: As `run_one`.
         """
         return list(iter(self.run_one, None))
 

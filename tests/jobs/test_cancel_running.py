@@ -234,3 +234,17 @@ def test_a_worker_learns_it_from_a_new_server(tmp_path: Path) -> None:
         stack.callback(tidelog.serve(db, port=0).close)
         mails._remote.keeper.beat(at_once=True)
         assert job.cancelled and not job.ack() and mails.job(id).state == "cancelled"
+
+
+@pytest.mark.parametrize("kind", ["embedded", "shared"])
+def test_the_block_of_a_job_that_was_acknowledged_before(kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(kind, tmp_path / "store") as store:
+            mails = store.queue("mails")
+            await mails.put("a")
+            job = await mails.get(block=0)
+            assert await job.ack()
+            async with job:
+                assert job.state == "acked"
+
+    asyncio.run(main())
