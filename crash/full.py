@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -117,8 +118,13 @@ class _Mounts:
             file.close()
 
     def _failed(self, name: str) -> None:
-        reason = os.strerror(ctypes.get_errno())
-        raise CannotFill(f"{REFUSED}: {name}: {reason}")
+        code = ctypes.get_errno()
+        said = f"{REFUSED}: {name}: {os.strerror(code)}"
+        if code == errno.EINVAL:  # a process with several threads gets no namespace of users
+            said += (
+                f" in a process with the threads {[each.name for each in threading.enumerate()]}"
+            )
+        raise CannotFill(said)
 
 
 class _Watched(RealDisk):

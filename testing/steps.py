@@ -45,8 +45,7 @@ class Steps:
         Returns:
             The name of its task, or why it calls none; None if no job is due.
 
-        Raises:
-            Exception: That of the function, under `inline`; `stepwise` only records it, for a retry.
+        Under `inline` an exception of the function leaves this call; `stepwise` only records it, for a retry.
         """
         empty: set[str] = set()
         while (name := self._next(empty)) is not None:
@@ -64,8 +63,7 @@ class Steps:
         Returns:
             The names of their tasks, in order.
 
-        Raises:
-            Exception: As `run_one`.
+        Exceptions are as of `run_one`.
         """
         return list(iter(self.run_one, None))
 
