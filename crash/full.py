@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,7 @@ MS_REMOUNT: Final = 32
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 1 << 18
 MNT_DETACH: Final = 2
+SINGLE_S: Final = 5.0
 REFUSED: Final = "no small file system can be mounted here"
 
 
@@ -91,11 +93,22 @@ class _Mounts:
             if ctypes.get_errno() != errno.EPERM:
                 self._failed("unshare")
             user, group = os.geteuid(), os.getegid()
+            self._be_single()
             self._call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
             self._tell("setgroups", b"deny")
             self._tell("uid_map", b"0 %d 1" % user)
             self._tell("gid_map", b"0 %d 1" % group)
         self._call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
+
+    @staticmethod
+    def _be_single() -> None:
+        """Wait until other threads have ended, since a process with several gets no namespace of users.
+
+        A hook of a library may have begun some after the fork and joined them: the kernel ends them a moment later.
+        """
+        until = time.monotonic() + SINGLE_S
+        while len(RealDisk().listdir(Path("/proc/self/task"))) > 1 and time.monotonic() < until:
+            time.sleep(0.001)
 
     @staticmethod
     def _size(pages: int) -> bytes:
