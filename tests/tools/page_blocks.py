@@ -17,14 +17,14 @@ from pathlib import Path
 from tests.tools.page_packages import lacking
 
 # Jobs that fail in an example are logged, and Python prints to standard error what no handler takes.
-QUIET = "import logging as _; _.getLogger('tidelog.queue').addHandler(_.NullHandler());"
+QUIET = "import logging as _; _.getLogger('tidelog').addHandler(_.NullHandler());"
 
 
-# Each example has names of its own and says where its output ends.
+# Each example has names of its own and says where its output ends. One that other processes import is a file.
 RUN = (
     QUIET
     + """
-import json, os, sys
+import json, os, runpy, sys
 class Lacking:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in lacking:
@@ -34,7 +34,12 @@ sys.meta_path.insert(0, Lacking())
 for line, directory, source in json.loads(sys.argv[1]):
     os.makedirs(directory, exist_ok=True)
     os.chdir(directory)
-    exec(compile(source, f"line {line}", "exec"), {"__name__": "__main__"})
+    if "if __name__ ==" in source:
+        with open("example.py", "w") as file:
+            file.write(source)
+        runpy.run_path("example.py", run_name="__main__")
+    else:
+        exec(compile(source, f"line {line}", "exec"), {"__name__": "__main__"})
     print("END OF AN EXAMPLE")
 """
 )
