@@ -182,7 +182,9 @@ class Leased(Delivered, Generic[T]):
 
     def _left_block(self) -> Any:
         self._cancels.leave(self._delivery_key, Leased)
-        return self._blocks.pop(self._lease.job, None)
+        # A program that ends a block by hand may not have begun it.
+        blocks: dict[int, Any] = getattr(self, "_blocks", {})
+        return blocks.pop(self._lease.job, None)
 
     def _lose(self) -> None:
         self._lease.over(LOST)

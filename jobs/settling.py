@@ -233,7 +233,8 @@ class JobBase(Delivered, Generic[T]):
             blocks[self._entry[0]] = holder
 
     def _left_block(self) -> Any:
-        return self._blocks.pop(self._entry[0], None)
+        # A program that ends a block by hand may not have begun it.
+        return getattr(self, "_blocks", _NO_BLOCKS).pop(self._entry[0], None)
 
     def _gathers(self) -> bool:
         """Note a job of a batch as done. It is written with the rest. Returns False if it is of none."""

@@ -246,5 +246,9 @@ def test_the_block_of_a_job_that_was_acknowledged_before(kind: str, tmp_path: Pa
             assert await job.ack()
             async with job:
                 assert job.state == "acked"
+            await mails.put("b")
+            other = await mails.get(block=0)
+            assert not await other.__aexit__(None, None, None)  # by hand, as a framework may
+            assert other.state == "acked"
 
     asyncio.run(main())
