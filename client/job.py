@@ -91,7 +91,7 @@ class Lease:
         elif verb.end is not OPEN or not held:
             self.over(verb.end if held else LOST)
         if not held:
-            remote.keeper.find_cancelled(self.terms.worked, {self.job: self.deliveries})
+            remote.keeper.find_cancelled(worked, {self.job: self.deliveries})
         return held
 
     def over(self, state: str) -> None:
@@ -195,9 +195,6 @@ class Leased(Delivered, Generic[T]):
             lease.state = ACKED
             lease.terms.remote.keeper.finish(lease.terms.worked, lease.job, lease.deliveries)
         return lease.terms.gathers
-
-    def _extended(self, until: float) -> None:
-        self._until = max(until, self.extended_until or until)
 
     def _unknown(self, error: OutcomeUnknown) -> None:
         self._lease.over(LOST)

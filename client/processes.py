@@ -21,7 +21,7 @@ from typing import Final
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.api.queue.running.signals import News, Signals
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 OK: Final = 0  # exit code of success
 AGAIN: Final = 11  # of a child that has done enough, and is to be started again at once

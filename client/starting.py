@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from tidelog.aof.lock import NAME as LOCK
 from tidelog.aof.lock import OWNER, holder
-from tidelog.disk.process import environment as environment
-from tidelog.disk.process import words_of
+from tidelog.disk.process import environment, words_of
 from tidelog.disk.real import RealDisk
 
 FOR_OPERATOR: Final = "only an operator starts the server of this store, as its tidelog.toml says"

@@ -29,7 +29,7 @@ OBJECT: Final = frozenset(("object",))
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the values of one annotation are stored.
+    """The stored form of the values of one annotation.
 
     name      for errors
     kinds     what a stored value can be: values of `KINDS`

@@ -156,7 +156,7 @@ class Task(Generic[P, C, R]):
 
     @property
     def calls(self) -> Calls:
-        """How its arguments are stored. Made at the first put: annotations may name what comes later in a module."""
+        """The form of its arguments. Made at the first put: annotations may name what comes later in a module."""
         if not self._calls:
             self._calls.append(Calls(self.name, self.function, self._owner.binary))
         return self._calls[0]

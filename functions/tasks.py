@@ -6,10 +6,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from tidelog.api.aopening import beside
+from tidelog.api.closing import Closing
 from tidelog.api.opening import open_store
 from tidelog.api.sync import Store
 from tidelog.client.aio import AsyncSharedStore
@@ -36,7 +36,7 @@ CODECS = ("json", "msgpack")
 QUEUE = "default"
 
 
-class Tasks:
+class Tasks(Closing):
     """The functions that are jobs of one store, and its queues. `tidelog.tasks` makes it.
 
     The store is opened by the first put or run, and stays open until `close`.
@@ -258,17 +258,6 @@ class Tasks:
         """
         store = self.replace_store(None)
         return 0 if store is None else int(store.close(drain))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- working
 

@@ -48,9 +48,8 @@ class Work:
                 found = self.finish(found)
         finally:
             working.reset(token)
-        if (found is not None or task.results) and task.results is not False:
-            if job.state == "open":
-                job.ack(self._kept(task, found))
+        if self._keeps(task, found) and job.state == "open":
+            job.ack(self._kept(task, found))
 
     async def ahandle(self, job: Any) -> None:
         """The same, for asyncio. A function that is not async runs in a thread."""
@@ -68,9 +67,8 @@ class Work:
                 found = await in_thread(run, "run a task", "tidelog-task")
         finally:
             working.reset(token)
-        if (found is not None or task.results) and task.results is not False:
-            if job.state == "open":
-                await job.ack(self._kept(task, found))
+        if self._keeps(task, found) and job.state == "open":
+            await job.ack(self._kept(task, found))
 
     def _task(self, value: Any) -> Task[Any, Any, Any]:
         """The task of a job. Raises GiveUp."""
@@ -89,6 +87,11 @@ class Work:
             return task.calls.unpack(value.get("args"))
         except Changed as error:
             raise GiveUp(str(error)) from error.__cause__
+
+    @staticmethod
+    def _keeps(task: Task[Any, Any, Any], found: Any) -> bool:
+        """Whether a result is kept."""
+        return found is not None if task.results is None else task.results
 
     def _kept(self, task: Task[Any, Any, Any], found: Any) -> Any:
         """A result, as the queue keeps it. Raises GiveUp: to retry would do the work once more."""

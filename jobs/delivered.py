@@ -21,7 +21,8 @@ log: Final = logging.getLogger("tidelog.queue")
 class Delivered(JobFacts):
     """A class that inherits it has what is declared here."""
 
-    __slots__ = ()
+    __slots__ = ("_until",)
+    _until: float
 
     if TYPE_CHECKING:
         deliveries: Any
@@ -71,6 +72,10 @@ class Delivered(JobFacts):
     def extended_until(self) -> float | None:
         """Monotonic seconds (`time.monotonic`) until which `extend` keeps the job; None if it was not called."""
         return getattr(self, "_until", None)
+
+    def _extended(self, until: float) -> None:
+        """The worker keeps the job until then, in monotonic seconds, as the run that watches its limit of time asks."""
+        self._until = max(until, self.extended_until or until)
 
     def __repr__(self) -> str:
         return (

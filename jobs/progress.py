@@ -21,7 +21,7 @@ log = logging.getLogger("tidelog.queue")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job has come.
+    """A worker's report of how far a job has come.
 
     Attributes:
         fraction: From 0 to 1.

@@ -81,10 +81,9 @@ _NO_BLOCKS: Final[dict[int, Any]] = {}
 class JobBase(Delivered, Generic[T]):
     """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
-    __slots__ = ("value", "_workplace", "_delivery", "_entry", "_state", "_blocks", "_until")
+    __slots__ = ("value", "_workplace", "_delivery", "_entry", "_state", "_blocks")
     _state: str
     _blocks: dict[int, Any]  # those of the delivery while a task is in that of the job
-    _until: float
 
     def __init__(self, workplace: Workplace, delivery: Delivery, entry: JobEntry, value: T) -> None:
         self.value = value
@@ -144,9 +143,6 @@ class JobBase(Delivered, Generic[T]):
     @property
     def _options(self) -> Options:
         return self._workplace.engine.options
-
-    def _extended(self, until: float) -> None:
-        self._until = max(until, self.extended_until or until)
 
     # --- settling: each method returns whether the worker still had the lease, and the promise to wait for before the
     # caller is told
@@ -227,13 +223,12 @@ class JobBase(Delivered, Generic[T]):
         delivery = self._delivery
         if delivery.holder != holder:  # another one may have taken it
             delivery.taken(self._entry[0], holder)
-        self._blocks = _NO_BLOCKS
         if delivery.blocks is not None:
             self._blocks = blocks = delivery.blocks
             blocks[self._entry[0]] = holder
 
     def _left_block(self) -> Any:
-        # A program that ends a block by hand may not have begun it.
+        # none: a program may end a block by hand that it has not begun, or the job was settled before
         return getattr(self, "_blocks", _NO_BLOCKS).pop(self._entry[0], None)
 
     def _gathers(self) -> bool:

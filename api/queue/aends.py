@@ -24,11 +24,7 @@ class AsyncEnds(Delivered):
 
     if TYPE_CHECKING:
 
-        @property
-        def state(self) -> str: ...
         def _reports(self, verb: Report) -> bool: ...
-        def _extended(self, until: float) -> None:
-            """The worker keeps the job until then, in monotonic seconds."""
 
     async def _end(self, verb: Ending) -> bool:
         """Whether the worker still held the job, once that has reached the store's durability level."""

@@ -57,7 +57,7 @@ class AsyncHandle(str):
         return await self._queue.result(self, timeout)
 
     async def progress(self) -> Progress | None:
-        """How far the job has come, as its worker said last.
+        """The last report of the worker, how far the job has come.
 
         Returns:
             None if no worker has said it, or the job has ended. `AsyncQueue.job` tells which.

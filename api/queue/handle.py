@@ -60,7 +60,7 @@ class Handle(str):
         return self._queue.result(self, timeout)
 
     def progress(self) -> Progress | None:
-        """How far the job has come, as its worker said last.
+        """The last report of the worker, how far the job has come.
 
         Returns:
             None if no worker has said it, or the job has ended. `Queue.job` tells which.

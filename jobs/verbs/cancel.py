@@ -62,10 +62,4 @@ class Cancel(OneJob, Change):
     def decide(self, engine: QueueEngine) -> Answer:
         """See `Verb`."""
         decision = self.decision(engine)
-        try:
-            answer = engine.decided(decision)
-        except BaseException:
-            decision.failed()
-            raise
-        decision.landed()
-        return answer
+        return decision.asked(lambda: engine.decided(decision))

@@ -7,9 +7,9 @@ worker does not hold the job any more. `cancelled_among` tells such a worker fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.engine import ids
 from tidelog.engine.api import (
@@ -44,6 +44,7 @@ from tidelog.jobs.work.progressing import ended
 from tidelog.jobs.work.results import first_id, first_id_of_dead
 from tidelog.jobs.work.settle import failures
 
+T = TypeVar("T")
 KEPT_JOBS: Final = 1_000  # the newest cancelled jobs of a queue are kept, and up to a node more
 _FOR_ALL: Final = (
     b"ERR the group was not given the job yet, and others need it: cancel it for all groups"
@@ -217,7 +218,17 @@ class Cancelling:
 
     # --- afterwards, without the lock
 
-    def landed(self) -> None:
+    def asked(self, call: Callable[[], T]) -> T:
+        """Make the call that has this decision made, and act on how that ends."""
+        try:
+            found = call()
+        except BaseException:
+            self._failed()
+            raise
+        self._landed()
+        return found
+
+    def _landed(self) -> None:
         """It is in the log: tell those who run the job."""
         for lane, job, count in self._ended:
             self._engine.leases.cancels.announce(delivery_key(lane, job, count))
@@ -225,7 +236,7 @@ class Cancelling:
                 if delivery.open.get(job) == count:
                     _withdraw(delivery, job)
 
-    def failed(self) -> None:
+    def _failed(self) -> None:
         """It is not in the log."""
         for lane_0 in self._touched:
             lane_0.stale()

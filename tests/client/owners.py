@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.until import until
 
 from tidelog.aof.layout import SHARED
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 
 def owner_of(root: Path) -> int:

@@ -14,7 +14,7 @@ import pytest
 from tests.until import until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 # As root it makes the namespaces itself, otherwise within one of its own user.
 APART: Final = [

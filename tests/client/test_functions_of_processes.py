@@ -13,7 +13,7 @@ from tests.client.owners import ended_owner
 from tests.until import PATIENCE_S
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.integrations.opentelemetry import instrument
 
 PROGRAM = """

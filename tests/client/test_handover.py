@@ -21,7 +21,7 @@ from tests.until import until
 import tidelog
 from tidelog.aof.layout import SHARED
 from tidelog.client import takeover
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.jobs.rows import VALUE
 from tidelog.resp.commands import encoded
 from tidelog.server.config.stored import Stored

@@ -19,7 +19,7 @@ from tests.client.conftest import KINDS, opened
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 THREADS = [kind for kind in KINDS if "asyncio" not in kind]
 LIMIT = 1.0  # seconds

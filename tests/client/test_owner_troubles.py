@@ -22,7 +22,8 @@ from tidelog.aof.lock import OWNER
 from tidelog.client import processes
 from tidelog.client.address import addresses_of
 from tidelog.client.link import Link
-from tidelog.client.starting import _account_of, environment
+from tidelog.client.starting import _account_of
+from tidelog.disk.process import environment
 from tidelog.disk.real import RealFile
 from tidelog.store.errors import CannotOpen, StoreLocked
 

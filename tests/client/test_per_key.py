@@ -12,7 +12,7 @@ from tests.client import keyed
 from tests.client.owners import ended_owner
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 HERE = Path(__file__).parent
 COMMAND = "tidelog worker {root} q keyed:{function} --concurrency-per-key 1 --until-idle 0.5"

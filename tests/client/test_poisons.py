@@ -15,7 +15,7 @@ from tests.client.poisoned import OPTIONS
 from tests.until import until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 HERE = Path(__file__).parent
 MOST = OPTIONS["max_deliveries"]

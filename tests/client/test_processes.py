@@ -24,7 +24,7 @@ import tidelog
 from tidelog.aof.errors import NoThread
 from tidelog.client import processes
 from tidelog.client.processes import Processes
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 PROGRAM = r"""
 import os, threading

@@ -28,7 +28,7 @@ from tests.tools.conftest import Run, run
 from tests.until import until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.disk.real import RealDisk
 
 __all__ = ["run"]  # a fixture

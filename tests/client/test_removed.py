@@ -16,7 +16,7 @@ from tests.client.owners import ended_owner
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.tools import exits
 
 NOTICED_S = 10.0  # on an idle machine a second: here others may be busy

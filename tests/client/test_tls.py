@@ -20,7 +20,7 @@ from tests.server.test_guide import GUIDE, blocks
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 
 class Files(TypedDict):

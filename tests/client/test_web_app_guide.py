@@ -17,7 +17,7 @@ from tests.server.ports import free_port
 from tests.until import until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 PAGE = Path(__file__).parents[2] / "docs/guides/web-app-and-workers.md"
 JOBS = 60

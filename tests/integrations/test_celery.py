@@ -16,7 +16,7 @@ from tests.client.owners import ended_owner
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.integrations.celery import TidelogBackend
 
 APP = """

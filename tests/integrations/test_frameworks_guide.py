@@ -15,7 +15,7 @@ import pytest
 from tests.until import PATIENCE_S
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 PAGE = Path(__file__).parents[2] / "docs/guides/frameworks.md"
 

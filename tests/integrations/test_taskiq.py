@@ -22,7 +22,7 @@ from tests.rounds import rest_slow
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.integrations.taskiq import TidelogBroker, TidelogResultBackend
 
 

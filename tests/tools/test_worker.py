@@ -20,7 +20,7 @@ from tests.tools.conftest import Run
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.tools import exits
 from tidelog.tools.worker.command import command, words_of
 from tidelog.tools.worker.sources import Sources

@@ -18,7 +18,7 @@ from tests.tools.test_worker import place
 from tests.until import PATIENCE_S, until
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 from tidelog.tools import exits
 
 __all__ = ["place"]

@@ -31,19 +31,18 @@ log = logging.getLogger("tidelog.worker")
 
 
 class Recycled(int):
-    """How many jobs a run gave back that has ended after `max_jobs` or with `max_memory`. Another process is to start
-    it again.
+    """The number of jobs that a run gave back. It ended after `max_jobs` or with `max_memory`, and another process
+    is to start it again.
     """
 
 
 class Spending:
-    """How many jobs a run without isolation has done in this process, and whether it is to end."""
+    """Counts the jobs of a run without isolation, and says whether it is to end."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._counts = (
-            None if plan.isolate or plan.max_jobs is plan.max_memory is None else count(1)
-        )
+        endless = plan.max_jobs is None and plan.max_memory is None
+        self._counts = None if endless or plan.isolate else count(1)
         self.over = False
 
     def one_more(self) -> str:

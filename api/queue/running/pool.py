@@ -339,7 +339,7 @@ class Child:
         return self._process.poll() is not None
 
     def how_it_ended(self) -> str:
-        """How it ended, once it has closed its pipe."""
+        """Say in which way it ended, once it has closed its pipe."""
         try:
             code = self._process.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:

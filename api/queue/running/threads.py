@@ -183,8 +183,7 @@ class _Run:
                             self._news.put(why)
                         if self._spending.over:
                             break
-                    self._news.put(None)
-                    return
+                    break
                 except self._plan.backend.passing as error:
                     self._words.passing(error)
                     self._stopped.wait(AGAIN_SECONDS)

@@ -205,9 +205,6 @@ class IsolatedJob(JobFace[Any]):
     def _reports(self, verb: Report) -> bool:
         return True  # the run decides when it is recorded
 
-    def _extended(self, until: float) -> None:
-        self._until = max(until, self.extended_until or until)
-
     def _ack(self) -> bool:
         return self._end(ACK)
 

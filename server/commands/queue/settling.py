@@ -135,16 +135,10 @@ def unblock(session: Session, given: Given, request: Unblock) -> Reply:
 
 
 def cancel(session: Session, given: Given, request: Cancel) -> Reply:
-    """QUEUE CANCEL. Those who run the job in this process learn it at once, clients when they renew or settle it."""
+    """QUEUE CANCEL. A worker of this process learns it at once, a client when it renews or settles the job."""
     check_writable(session)
     decision = request.decision(given.queue.engine)
-    try:
-        reply = changed(session, given, request, decision)
-    except BaseException:
-        decision.failed()
-        raise
-    decision.landed()
-    return reply
+    return decision.asked(lambda: changed(session, given, request, decision))
 
 
 def drop(session: Session, given: Given, request: Drop) -> Reply:

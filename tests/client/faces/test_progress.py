@@ -1,4 +1,4 @@
-"""What a worker says of its progress, through every face: it is told of the job until the job ends."""
+"""A worker's report of its progress, through every face: callers are told of it until the job ends."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def cancels(story: Story) -> dict[tuple[str, str], Call]:
 
 
 def cancels_of_running_jobs(story: Story) -> int:
-    """How many jobs were surely in a worker's hands when they were cancelled."""
+    """The number of jobs that surely were in a worker's hands when they were cancelled."""
     cancelled, count = cancels(story), 0
     for each in story.deliveries():
         call, closing = cancelled.get((each.queue, each.first)), each.closing

@@ -25,5 +25,5 @@ def nothing_comes_from_a_paused_queue(story: Story) -> None:
 
 
 def pauses(story: Story) -> int:
-    """How many were made, and are known to have begun."""
+    """The number of those that are known to have begun."""
     return sum(call.outcome is True for call in story.of("pause"))

@@ -13,7 +13,7 @@ import pytest
 from tests.client.versions.earlier import earlier
 
 import tidelog
-from tidelog.client.starting import environment
+from tidelog.disk.process import environment
 
 WRITE: Final = (
     "import sys, tidelog; db = tidelog.open(sys.argv[1]); db.queue('mails').put(1); db.close()"
