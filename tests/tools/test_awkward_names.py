@@ -127,7 +127,7 @@ def lines(place: Place, to: Path) -> list[tuple[int, tuple[object, ...]]]:
         ("worker", root, QUEUE, "builtins:repr", "--until-idle", 0, "--group", GROUP, "--name", WORKER),
         ("queue", "forget", root, QUEUE, "é"), ("queue", "pause", root, QUEUE),
         ("queue", "resume", root, QUEUE, "--json"), ("queue", "purge", root, QUEUE, "--yes", "--json"),
-        ("queue", "dead", "purge", root, QUEUE, "--yes"), ("queue", "schedule", "rm", root, "é"),
+        ("queue", "dead", "purge", root, QUEUE, "--yes"),
         ("queue", "rm", root, QUEUE, "--json"),
         ("snapshot", "create", root), ("snapshot", "create", root, "--json"), ("snapshot", "ls", root, "--json"),
         ("snapshot", "show", kept, "--json"), ("snapshot", "verify", kept, "--json"),
