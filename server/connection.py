@@ -223,6 +223,8 @@ class Connection(asyncio.Protocol):
 
     def put_off(self, data: bytes) -> None:
         """Keep bytes for a later turn, because this one has used up its time."""
+        if self.closing or self._failure is not None:
+            return  # as `take`: nothing is read behind what is no protocol
         self.late_bytes += len(data)
         if len(data) > PIECE_BYTES:
             self.greedy = True

@@ -78,12 +78,16 @@ def test_adds_before_what_is_no_protocol(server: Running, count: int) -> None:
     assert server.db.xlen("s") == count
 
 
-def test_nothing_is_read_behind_what_is_no_protocol(server: Running) -> None:
+@pytest.mark.parametrize("greedy", [False, True])
+def test_nothing_is_read_behind_what_is_no_protocol(server: Running, greedy: bool) -> None:
+    """Also if a client has used up its turn's time, so that what it sends is put off."""
     client = dial(server.port)
     client.raw(encode(b"XREAD BLOCK 200 STREAMS s $".split()))
-    time.sleep(0.05)
+    connection = connection_of(server, client)
+    until(lambda: connection.session.busy)
     client.raw(b"*x\r\n")
-    time.sleep(0.05)
+    until(lambda: connection._failure is not None)
+    connection.greedy = greedy
     client.raw(encode([b"PING"]))
     assert client.rest() == b"*-1\r\n-ERR Protocol error: invalid multibulk length\r\n"
 
