@@ -18,7 +18,6 @@ from tidelog.client.keeper import InHand
 from tidelog.client.pooled import Pooled
 from tidelog.client.remote import Remote
 from tidelog.client.wire import Wire
-from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs import rows
 from tidelog.jobs.own import ms_word
@@ -30,12 +29,12 @@ from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.verbs.take import Take, checked_batch
 from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.jobs.verbs.verb import Safe
+from tidelog.jobs.work.known import JobEntry
 from tidelog.store.commit.callers import Holder
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DecodeError, StoreClosed, TidelogError
 
 CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
-TakenJob = tuple[int, int, EntryRow]  # ID, deliveries, row
 
 
 class Call:
@@ -81,7 +80,7 @@ class SharedConsumer(Closing, Generic[T]):
         self._words = backend.words(self._request)
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
         self._begins = named and self._worked[1] not in backend.begun
-        self._unseen: deque[TakenJob] = deque()
+        self._unseen: deque[JobEntry] = deque()
         self._popping = iter(self._unseen.popleft, None)  # takes the first one
         # Reentrant, because a signal handler may close a consumer while its thread has the lock.
         self._lock = threading.RLock()
@@ -96,7 +95,7 @@ class SharedConsumer(Closing, Generic[T]):
         return self
 
     def __next__(self) -> SharedJob[T]:
-        handed: list[tuple[Lease, TakenJob]] = []
+        handed: list[tuple[Lease, JobEntry]] = []
         try:
             found = self.following(handed=handed)
             if found is not None:
@@ -111,7 +110,7 @@ class SharedConsumer(Closing, Generic[T]):
     def following(
         self,
         holder: Holder | None = None,
-        handed: list[tuple[Lease, TakenJob]] | None = None,
+        handed: list[tuple[Lease, JobEntry]] | None = None,
         call: Call | None = None,
     ) -> Lease | None:
         """The lease of the next job; None at the end of the iteration.
@@ -135,11 +134,11 @@ class SharedConsumer(Closing, Generic[T]):
                 continue
             if keeper.is_late(self._worked):  # another worker may have got some of them since
                 keeper.renew(self._worked)
-            entry: TakenJob | None = None
+            entry: JobEntry | None = None
             try:
                 # In one step: an interrupt strikes after a call, before its result is kept.
                 for entry in self._popping:
-                    if not keeper.holds(self._worked, entry[0], entry[1]):
+                    if not keeper.holds(self._worked, entry[0], entry[2]):
                         break  # it was lost
                     found = self._leased(entry)
                     if found is None:
@@ -155,16 +154,16 @@ class SharedConsumer(Closing, Generic[T]):
                     self._unseen.appendleft(entry)  # it was not seen
                 raise
 
-    def _take_back(self, handed: list[tuple[Lease, TakenJob]]) -> None:
+    def _take_back(self, handed: list[tuple[Lease, JobEntry]]) -> None:
         """An interrupt struck while a job was handed out: it is unseen again."""
         for lease, entry in handed:
             lease.show(False)
             self._unseen.appendleft(entry)
 
-    def _leased(self, entry: TakenJob) -> Lease | None:
+    def _leased(self, entry: JobEntry) -> Lease | None:
         lease = Lease(self._terms, entry)
         try:
-            lease.value = rows.decode_row(self._remote.options.codec, entry[2])
+            lease.value = rows.decode_row(self._remote.options.codec, entry[1])
             return lease
         except DecodeError as error:
             broken = error
@@ -238,7 +237,7 @@ class SharedConsumer(Closing, Generic[T]):
                 entries = self._confirmed(pooled, entries)
                 if not entries:
                     return False
-            held += [(job, InHand(number, me)) for job, number, _ in entries]
+            held += [(job, InHand(number, me)) for job, _, number in entries]
             queue.keeper.hold(self._worked, held)
             self._unseen.extend(entries)
         except BaseException:
@@ -257,14 +256,14 @@ class SharedConsumer(Closing, Generic[T]):
             link.post(pooled, queue.words(Confirm(worker, [(first, taken.deliveries)])))
         return True
 
-    def _confirmed(self, pooled: Pooled, entries: list[TakenJob]) -> list[TakenJob]:
+    def _confirmed(self, pooled: Pooled, entries: list[JobEntry]) -> list[JobEntry]:
         """Those of the jobs that are this worker's still. The server knows then that a handler begins with them.
 
         The server counts the lease from within the call that took them. If this process was stopped since, the lease
         may have ended, and others may have the jobs, perhaps by deliveries of the same number: no handler had begun.
         """
         queue, worker = self._remote, self._worked[1]
-        fences = [(job, number) for job, number, _ in entries]
+        fences = [(job, number) for job, _, number in entries]
         words = [queue.words(Confirm(worker, [fence])) for fence in fences]
         # Sent together, so that nobody gets a job whose lease has ended between the two.
         words.append(queue.words(Renew(worker, fences, queue.lease_s)))
@@ -277,12 +276,12 @@ class SharedConsumer(Closing, Generic[T]):
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""
         queue = self._remote
-        taken: list[TakenJob] = []
+        taken: list[JobEntry] = []
         try:
             with suppress(IndexError):  # at the end
                 taken.extend(self._popping)
             words: list[list[bytes]] = []
-            for job, number, _ in taken:
+            for job, _, number in taken:
                 words.append(queue.end_words(Release(), self._worked[1], job, number))
                 queue.keeper.let_go(self._worked, job, number)
             if words:
@@ -325,7 +324,7 @@ class SharedConsumer(Closing, Generic[T]):
             unseen, keeper, worked = self._unseen, self._remote.keeper, self._worked
         except AttributeError:
             return  # an argument was invalid
-        for job, number, _ in unseen:
+        for job, _, number in unseen:
             keeper.put_back(worked, job, number)
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Generic, NamedTuple
 from tidelog.api.queue.faces import JobFace
 from tidelog.client.keeper import Worked
 from tidelog.client.remote import Remote
-from tidelog.engine.api import EntryRow
 from tidelog.jobs.cancels import Cancels, EndBlock
 from tidelog.jobs.delivered import Delivered, log
 from tidelog.jobs.options import Options
@@ -20,6 +19,7 @@ from tidelog.jobs.verbs.done import ACK, Done
 from tidelog.jobs.verbs.done_and import AckAnd
 from tidelog.jobs.verbs.ending import ACKED, GIVEN, LOST, OPEN, Ending
 from tidelog.jobs.verbs.progress import Report
+from tidelog.jobs.work.known import JobEntry
 from tidelog.store.commit.callers import Holder
 from tidelog.store.errors import OutcomeUnknown
 
@@ -49,11 +49,11 @@ class Lease:
     value    that of the job, decoded
     """
 
-    __slots__ = ("terms", "job", "deliveries", "row", "state", "value")
+    __slots__ = ("terms", "entry", "job", "deliveries", "state", "value")
 
-    def __init__(self, terms: Terms, entry: tuple[int, int, EntryRow]) -> None:
-        self.terms = terms
-        self.job, self.deliveries, self.row = entry
+    def __init__(self, terms: Terms, entry: JobEntry) -> None:
+        self.terms, self.entry = terms, entry
+        self.job, _, self.deliveries = entry
         self.state = GIVEN
         self.value: Any = None
 
@@ -103,17 +103,13 @@ class Lease:
 class Leased(Delivered, Generic[T]):
     """A job of a shared store without waiting: the common part of both faces."""
 
+    entry: JobEntry
     _blocks: dict[int, Any]
 
     def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+        self._lease, self.entry = lease, lease.entry
         self.value: T = lease.value
         """The value that was put, decoded by the queue's codec."""
-
-    @property
-    def deliveries(self) -> int:
-        """How often the job was delivered, this delivery included: 1 at the first."""
-        return self._lease.deliveries
 
     @property
     def store(self) -> Any:
@@ -128,14 +124,6 @@ class Leased(Delivered, Generic[T]):
     @property
     def _state(self) -> str:
         return self._lease.state
-
-    @property
-    def _row(self) -> EntryRow:
-        return self._lease.row
-
-    @property
-    def _number(self) -> int:
-        return self._lease.job
 
     @property
     def _reraises(self) -> bool:

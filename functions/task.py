@@ -198,7 +198,7 @@ class Task(Generic[P, C, R]):
         if self._asks.queue is not queue:
             self._asks = _Asked(queue, self.restored)
         # In place: a second object would cost a fifth of the put.
-        handle.__class__, handle._queue = TaskHandle, self._asks
+        handle.__class__, handle.asked = TaskHandle, self._asks
         made: TaskHandle[R] = handle
         return made
 
@@ -270,7 +270,7 @@ class Task(Generic[P, C, R]):
             await self._owner.at_once.acame()
         if self._aasks.queue is not queue:
             self._aasks = _AsyncAsked(queue, self.restored)
-        handle.__class__, handle._queue = AsyncTaskHandle, self._aasks
+        handle.__class__, handle.asked = AsyncTaskHandle, self._aasks
         made: AsyncTaskHandle[R] = handle
         return made
 

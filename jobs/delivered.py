@@ -25,7 +25,6 @@ class Delivered(JobFacts):
     _until: float
 
     if TYPE_CHECKING:
-        deliveries: Any
 
         @property
         def _state(self) -> str: ...
@@ -39,6 +38,11 @@ class Delivered(JobFacts):
         def _cancels(self) -> Cancels: ...
         @property
         def _delivery_key(self) -> Hashable: ...
+
+    @property
+    def queue_time_limit(self) -> float | None:
+        """The limit of time of its queue, in seconds; None if it has none."""
+        return self._options.time_limit
 
     @property
     def state(self) -> str:

@@ -11,19 +11,31 @@ from tidelog.jobs.time_limits import time_limit_of
 if TYPE_CHECKING:
     from tidelog.engine.api import EntryRow
     from tidelog.jobs.retries import RetryPolicy
+    from tidelog.jobs.work.known import JobEntry
 
 
 class JobFacts:
-    """A job as its row tells. A class that inherits it has `_number`, its ID, and `_row`, its fields."""
+    """A job as its row tells. A class that inherits it has `entry`: the job's ID, its row and its deliveries."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
 
         @property
-        def _number(self) -> int: ...
-        @property
-        def _row(self) -> EntryRow: ...
+        def entry(self) -> JobEntry: ...
+
+    @property
+    def _number(self) -> int:
+        return self.entry[0]
+
+    @property
+    def _row(self) -> EntryRow:
+        return self.entry[1]
+
+    @property
+    def deliveries(self) -> int:
+        """How often the job was delivered, this delivery included: 1 at the first."""
+        return self.entry[2]
 
     @property
     def id(self) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any, Final, Generic
 
-from tidelog.engine.api import EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.jobs.cancels import Cancels, delivery_key
 from tidelog.jobs.delivered import Delivered
@@ -81,7 +80,8 @@ _NO_BLOCKS: Final[dict[int, Any]] = {}
 class JobBase(Delivered, Generic[T]):
     """A delivered job of an open store, as its worker ends or keeps it. The faces wait for the promises."""
 
-    __slots__ = ("value", "_workplace", "_delivery", "_entry", "_state", "_blocks")
+    __slots__ = ("value", "_workplace", "_delivery", "entry", "_state", "_blocks")
+    entry: JobEntry
     _state: str
     _blocks: dict[int, Any]  # those of the delivery while a task is in that of the job
 
@@ -90,7 +90,7 @@ class JobBase(Delivered, Generic[T]):
         """The value that was put, decoded by the queue's codec."""
         self._workplace = workplace
         self._delivery = delivery
-        self._entry = entry
+        self.entry = entry
         self._state = OPEN
 
     def __del__(self) -> None:
@@ -100,19 +100,6 @@ class JobBase(Delivered, Generic[T]):
                 self._delivery.drop(self._number)
         except AttributeError:
             pass  # an interrupt struck during __init__
-
-    @property
-    def _number(self) -> int:
-        return self._entry[0]
-
-    @property
-    def _row(self) -> EntryRow:
-        return self._entry[1]
-
-    @property
-    def deliveries(self) -> int:
-        """How often the job was delivered, this delivery included: 1 at the first."""
-        return self._entry[2]
 
     @property
     def store(self) -> Any:
@@ -134,7 +121,7 @@ class JobBase(Delivered, Generic[T]):
 
     @property
     def _delivery_key(self) -> Hashable:
-        return delivery_key(self._delivery.known, self._entry[0], self._entry[2])
+        return delivery_key(self._delivery.known, self.entry[0], self.entry[2])
 
     @property
     def _on_retry(self) -> Any:
@@ -153,7 +140,7 @@ class JobBase(Delivered, Generic[T]):
         workplace, delivery = self._workplace, self._delivery
         engine = workplace.engine
         core, known = engine.core, engine.known
-        number, row, count = self._entry
+        number, row, count = self.entry
         try:  # as `settled`, two calls less
             decide = partial(settle.ack, delivery, number, row, count)
             done, promise = core.decided(engine.db, decide)
@@ -187,7 +174,7 @@ class JobBase(Delivered, Generic[T]):
         reports = self._workplace.engine.leases.reports
         if reports.newest and verb.end is GIVEN:
             reports.write(self._delivery_key)  # it stays with the job
-        held, promise = settled(self._workplace.engine, self._delivery, self._entry, verb)
+        held, promise = settled(self._workplace.engine, self._delivery, self.entry, verb)
         if not held:
             self._not_held()
         elif verb.end is not OPEN:
@@ -211,7 +198,7 @@ class JobBase(Delivered, Generic[T]):
     def _reports(self, verb: Report) -> bool:
         """Whether the progress may be recorded now. Otherwise a beat does it."""
         leases, engine = self._workplace.engine.leases, self._workplace.engine
-        write = partial(settled, engine, self._delivery, self._entry, verb)
+        write = partial(settled, engine, self._delivery, self.entry, verb)
         return leases.reports.is_due(self._delivery_key, engine.core.monotonic(), write)
 
     def _joined(self, puts: tuple[NewJob, ...]) -> DoneAnd:
@@ -222,21 +209,21 @@ class JobBase(Delivered, Generic[T]):
     def _enter(self, holder: Holder) -> None:
         delivery = self._delivery
         if delivery.holder != holder:  # another one may have taken it
-            delivery.taken(self._entry[0], holder)
+            delivery.taken(self.entry[0], holder)
         if delivery.blocks is not None:
             self._blocks = blocks = delivery.blocks
-            blocks[self._entry[0]] = holder
+            blocks[self.entry[0]] = holder
 
     def _left_block(self) -> Any:
         # none: a program may end a block by hand that it has not begun, or the job was settled before
-        return getattr(self, "_blocks", _NO_BLOCKS).pop(self._entry[0], None)
+        return getattr(self, "_blocks", _NO_BLOCKS).pop(self.entry[0], None)
 
     def _gathers(self) -> bool:
         """Note a job of a batch as done. It is written with the rest. Returns False if it is of none."""
         delivery = self._delivery
         if not delivery.gathers:
             return False
-        delivery.finished.append(self._entry[0])
+        delivery.finished.append(self.entry[0])
         self._state = ACKED
         leases = self._workplace.engine.leases
         if not leases.armed:

@@ -44,6 +44,14 @@ class AsyncEnds(Delivered):
             await call_hook(name, "on_retry", self._on_retry, self, given, again.pause)
         return held
 
+    async def settle(self, verb: Ending) -> bool:
+        """End the delivery, or keep it, as a request says: for a run whose process works on the job.
+
+        Returns:
+            False if the lease was lost.
+        """
+        return await (self._fails(verb, verb.error) if isinstance(verb, Retry) else self._end(verb))
+
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
 

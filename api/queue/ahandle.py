@@ -26,14 +26,15 @@ class AsyncHandle(str):
     print(await handle.result(timeout=30))
     """
 
-    __slots__ = ("_queue",)
-    _queue: AsyncAsked
+    __slots__ = ("asked",)
+    asked: AsyncAsked
+    """The queue that answers its methods."""
 
     @classmethod
     def of(cls, queue: AsyncAsked, job_id: str) -> Self:
         """The handle of a job of this queue."""
         made = cls(job_id)
-        made._queue = queue
+        made.asked = queue
         return made
 
     @property
@@ -54,7 +55,7 @@ class AsyncHandle(str):
             DecodeError: The codec cannot decode the result.
             DataError: `timeout` is invalid.
         """
-        return await self._queue.result(self, timeout)
+        return await self.asked.result(self, timeout)
 
     async def progress(self) -> Progress | None:
         """The last report of the worker, how far the job has come.
@@ -65,7 +66,7 @@ class AsyncHandle(str):
         Raises:
             Unsupported: The server of a shared store is too old.
         """
-        found = await self._queue.job(self)
+        found = await self.asked.job(self)
         return None if found is None else found.progress
 
     def __reduce__(self) -> Any:

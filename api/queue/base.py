@@ -42,6 +42,11 @@ class QueueOf(Generic[T]):
         """Name of the group."""
         return self._options.group
 
+    @property
+    def backend(self) -> Any:
+        """The part that answers what the queue is asked, for a run that has it answer another process."""
+        return self._backend
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
 

@@ -47,6 +47,14 @@ class Ends(Delivered):
             call_hook(name, "on_retry", self._on_retry, self, given, again.pause)
         return held
 
+    def settle(self, verb: Ending) -> bool:
+        """End the delivery, or keep it, as a request says: for a run whose process works on the job.
+
+        Returns:
+            False if the lease was lost.
+        """
+        return self._fails(verb, verb.error) if isinstance(verb, Retry) else self._end(verb)
+
     def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
 

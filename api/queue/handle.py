@@ -29,14 +29,15 @@ class Handle(str):
     print(handle.result(timeout=30))
     """
 
-    __slots__ = ("_queue",)
-    _queue: Asked
+    __slots__ = ("asked",)
+    asked: Asked
+    """The queue that answers its methods."""
 
     @classmethod
     def of(cls, queue: Asked, job_id: str) -> Self:
         """The handle of a job of this queue."""
         made = cls(job_id)
-        made._queue = queue
+        made.asked = queue
         return made
 
     @property
@@ -57,7 +58,7 @@ class Handle(str):
             DecodeError: The codec cannot decode the result.
             DataError: `timeout` is invalid.
         """
-        return self._queue.result(self, timeout)
+        return self.asked.result(self, timeout)
 
     def progress(self) -> Progress | None:
         """The last report of the worker, how far the job has come.
@@ -68,7 +69,7 @@ class Handle(str):
         Raises:
             Unsupported: The server of a shared store is too old.
         """
-        found = self._queue.job(self)
+        found = self.asked.job(self)
         return None if found is None else found.progress
 
     def __reduce__(self) -> Any:

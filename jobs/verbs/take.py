@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from tidelog.engine import ids
-from tidelog.engine.api import EntryRow
 from tidelog.jobs.options import positive
 from tidelog.jobs.own import FLAG, ONE, Own, ms_word
 from tidelog.jobs.verbs.verb import Facts, Verb
+from tidelog.jobs.work.known import JobEntry
 from tidelog.store.errors import DataError
 
 BATCH_MAX: Final = 100_000  # jobs that one call may ask for
@@ -26,7 +26,7 @@ def checked_batch(batch: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Take(Verb):
-    """Get jobs as a worker: [(ID, deliveries, row), ...]. It waits, so what decides it is `Fetch`.
+    """Get jobs as a worker: [(ID, row, deliveries), ...]. It waits, so what decides it is `Fetch`.
 
     beat       seconds after which the jobs are taken back unless QUEUE RENEW names them so often; None = when the
                connection ends
@@ -84,7 +84,7 @@ class Take(Verb):
             own[b"CONFIRM"][0] if b"CONFIRM" in own else None,
         )
 
-    def result(self, reply: Any) -> list[tuple[int, int, EntryRow]]:
+    def result(self, reply: Any) -> list[JobEntry]:
         """See `Verb`."""
         found = () if reply is None else reply
-        return [(ids.parse(job), deliveries, tuple(row)) for job, deliveries, row in found]
+        return [(ids.parse(job), tuple(row), deliveries) for job, deliveries, row in found]

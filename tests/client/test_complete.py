@@ -39,8 +39,8 @@ PAIRS: list[tuple[type, type]] = [
     (Schedules, schedules.SharedSchedules),
     (AsyncSchedules, aqueue.AsyncSharedSchedules),
 ]
-# An attribute of a job that the shared one sets, where the embedded one has a slot.
-SET = {"value"}
+# Attributes of a job that the shared one sets, where the embedded one has slots.
+SET = {"value", "entry"}
 # A barrier of an opened store returns a receipt, which a shared one does not have. The type of `store` is Any in the
 # class that both embedded queues share.
 RETURNS = {"barrier", "store"}

@@ -37,9 +37,9 @@ CALLS: Final[dict[str, Callable[..., Any]]] = {
 }
 # The methods of these are called by any script. Threads of a run act at the same time, so its records differ between
 # two runs; it makes the calls of a worker. A script closes its store and no queue.
-# `deaths` only reads, and `on_cancel` keeps a function.
+# `deaths` only reads, `on_cancel` keeps a function, and `settle` is what the others are made of.
 CLASSES: Final[tuple[type, ...]] = (tidelog.Queue, tidelog.Job, Dead, Schedules)
-NOT_CALLED: Final = {"run", "close", "deaths", "on_cancel"}
+NOT_CALLED: Final = {"run", "close", "deaths", "on_cancel", "settle"}
 BY_THE_TAPE: Final = {"consume", "stats"}  # it makes these calls for all scripts
 # Arguments that the scripts give by their place.
 BY_PLACE: Final = {

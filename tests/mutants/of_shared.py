@@ -122,7 +122,7 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-lost-job-is-handed-out",
         "client/consumer.py",
-        "                    if not keeper.holds(self._worked, entry[0], entry[1]):\n",
+        "                    if not keeper.holds(self._worked, entry[0], entry[2]):\n",
         "                    if False:\n",
         (f"{KEEPING}::test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost",),
         "A process that was stopped hands out no job that it lost.",

@@ -26,9 +26,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.engine.api import EntryRow
 from tidelog.jobs.verbs.ending import ACKED, Ending
 from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.work.known import JobEntry
 
 LENGTH: Final = struct.Struct("<I")
 READ_BYTES: Final = 1 << 16
@@ -55,9 +55,7 @@ class Start:
 class Task:
     """A job to work on, as it was delivered."""
 
-    number: int
-    deliveries: int
-    row: EntryRow
+    entry: JobEntry
     worker: str
 
 

@@ -104,7 +104,7 @@ class Plan:
         found: float | None = job.time_limit
         if found is None:
             found = self.limit
-        return job._options.time_limit if found is None else found
+        return job.queue_time_limit if found is None else found
 
     def consumers(self) -> list[Any]:
         """The consumers of all workers, which share one name. Raises DataError."""

@@ -33,7 +33,6 @@ from tidelog.jobs.verbs.done import Ack, DoneWith
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.extend import Extend
 from tidelog.jobs.verbs.progress import Report
-from tidelog.jobs.verbs.retry import Retry
 from tidelog.jobs.work.results import RESULT_SECONDS
 from tidelog.store import errors
 from tidelog.store.errors import DataError, EncodeError, NotStored, TidelogError
@@ -59,7 +58,7 @@ class Pool:
         options = plan.backend.options
         queue = arguments_of(options) | {"codec": options.codec.given or options.codec.name}
         check_importable(*parts_of(plan.handler), ("codec", queue["codec"]))
-        self._plan, self._words, self._queue = plan, words, queue
+        self._plan, self._words, self._decode = plan, words, options.codec.decode
         self._start = pickle.dumps(Start(plan.handler, queue, plan.results))
         self._children: list[Child | None] = [None] * plan.workers
         self._queues: dict[bytes, Any] = {}  # those that handlers have used, by their arguments
@@ -78,7 +77,7 @@ class Pool:
         Returns the result, if a result is kept and `on_done` wants it. If the job is cancelled, its process is killed.
         Raises TimeLimitExceeded and ProcessDied; and if the job could not be settled, the error of that.
         """
-        task = Task(job._number, job.deliveries, job._row, job.worker)
+        task = Task(job.entry, job.worker)
         while True:
             child = self._children[number]
             if child is None:
@@ -166,9 +165,9 @@ class Pool:
             else:
                 break
         if kind == message.DONE and args[0] is not None:
-            job._end(DoneWith(args[0], RESULT_SECONDS))
+            job.settle(DoneWith(args[0], RESULT_SECONDS))
             if self._plan.on_done is not None:
-                return job._options.codec.decode(args[0])
+                return self._decode(args[0])
         elif kind == message.NO_RESULT:
             error = EncodeError(args[0])
             job.fail(error)
@@ -190,12 +189,10 @@ class Pool:
             return False, DataError(f"a process of a run cannot do this: {error}")
 
     def _end(self, job: Any, number: int, verb: Ending) -> bool:
-        if number != job._number:
+        if number != job.entry[0]:
             return False  # a thread of an earlier handler
         if isinstance(verb, Ack):
             return bool(job.ack())
-        if isinstance(verb, Retry):
-            return bool(job._fails(verb, verb.error))
         if isinstance(verb, Report):
             return bool(job.progress(verb.fraction, verb.text))
         if isinstance(verb, Extend):
@@ -203,7 +200,7 @@ class Pool:
         if isinstance(verb, Joined):
             puts = [self._backend(queue).new(request) for queue, request in verb.puts]
             return bool(job.done_and(*puts))
-        return bool(job._end(verb))
+        return bool(job.settle(verb))
 
     def _asked(self, queue: dict[str, Any], method: str, args: tuple[Any, ...]) -> Any:
         return getattr(self._backend(queue), method)(*args)
@@ -214,7 +211,7 @@ class Pool:
             found = self._queues.get(key)
             if found is None:
                 found = self._queues[key] = self._plan.queue.store.queue(**queue)
-        return found._backend
+        return found.backend
 
     # --- the processes
 

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from tidelog.api.queue.faces import JobFace, QueueFace
 from tidelog.api.queue.running.pipe import ASK, END, Arguments, Joined, Pipe, Task
 from tidelog.api.queue.running.plan import PASSING
-from tidelog.engine.api import EntryRow
 from tidelog.jobs import rows
 from tidelog.jobs.cancels import Cancels
 from tidelog.jobs.job_options import JobOptions
@@ -25,6 +24,7 @@ from tidelog.jobs.verbs.progress import Report
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.result import AskResult
 from tidelog.jobs.verbs.verb import Verb
+from tidelog.jobs.work.known import JobEntry
 from tidelog.store.commit.callers import Holder
 from tidelog.store.errors import DataError
 
@@ -162,25 +162,19 @@ class IsolatedStore:
 class IsolatedJob(JobFace[Any]):
     """A delivered job in a process of its own. It has the properties and methods of `Job`."""
 
+    entry: JobEntry
+
     def __init__(self, parent: Parent, options: Options, task: Task) -> None:
         """Raises DecodeError."""
-        self._parent, self._of, self._task = parent, options, task
+        self._parent, self._of = parent, options
+        self.entry, self.worker = task.entry, task.worker
         self._now = OPEN
-        self.deliveries, self.worker = task.deliveries, task.worker
-        self.value = rows.decode_row(options.codec, task.row)
+        self.value = rows.decode_row(options.codec, self._row)
 
     @property
     def store(self) -> IsolatedStore:
         """The store of the job, with which its handler can put other jobs."""
         return IsolatedStore(self._parent)
-
-    @property
-    def _number(self) -> int:
-        return self._task.number
-
-    @property
-    def _row(self) -> EntryRow:
-        return self._task.row
 
     @property
     def _state(self) -> str:
@@ -200,7 +194,7 @@ class IsolatedJob(JobFace[Any]):
 
     @property
     def _delivery_key(self) -> Hashable:
-        return self._task.number, self.deliveries
+        return self._number, self.deliveries
 
     def _reports(self, verb: Report) -> bool:
         return True  # the run decides when it is recorded
@@ -211,7 +205,7 @@ class IsolatedJob(JobFace[Any]):
     def _end(self, verb: Ending) -> bool:
         if self._now is not OPEN:
             return self._now is ACKED and verb is ACK
-        held = bool(self._parent.ask(END, self._task.number, verb))
+        held = bool(self._parent.ask(END, self._number, verb))
         if verb.end is not OPEN or not held:
             self._now = verb.end if held else LOST
         return held
