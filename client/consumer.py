@@ -24,7 +24,6 @@ from tidelog.jobs.own import ms_word
 from tidelog.jobs.typed import T
 from tidelog.jobs.verbs.confirm import Confirm
 from tidelog.jobs.verbs.fail import Fail
-from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.verbs.take import Take, checked_batch
 from tidelog.jobs.verbs.unblock import Unblock
@@ -280,14 +279,11 @@ class SharedConsumer(Closing, Generic[T]):
         try:
             with suppress(IndexError):  # at the end
                 taken.extend(self._popping)
-            words: list[list[bytes]] = []
-            for job, _, number in taken:
-                words.append(queue.end_words(Release(), self._worked[1], job, number))
-                queue.keeper.let_go(self._worked, job, number)
-            if words:
-                for reply in queue.link.calls(words, Safe.READ, queue.db):
-                    if isinstance(reply, CommandError):
-                        raise error_of(reply)
+            fences = [(job, number) for job, _, number in taken]
+            for fence in fences:
+                queue.keeper.let_go(self._worked, *fence)
+            if fences:
+                queue.release(self._worked[1], fences)
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt
                 self._unseen.extend(taken)

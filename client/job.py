@@ -76,12 +76,15 @@ class Lease:
         reports = remote.keeper.reports
         if reports.newest and verb.end is GIVEN:
             reports.write((worked, self.job, self.deliveries))  # it stays with the job
-        sent = remote.end_words(verb, worked[1], self.job, self.deliveries)
         # Before the server hears of it: this process may get the job again, as the same delivery, before it reads the
         # reply.
         given = None if verb.counted else remote.keeper.let_go(worked, self.job, self.deliveries)
         try:
-            held = bool(remote.link.call(sent, verb.safe, remote.db, needs=verb.needs))
+            if verb.counted:
+                sent = remote.end_words(verb, worked[1], self.job, self.deliveries)
+                held = bool(remote.link.call(sent, verb.safe, remote.db, needs=verb.needs))
+            else:
+                (held,) = remote.release(worked[1], [(self.job, self.deliveries)], verb.safe)
         except BaseException:
             if given is not None:
                 remote.keeper.hold_still(worked, self.job, given)

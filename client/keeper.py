@@ -33,11 +33,9 @@ from tidelog.jobs.rows import text
 from tidelog.jobs.verbs.cancelled import AskCancelled
 from tidelog.jobs.verbs.done import Done
 from tidelog.jobs.verbs.drop import Drop
-from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.named import Fences
-from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.renew import Renew
-from tidelog.jobs.verbs.verb import Safe, Verb
+from tidelog.jobs.verbs.verb import Verb
 from tidelog.jobs.work.drops import tell_drop
 from tidelog.store.commit.callers import Bell, Holder, is_other
 from tidelog.store.errors import StoreClosed, TidelogError, Unreachable
@@ -62,8 +60,8 @@ class Queued(Protocol):
     renew_s: float
     lease_s: float
 
-    def end_words(self, verb: Ending, worker: bytes, job: int, deliveries: int) -> list[bytes]:
-        """The words of a worker about a delivery, as a QUEUE command."""
+    def release(self, worker: bytes, fences: Fences) -> list[bool]:
+        """Give jobs of a worker back. Raises TidelogError."""
 
     def ask(self, verb: Verb) -> Any:
         """The result of a request. Raises TidelogError."""
@@ -323,8 +321,7 @@ class Keeper:
             worked, job, deliveries = self._unseen.popleft()
             queue, worker = worked
             self.let_go(worked, job, deliveries)
-            words = queue.end_words(Release(), worker, job, deliveries)
-            self._link.call(words, Safe.READ, queue.db)
+            queue.release(worker, [(job, deliveries)])
 
     # --- the thread
 

@@ -6,7 +6,7 @@ new one, after an owner was started if there is none, when that is safe:
     READ     it changes nothing, or repeating it changes nothing more
     ONCE     a write: it has the number of its series, and the server knows whether it has stored that number
     FENCED   it settles one delivery. If the repeated call finds that the worker does not hold it any more, either the
-             first one has settled it or another worker has it
+             first one has settled it or another worker has it. RELEASE has a number, too (Remote.release)
     NEVER    raises OutcomeUnknown
 
 After a fork the child uses connections, series and a heartbeat of its own.

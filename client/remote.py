@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 
 from tidelog.api.queue.running.plan import SHARED_PASSING
 from tidelog.client.base import Inside, slice_s
+from tidelog.client.errors import error_of
 from tidelog.client.keeper import BEAT_S, RENEW_S
+from tidelog.client.link import Words
+from tidelog.client.pooled import numbered
 from tidelog.client.wire import Wire
 from tidelog.engine import ids
+from tidelog.engine.errors import CommandError
 from tidelog.jobs.job_options import JobOptions
 from tidelog.jobs.option_words import needs_of, option_words
 from tidelog.jobs.options import Options
@@ -18,11 +22,13 @@ from tidelog.jobs.own import ms_word
 from tidelog.jobs.putting import NewJob
 from tidelog.jobs.verbs.done_and import AckAnd, some_of
 from tidelog.jobs.verbs.ending import Ending
+from tidelog.jobs.verbs.named import Fences
 from tidelog.jobs.verbs.put import PutJob
 from tidelog.jobs.verbs.put_many import PutMany
+from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.result import AskResult
 from tidelog.jobs.verbs.schedule import ChangeSchedule
-from tidelog.jobs.verbs.verb import OfDatabase, Safe, Verb, all_needs
+from tidelog.jobs.verbs.verb import RELEASE, OfDatabase, Safe, Verb, all_needs
 from tidelog.store.errors import DataError, QueueFull, ResponseError
 
 
@@ -99,12 +105,35 @@ class Remote:
         fence = worker, ids.text(job), b"%d" % deliveries
         return [b"QUEUE", verb.name, self.options.key, *fence, *verb.words(), *self._words]
 
+    def release(self, worker: bytes, fences: Fences, safe: Safe = Safe.READ) -> list[bool]:
+        """Give jobs of a worker back: whether it held each. Raises TidelogError.
+
+        Each command is numbered, for servers that can: a repeated one could strike the next delivery of its job, which
+        has the same number.
+        """
+        link = self.link
+        pooled = link.take()
+        try:
+            words: list[Words] = []
+            for fence in fences:
+                said = self.end_words(Release(), worker, *fence)
+                pooled.number += 1
+                words.append(partial(_if_it_can, RELEASE, numbered(said, pooled), said))
+            replies = link.calls(words, safe, self.db, pooled=pooled)
+        finally:
+            link.give_back(pooled)
+        for reply in replies:
+            if isinstance(reply, CommandError) and not reply.line.startswith(b"ONCE "):
+                raise error_of(reply)
+        return [reply != 0 for reply in replies]  # a number that was passed: it was made before
+
     def ask(self, verb: Verb, *more: bytes, block: float = 0.0) -> Any:
         """See `Backend`. With more options, and time for which the server may block the call."""
         words: Any = self.words(verb, *more)
         link = self.link
         if verb.more_words is not None:
-            words = partial(_with_more, words, *verb.more_words)
+            capability, option = verb.more_words
+            words = partial(_if_it_can, capability, [*words, option], words)
         needs = verb.needs if self.needs is None else all_needs(self.needs, verb.needs)
         return verb.result(link.call(words, verb.safe, self.db, block=block, needs=needs))
 
@@ -170,8 +199,10 @@ class Remote:
         return AckAnd(found, lacks)
 
 
-def _with_more(words: list[bytes], capability: bytes, option: bytes, wire: Wire) -> list[bytes]:
-    return [*words, option] if capability in wire.can else words
+def _if_it_can(
+    capability: bytes, words: list[bytes], otherwise: list[bytes], wire: Wire
+) -> list[bytes]:
+    return words if capability in wire.can else otherwise
 
 
 def _until(wait: float | None) -> float | None:

@@ -13,7 +13,10 @@ from tidelog.jobs.work.settle import Held
 
 @dataclass(frozen=True, slots=True)
 class Release(Ending):
-    """A worker gives a job back as if it had not been delivered."""
+    """A worker gives a job back as if it had not been delivered.
+
+    more    commands that belong into the same unit
+    """
 
     name = b"RELEASE"
     counted = False
@@ -26,6 +29,9 @@ class Release(Ending):
         ),
     )
 
+    more: tuple[list[bytes], ...] = ()
+
     def plan(self, held: Held, ctx: Context) -> list[list[bytes]] | None:
         """See `Ending`."""
-        return settle.release(held, ctx)
+        words = settle.release(held, ctx)
+        return None if words is None else [*words, *self.more]

@@ -37,6 +37,7 @@ REMOVE: Final = b"remove"
 CANCEL: Final = b"cancel"
 PROGRESS: Final = b"progress"
 LIMIT: Final = b"limit"
+RELEASE: Final = b"release"
 
 
 # The commands of a change, and its result

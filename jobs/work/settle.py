@@ -1,7 +1,8 @@
 """Settle: how a job ends, for good or for now. Decisions under the store's lock; each is one unit of plain commands.
 
-All of them are fenced: they act only while the job is pending for that worker with that number of deliveries. No later
-delivery can have the same number. Otherwise another worker has the job, or it is done, and nothing happens.
+All of them are fenced: they act only while the job is pending for that worker with that number of deliveries. Otherwise
+another worker has the job, or it is done, and nothing happens. A later delivery has the same number only if the job was
+given back uncounted.
 """
 
 from __future__ import annotations

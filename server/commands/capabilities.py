@@ -17,12 +17,13 @@ from tidelog.server.session import Session
 # limit      QUEUE PUT and PUTMANY with TIMELIMIT
 # pause      QUEUE PAUSE, RESUME and PAUSED
 # progress   QUEUE PROGRESS
+# release    QUEUE RELEASE with ONCE
 # retry      QUEUE PUT and PUTMANY with RETRY; the options LEASE and RETRYPOLICY of queues
 # workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
 CAPABILITIES: Final = (
     *(b"cancel", b"confirm", b"dedup", b"find", b"handover", b"job", b"limit", b"pause"),
-    *(b"progress", b"remove", b"retry", b"workers"),
+    *(b"progress", b"release", b"remove", b"retry", b"workers"),
 )
 PROCESS_BYTES_MAX: Final = 64
 

@@ -24,6 +24,7 @@ from tidelog.client import consumer as client_consumer
 from tidelog.client.keeper import Keeper
 from tidelog.client.link import Link
 from tidelog.client.pooled import Pooled
+from tidelog.client.remote import Remote
 from tidelog.server import jobs
 from tidelog.server.commands import capabilities
 
@@ -187,26 +188,27 @@ def test_a_job_that_was_given_back_comes_again_at_once(
         remote: Any = mails._backend
         keeper, worked = remote.keeper, (remote, b"anna")
         assert first is not None
-        call = Link.call
+        release, call = Remote.release, Link.call
         again: list[tidelog.SharedJob[Any]] = []
 
-        def calls(link: Link, words: Any, *args: Any, **given: Any) -> Any:
-            if isinstance(words, list) and not again:
-                if when == "before its reply" and words[1] == b"RELEASE":
-                    found = call(link, words, *args, **given)
-                    again.append(next(others))
-                    return found
-                if when == "while it is renewed" and words[1] == b"RENEW":
-                    assert first.release()
-                    found = call(link, words, *args, **given)
-                    again.append(next(others))
-                    return found
-            return call(link, words, *args, **given)
+        def released(remote: Remote, *args: Any) -> list[bool]:
+            found = release(remote, *args)
+            again.append(next(others))
+            return found
 
-        monkeypatch.setattr(Link, "call", calls)
+        def calls(link: Link, words: Any, *args: Any, **given: Any) -> Any:
+            if again or not isinstance(words, list) or words[1] != b"RENEW":
+                return call(link, words, *args, **given)
+            assert first.release()
+            found = call(link, words, *args, **given)
+            again.append(next(others))
+            return found
+
         if when == "before its reply":
+            monkeypatch.setattr(Remote, "release", released)
             assert first.release()
         else:
+            monkeypatch.setattr(Link, "call", calls)
             keeper.renew(worked)
         (job,) = again
         assert job.deliveries == 1

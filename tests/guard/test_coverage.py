@@ -14,7 +14,7 @@ from typing import Any, Final, get_type_hints
 import pytest
 from tests.guard import words
 from tests.guard.tape import SCRIPTS
-from tests.guard.workloads import FACES, TEST, WORKLOADS
+from tests.guard.workloads import FACES, TEST, WORKLOADS, named
 
 import tidelog
 from tidelog.api.queue.dead import Dead
@@ -112,7 +112,7 @@ def test_every_argument_of_a_method_is_given(of: type) -> None:
 def test_every_script_runs_through_every_face() -> None:
     for name in SCRIPTS:
         for face, _, part in FACES:
-            assert WORKLOADS[f"{face}-{name}"].part == part
+            assert WORKLOADS[named(face, name)].part == part
     for name in words.SCRIPTS:
         assert WORKLOADS[f"words-{name}"].part == TEST
 
@@ -141,6 +141,6 @@ def test_every_option_of_the_words_is_sent() -> None:
 
 def test_every_word_that_takes_a_number_is_sent_with_one_twice() -> None:
     """A client of a shared store repeats such a write when it lost the reply."""
-    for verb in ("put", "putmany", "done", "cancel", "move", "schedule"):
+    for verb in ("put", "putmany", "done", "release", "cancel", "move", "schedule"):
         lines = [line.strip() for line in script_of(verb).split("\n") if " ONCE " in line]
         assert any(a == b for a, b in zip(lines, lines[1:], strict=False)), verb

@@ -163,12 +163,20 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE DEAD mails LIST
         QUEUE FAILURES mails
     """,
-    "release": """
+    "release-2": """
         QUEUE PUTMANY mails 3 a b c
         QUEUE TAKE mails anna COUNT 2
         QUEUE RELEASE mails anna @a 1
         QUEUE RELEASE mails anna @a 1
         QUEUE RELEASE mails ben @b 1
+        QUEUE TAKE mails anna COUNT 1
+        QUEUE RELEASE mails anna @a 1 ONCE lane 1
+        QUEUE RELEASE mails anna @a 1 ONCE lane 1
+        QUEUE RELEASE mails ben @a 1 ONCE lane 2
+        QUEUE TAKE mails ben
+        QUEUE RELEASE mails anna @a 1 ONCE lane 1
+        QUEUE RELEASE mails ben @a 1 ONCE lane 2
+        QUEUE RELEASE mails ben @a 1 ONCE lane 3
         QUEUE TAKE mails ben COUNT 2
         reopen
         QUEUE RELEASE mails anna @b 1

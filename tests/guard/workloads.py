@@ -29,6 +29,13 @@ POLICIES: Final = ("always", "everysec", "no")
 TEST, SLOW, SOAK = "test", "slow", "soak"
 # The faces that the scripts run through, each with its policy and its part.
 FACES: Final = (("threads", "always", TEST), ("tasks", "no", SLOW), ("shared", "everysec", SLOW))
+# Scripts in which a client of a shared store gives jobs back, by numbered commands since.
+RELEASES: Final = frozenset(
+    (
+        *("consume-batch", "consume-reraise", "job-lost", "job-release-2", "progress", "put-retry"),
+        "queue-concurrency-2",
+    )
+)
 assert options and puts and schedules and workers  # they fill SCRIPTS
 # The histories of a queue are all second ones, and these third ones: they purge jobs with dedup IDs.
 THIRD: Final = frozenset(
@@ -69,6 +76,11 @@ def _latest(name: str) -> str:
 def _of_commands(name: str) -> str:
     """The same for histories of commands."""
     return f"{name}-2" if name in SECOND else name
+
+
+def named(face: str, script: str) -> str:
+    """The workload of a script through a face."""
+    return f"{face}-{script}" + "-once" * (face == "shared" and script in RELEASES)
 
 
 def _list() -> dict[str, Workload]:
@@ -131,7 +143,7 @@ def _list() -> dict[str, Workload]:
         )
     for name, run in SCRIPTS.items():
         for face, fsync, part in FACES:
-            found[f"{face}-{name}"] = Workload(
+            found[named(face, name)] = Workload(
                 partial(play, run=run, face=face, fsync=fsync), 0, part
             )
     for name, text in words.SCRIPTS.items():

@@ -335,6 +335,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"limit",
         b"pause",
         b"progress",
+        b"release",
         b"remove",
         b"retry",
         b"workers",

@@ -11,7 +11,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.jobs.job_options import JOB
-from tidelog.jobs.own import Own, job_id
+from tidelog.jobs.own import TWO, Own, job_id
 from tidelog.jobs.putting import Put
 from tidelog.jobs.settling import settled
 from tidelog.jobs.units import checked_payload
@@ -23,6 +23,7 @@ from tidelog.jobs.verbs.drop import Drop
 from tidelog.jobs.verbs.ending import OPEN, Ending
 from tidelog.jobs.verbs.extend import Extend
 from tidelog.jobs.verbs.put import PutJob
+from tidelog.jobs.verbs.release import Release
 from tidelog.jobs.verbs.renew import Renew
 from tidelog.jobs.verbs.unblock import Unblock
 from tidelog.jobs.work.retention import SWEEP_JOBS
@@ -31,9 +32,11 @@ from tidelog.server.commands.queue.given import (
     Given,
     check_put,
     check_writable,
+    checked,
     given_of,
     worker_of,
 )
+from tidelog.server.once import NEW
 from tidelog.server.session import Session
 from tidelog.server.table import Handler
 
@@ -115,6 +118,22 @@ def _end(verb: type[Ending], session: Session, args: list[bytes]) -> Reply:
     places = 6 + verb.places
     given = given_of(session, args[2], args[places:], verb.options)
     return _settle(session, given, *_fence(args), verb.parse(args[6:places], given.own))
+
+
+def release(session: Session, args: list[bytes]) -> Reply:
+    """QUEUE RELEASE. It may have a number: when it is repeated, its fence may be that of the next delivery, too."""
+    given, core = given_of(session, args[2], args[6:], {b"ONCE": TWO}), session.core
+    once = given.once(session)
+    if once is None:
+        return _settle(session, given, *_fence(args), Release())
+    check_writable(session)
+    known = checked(session, core.run(session.db, once.before, None, False))
+    if known is not NEW:
+        return known
+    numbered = partial(once.decided, lambda ctx: 0)  # that it did nothing is remembered, too
+    return _settle(session, given, *_fence(args), Release((once.words(1),))) or checked(
+        session, core.run(session.db, numbered, None, False)
+    )
 
 
 def renew(session: Session, given: Given, request: Renew) -> Reply:

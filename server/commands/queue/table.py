@@ -16,6 +16,7 @@ _OWN: Final[dict[bytes, Handler[Session]]] = {
     b"PUT": putting.put,
     b"TAKE": asking.repeated(Take, taking.take),
     b"DONEAND": settling.doneand,
+    b"RELEASE": settling.release,
     b"HELP": help.help_,
 }
 # Those whose requests need a connection.
