@@ -34,6 +34,7 @@ from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DecodeError, StoreClosed, TidelogError
 
 CONFIRM: Final = b"confirm"  # a capability of servers from version 0.2 on
+Taken = tuple[JobEntry, InHand]
 
 
 class Call:
@@ -79,7 +80,7 @@ class SharedConsumer(Closing, Generic[T]):
         self._words = backend.words(self._request)
         # Once, for the process: the server remembers how far it has come with the jobs of an earlier one.
         self._begins = named and self._worked[1] not in backend.begun
-        self._unseen: deque[JobEntry] = deque()
+        self._unseen: deque[Taken] = deque()
         self._popping = iter(self._unseen.popleft, None)  # takes the first one
         # Reentrant, because a signal handler may close a consumer while its thread has the lock.
         self._lock = threading.RLock()
@@ -94,7 +95,7 @@ class SharedConsumer(Closing, Generic[T]):
         return self
 
     def __next__(self) -> SharedJob[T]:
-        handed: list[tuple[Lease, JobEntry]] = []
+        handed: list[tuple[Lease, Taken]] = []
         try:
             found = self.following(handed=handed)
             if found is not None:
@@ -109,7 +110,7 @@ class SharedConsumer(Closing, Generic[T]):
     def following(
         self,
         holder: Holder | None = None,
-        handed: list[tuple[Lease, JobEntry]] | None = None,
+        handed: list[tuple[Lease, Taken]] | None = None,
         call: Call | None = None,
     ) -> Lease | None:
         """The lease of the next job; None at the end of the iteration.
@@ -133,36 +134,36 @@ class SharedConsumer(Closing, Generic[T]):
                 continue
             if keeper.is_late(self._worked):  # another worker may have got some of them since
                 keeper.renew(self._worked)
-            entry: JobEntry | None = None
+            taken: Taken | None = None
             try:
                 # In one step: an interrupt strikes after a call, before its result is kept.
-                for entry in self._popping:
-                    if not keeper.holds(self._worked, entry[0], entry[2]):
+                for taken in self._popping:
+                    if not keeper.holds(self._worked, taken[1]):
                         break  # it was lost
-                    found = self._leased(entry)
+                    found = self._leased(taken)
                     if found is None:
                         break
                     if handed is not None:
-                        handed.append((found, entry))
+                        handed.append((found, taken))
                     found.show()
                     return found
             except BaseException as error:
-                if entry is None and isinstance(error, IndexError):
+                if taken is None and isinstance(error, IndexError):
                     continue  # another thread took it
-                if entry is not None and not handed:
-                    self._unseen.appendleft(entry)  # it was not seen
+                if taken is not None and not handed:
+                    self._unseen.appendleft(taken)  # it was not seen
                 raise
 
-    def _take_back(self, handed: list[tuple[Lease, JobEntry]]) -> None:
+    def _take_back(self, handed: list[tuple[Lease, Taken]]) -> None:
         """An interrupt struck while a job was handed out: it is unseen again."""
-        for lease, entry in handed:
+        for lease, taken in handed:
             lease.show(False)
-            self._unseen.appendleft(entry)
+            self._unseen.appendleft(taken)
 
-    def _leased(self, entry: JobEntry) -> Lease | None:
-        lease = Lease(self._terms, entry)
+    def _leased(self, taken: Taken) -> Lease | None:
+        lease = Lease(self._terms, *taken)
         try:
-            lease.value = rows.decode_row(self._remote.options.codec, entry[1])
+            lease.value = rows.decode_row(self._remote.options.codec, taken[0][1])
             return lease
         except DecodeError as error:
             broken = error
@@ -229,20 +230,20 @@ class SharedConsumer(Closing, Generic[T]):
             return False
         confirms = pooled.can(CONFIRM)
         late = confirms and time.monotonic() - asked >= queue.lease_s
-        held: list[tuple[int, InHand]] = []
+        held: list[InHand] = []
         try:
             entries = self._request.result(found)
             if late:
                 entries = self._confirmed(pooled, entries)
                 if not entries:
                     return False
-            held += [(job, InHand(number, me)) for job, _, number in entries]
+            held += [InHand(job, number, me) for job, _, number in entries]
             queue.keeper.hold(self._worked, held)
-            self._unseen.extend(entries)
+            self._unseen.extend(zip(entries, held))
         except BaseException:
             try:
-                for job, one in held:
-                    queue.keeper.let_go(self._worked, job, one.deliveries)
+                for one in held:
+                    queue.keeper.let_go(self._worked, one)
             finally:
                 pooled.drop()  # the server takes the jobs back, and another thread may get them at once
             raise
@@ -251,8 +252,7 @@ class SharedConsumer(Closing, Generic[T]):
             raise ended_elsewhere()
         if confirms and not late:
             # Before a handler begins. Nobody waits for the reply.
-            first, taken = held[0]
-            link.post(pooled, queue.words(Confirm(worker, [(first, taken.deliveries)])))
+            link.post(pooled, queue.words(Confirm(worker, [held[0].fence])))
         return True
 
     def _confirmed(self, pooled: Pooled, entries: list[JobEntry]) -> list[JobEntry]:
@@ -275,13 +275,13 @@ class SharedConsumer(Closing, Generic[T]):
     def _give_back(self) -> None:
         """Return the jobs that were not handed out."""
         queue = self._remote
-        taken: list[JobEntry] = []
+        taken: list[Taken] = []
         try:
             with suppress(IndexError):  # at the end
                 taken.extend(self._popping)
-            fences = [(job, number) for job, _, number in taken]
-            for fence in fences:
-                queue.keeper.let_go(self._worked, *fence)
+            for _, one in taken:
+                queue.keeper.let_go(self._worked, one)
+            fences = [one.fence for _, one in taken if not one.lost]
             if fences:
                 queue.release(self._worked[1], fences)
         except BaseException as error:
@@ -320,8 +320,8 @@ class SharedConsumer(Closing, Generic[T]):
             unseen, keeper, worked = self._unseen, self._remote.keeper, self._worked
         except AttributeError:
             return  # an argument was invalid
-        for job, _, number in unseen:
-            keeper.put_back(worked, job, number)
+        for _, one in unseen:
+            keeper.put_back(worked, one)
 
     def close(self) -> None:
         """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple
 
 from tidelog.api.queue.faces import JobFace
-from tidelog.client.keeper import Worked
+from tidelog.client.keeper import InHand, Worked
 from tidelog.client.remote import Remote
 from tidelog.jobs.cancels import Cancels, EndBlock
 from tidelog.jobs.delivered import Delivered, log
@@ -49,11 +49,10 @@ class Lease:
     value    that of the job, decoded
     """
 
-    __slots__ = ("terms", "entry", "job", "deliveries", "state", "value")
+    __slots__ = ("terms", "entry", "in_hand", "state", "value")
 
-    def __init__(self, terms: Terms, entry: JobEntry) -> None:
-        self.terms, self.entry = terms, entry
-        self.job, _, self.deliveries = entry
+    def __init__(self, terms: Terms, entry: JobEntry, in_hand: InHand) -> None:
+        self.terms, self.entry, self.in_hand = terms, entry, in_hand
         self.state = GIVEN
         self.value: Any = None
 
@@ -64,7 +63,7 @@ class Lease:
     def __del__(self) -> None:
         try:
             if self.state is OPEN:
-                self.terms.remote.keeper.drop(self.terms.worked, self.job, self.deliveries)
+                self.terms.remote.keeper.drop(self.terms.worked, self.in_hand)
         except AttributeError:
             pass  # an interrupt struck during __init__
 
@@ -72,35 +71,39 @@ class Lease:
         """End the delivery or keep it, as a verb says: whether the worker still held the job."""
         if self.state is not OPEN:
             return self.state is ACKED and verb.name == Done.name
-        remote, worked = self.terms.remote, self.terms.worked
-        reports = remote.keeper.reports
+        remote, worked, one = self.terms.remote, self.terms.worked, self.in_hand
+        keeper, (job, deliveries) = remote.keeper, one.fence
+        if one.lost and keeper.has_again(worked, one):
+            self.state = LOST
+            return False
+        reports = keeper.reports
         if reports.newest and verb.end is GIVEN:
-            reports.write((worked, self.job, self.deliveries))  # it stays with the job
+            reports.write((worked, job, deliveries))  # it stays with the job
         # Before the server hears of it: this process may get the job again, as the same delivery, before it reads the
         # reply.
-        given = None if verb.counted else remote.keeper.let_go(worked, self.job, self.deliveries)
+        given = not verb.counted and keeper.let_go(worked, one)
         try:
             if verb.counted:
-                sent = remote.end_words(verb, worked[1], self.job, self.deliveries)
+                sent = remote.end_words(verb, worked[1], job, deliveries)
                 held = bool(remote.link.call(sent, verb.safe, remote.db, needs=verb.needs))
             else:
-                (held,) = remote.release(worked[1], [(self.job, self.deliveries)], verb.safe)
+                (held,) = remote.release(worked[1], [one.fence], verb.safe)
         except BaseException:
-            if given is not None:
-                remote.keeper.hold_still(worked, self.job, given)
+            if given:
+                keeper.hold_still(worked, one)
             raise
         if not verb.counted:
             self.state = verb.end if held else LOST
         elif verb.end is not OPEN or not held:
             self.over(verb.end if held else LOST)
         if not held:
-            remote.keeper.find_cancelled(worked, {self.job: self.deliveries})
+            keeper.find_cancelled(worked, {job: deliveries})
         return held
 
     def over(self, state: str) -> None:
         """The lease has ended."""
         self.state = state
-        self.terms.remote.keeper.let_go(self.terms.worked, self.job, self.deliveries)
+        self.terms.remote.keeper.let_go(self.terms.worked, self.in_hand)
 
 
 class Leased(Delivered, Generic[T]):
@@ -139,7 +142,7 @@ class Leased(Delivered, Generic[T]):
     @property
     def _delivery_key(self) -> Hashable:
         lease = self._lease
-        return lease.terms.worked, lease.job, lease.deliveries
+        return lease.terms.worked, *lease.in_hand.fence
 
     @property
     def _on_retry(self) -> Any:
@@ -160,11 +163,10 @@ class Leased(Delivered, Generic[T]):
 
     def _enter(self, holder: Holder) -> None:
         lease = self._lease
-        if lease.state is OPEN:
-            lease.terms.remote.keeper.enter(lease.terms.worked, lease.job, holder)
+        lease.in_hand.holder = holder
         if (ends := self._block_ender()) is not None:
-            self._blocks = {lease.job: holder}
-            call = partial(ends, self._blocks, lease.job, holder)
+            self._blocks = {self._number: holder}
+            call = partial(ends, self._blocks, self._number, holder)
             self._cancels.listen(self._delivery_key, Leased, call)
 
     def _block_ender(self) -> EndBlock | None:
@@ -175,7 +177,7 @@ class Leased(Delivered, Generic[T]):
         self._cancels.leave(self._delivery_key, Leased)
         # A program that ends a block by hand may not have begun it.
         blocks: dict[int, Any] = getattr(self, "_blocks", {})
-        return blocks.pop(self._lease.job, None)
+        return blocks.pop(self._number, None)
 
     def _lose(self) -> None:
         self._lease.over(LOST)
@@ -184,7 +186,7 @@ class Leased(Delivered, Generic[T]):
         lease = self._lease
         if lease.terms.gathers:
             lease.state = ACKED
-            lease.terms.remote.keeper.finish(lease.terms.worked, lease.job, lease.deliveries)
+            lease.terms.remote.keeper.finish(lease.terms.worked, lease.in_hand)
         return lease.terms.gathers
 
     def _unknown(self, error: OutcomeUnknown) -> None:

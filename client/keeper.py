@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from tidelog.client.link import Link
 from tidelog.jobs.cancels import Cancels
@@ -77,15 +77,18 @@ class Closable(Protocol):
 Worked = tuple[Queued, bytes]  # a queue and a worker
 
 
-class InHand(NamedTuple):
-    """A job that this process holds.
+class InHand:
+    """A delivery of a job that this process holds. Its number does not tell it from the next one, if it did not count.
 
-    deliveries   the number of its delivery
-    holder       the thread or task that took it, or that entered its `with` block last
+    fence    the job, and the number of the delivery
+    holder   the thread or task that took it, or that entered its `with` block last
+    lost     the server has said so, or this process has got the job again
     """
 
-    deliveries: int
-    holder: Holder
+    __slots__ = ("fence", "holder", "lost")
+
+    def __init__(self, job: int, deliveries: int, holder: Holder) -> None:
+        self.fence, self.holder, self.lost = (job, deliveries), holder, False
 
 
 class Keeper:
@@ -106,9 +109,9 @@ class Keeper:
         self._pid = os.getpid()
         self.cancels, self.reports = Cancels(), Reports()
         self._held: dict[Worked, dict[int, InHand]] = {}
-        self._finished: dict[Worked, dict[int, int]] = {}
-        self._dropped: deque[tuple[Worked, int, int]] = deque()
-        self._unseen: deque[tuple[Worked, int, int]] = deque()
+        self._finished: dict[Worked, dict[int, InHand]] = {}
+        self._dropped: deque[tuple[Worked, InHand]] = deque()
+        self._unseen: deque[tuple[Worked, InHand]] = deque()
         self._thread: threading.Thread | None = None
         self._consumers: weakref.WeakSet[Closable] = weakref.WeakSet()
         self._draining = self._hurried = False
@@ -185,71 +188,57 @@ class Keeper:
 
     # --- for queues and jobs
 
-    def hold(self, worked: Worked, jobs: Iterable[tuple[int, InHand]]) -> None:
+    def hold(self, worked: Worked, jobs: Iterable[InHand]) -> None:
         """These jobs were taken."""
         with self._mine():
             held = self._held.get(worked)
             if held is None:
                 # In this order, because an interrupt may strike between the two, and a beat looks for both.
                 self._renewed[worked] = time.monotonic()
-                self._held[worked] = dict(jobs)
+                self._held[worked] = {one.fence[0]: one for one in jobs}
             else:
-                held.update(jobs)
+                for one in jobs:
+                    before = held.get(one.fence[0])
+                    if before is not None:
+                        before.lost = True
+                    held[one.fence[0]] = one
             if self._armed or self._thread is None and not self._start():
                 return
             # In this order, because an interrupt may strike between the two.
             self._bell.ring()
             self._armed = True
 
-    def enter(self, worked: Worked, job: int, holder: Holder) -> None:
-        """A thread or task entered the `with` block of a job. A different one may have taken the job."""
-        held = self._held.get(worked, {}).get(job)
-        if held is None or held.holder == holder:
-            return  # nearly always: without the lock
-        with self._mine():
-            jobs = self._held.get(worked)
-            if jobs is not None and job in jobs:
-                jobs[job] = InHand(held.deliveries, holder)
-
-    def hold_still(self, worked: Worked, job: int, given: InHand) -> None:
+    def hold_still(self, worked: Worked, given: InHand) -> None:
         """The job may not have been given back, so it is held as before, unless this process got it again since."""
-        if self._held.get(worked, {}).get(job) is None:
-            self.hold(worked, [(job, given)])
+        if not self.has_again(worked, given):
+            self.hold(worked, [given])
 
-    def let_go(
-        self, worked: Worked, job: int, deliveries: int, seen: InHand | None = None
-    ) -> InHand | None:
-        """A delivery of a job was settled, or lost. The worker may have got the job once more since.
-
-        Returns what was held. `seen`: it was lost then, so anything that is held now is another delivery.
-        """
+    def let_go(self, worked: Worked, one: InHand) -> bool:
+        """A delivery was settled, or lost: whether it was held. The worker may have got its job once more since."""
         with self._mine():
             held = self._held.get(worked)
-            found = None if held is None else held.get(job)
-            if held is None or found is None or found.deliveries != deliveries:
-                return None
-            if seen is not None and found is not seen:
-                return None
-            del held[job]
+            if held is None or held.get(one.fence[0]) is not one:
+                return False
+            del held[one.fence[0]]
             if not held:
                 del self._held[worked]
                 del self._renewed[worked]
-            return found
+            return True
 
-    def finish(self, worked: Worked, job: int, deliveries: int) -> None:
+    def finish(self, worked: Worked, one: InHand) -> None:
         """A job of a batch is done; a beat writes it if nothing else does."""
         with self._mine():
-            self._finished.setdefault(worked, {})[job] = deliveries
+            self._finished.setdefault(worked, {})[one.fence[0]] = one
 
-    def drop(self, worked: Worked, job: int, deliveries: int) -> None:
+    def drop(self, worked: Worked, one: InHand) -> None:
         """A job was dropped unsettled. From any place, since `__del__` calls it."""
         if self._pid == os.getpid():
-            self._dropped.append((worked, job, deliveries))
+            self._dropped.append((worked, one))
 
-    def put_back(self, worked: Worked, job: int, deliveries: int) -> None:
+    def put_back(self, worked: Worked, one: InHand) -> None:
         """A consumer was dropped before it handed out a job. From any place, since `__del__` calls it."""
         if self._pid == os.getpid():
-            self._unseen.append((worked, job, deliveries))
+            self._unseen.append((worked, one))
             self._bell.ring()
 
     def write_finished(self, worked: Worked) -> None:
@@ -258,13 +247,14 @@ class Keeper:
         After any error, those that are not written are finished still.
         """
         queue, worker = worked
-        jobs: dict[int, int] = {}
+        jobs: dict[int, InHand] = {}
         try:
             with self._mine():
                 # In this order, so that an interrupt loses none.
                 jobs.update(self._finished.get(worked, jobs))
                 self._finished.pop(worked, None)
-            for part in _parts(jobs):
+            own = [one.fence for one in jobs.values() if not self.has_again(worked, one)]
+            for part in _parts(own):
                 held = queue.ask(Done(worker, part))
                 if held < len(part):
                     log.warning(
@@ -274,7 +264,7 @@ class Keeper:
                     )
                     self.find_cancelled(worked, dict(part))
                 for job, _ in part:
-                    self.let_go(worked, job, jobs.pop(job))
+                    self.let_go(worked, jobs.pop(job))
         except BaseException:
             if jobs:
                 with self._lock:
@@ -318,10 +308,11 @@ class Keeper:
 
     def _release_unseen(self) -> None:
         while self._unseen:
-            worked, job, deliveries = self._unseen.popleft()
-            queue, worker = worked
-            self.let_go(worked, job, deliveries)
-            queue.release(worker, [(job, deliveries)])
+            worked, one = self._unseen.popleft()
+            self.let_go(worked, one)
+            if not one.lost:
+                queue, worker = worked
+                queue.release(worker, [one.fence])
 
     # --- the thread
 
@@ -416,11 +407,12 @@ class Keeper:
                 )
             tried(self.renew, worked)
         while self._dropped:
-            worked, job, deliveries = self._dropped.popleft()
-            self.let_go(worked, job, deliveries)
-            tell_drop(worked[0].options.name, text(job))
+            worked, one = self._dropped.popleft()
+            self.let_go(worked, one)
+            tell_drop(worked[0].options.name, text(one.fence[0]))
             # Not repeated: the server takes the job back anyway when nobody renews it.
-            tried(worked[0].ask, Drop(worked[1], [(job, deliveries)]))
+            if not one.lost:
+                tried(worked[0].ask, Drop(worked[1], [one.fence]))
         tried(self._release_unseen)
         self.reports.flush(time.monotonic())
         for worked in list(self._finished):
@@ -441,15 +433,15 @@ class Keeper:
         queue, worker = worked
         now = time.monotonic()
         with self._lock:
-            seen = dict(self._held.get(worked, {}))
-        jobs = {job: held.deliveries for job, held in seen.items()}
+            seen = list(self._held.get(worked, {}).values())
         kept: set[int] = set()
-        for part in _parts(jobs):
+        for part in _parts(one.fence for one in seen):
             kept.update(queue.ask(Renew(worker, part, queue.lease_s)))
-        lost = {job: jobs[job] for job in jobs.keys() - kept}
-        for job, deliveries in lost.items():
-            self.let_go(worked, job, deliveries, seen[job])
-        self.find_cancelled(worked, lost)
+        lost = [one for one in seen if one.fence[0] not in kept]
+        for one in lost:
+            one.lost = True
+            self.let_go(worked, one)
+        self.find_cancelled(worked, dict(one.fence for one in lost))
         with self._lock:
             if worked in self._renewed:
                 self._renewed[worked] = now
@@ -457,7 +449,7 @@ class Keeper:
     def find_cancelled(self, worked: Worked, lost: dict[int, int]) -> None:
         """Announce those of these jobs that were cancelled. A server of version 0.1, or none, does not tell."""
         queue, worker = worked
-        for part in _parts(lost):
+        for part in _parts(lost.items()):
             try:
                 found = queue.ask(AskCancelled(worker, part))
             except TidelogError:
@@ -465,15 +457,18 @@ class Keeper:
             for job in found:
                 self.cancels.announce((worked, job, lost[job]))
 
-    def holds(self, worked: Worked, job: int, deliveries: int) -> bool:
-        """Whether a worker holds this delivery of a job, as far as this process knows."""
-        held = self._held.get(worked, {}).get(job)
-        return held is not None and held.deliveries == deliveries
+    def holds(self, worked: Worked, one: InHand) -> bool:
+        """Whether a worker holds this delivery, as far as this process knows."""
+        return self._held.get(worked, {}).get(one.fence[0]) is one
+
+    def has_again(self, worked: Worked, one: InHand) -> bool:
+        """Whether the worker holds a later delivery of the same job."""
+        return self._held.get(worked, {}).get(one.fence[0], one) is not one
 
 
-def _parts(jobs: dict[int, int]) -> Iterator[Fences]:
+def _parts(jobs: Iterable[tuple[int, int]]) -> Iterator[Fences]:
     """Jobs and their deliveries, in parts."""
-    pairs = iter(list(jobs.items()))
+    pairs = iter(jobs)
     while part := list(islice(pairs, JOBS_MAX)):
         yield part
 

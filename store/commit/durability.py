@@ -4,7 +4,7 @@ A promise names a log, an LSN in it, and whether the call wrote up to there. It 
 has a new one, in which the LSN of a lost unit may belong to another unit. A read has a promise too, on the last unit
 that it could have seen, so that no caller acts on data that a power cut can still lose.
 
-Only `Durability` decides. Threads call `hold`. Event loops call `holds`, or `through` once for many replies, and
+Only `Durability` decides. Threads call `fulfil`. Event loops call `fulfilled`, or `through` once for many replies, and
 subscribe to the log for the rest (api/aio.py, server/turns.py).
 """
 

@@ -212,7 +212,7 @@ def test_a_job_that_was_given_back_comes_again_at_once(
             keeper.renew(worked)
         (job,) = again
         assert job.deliveries == 1
-        assert keeper.holds(worked, job._number, 1)
+        assert keeper.holds(worked, job._lease.in_hand)
         assert job.ack()
 
 

@@ -15,6 +15,7 @@ LINK: Final = "client/link.py"
 KEEPER: Final = "client/keeper.py"
 SERVED: Final = "tests/server/test_queue_commands.py"
 LATER: Final = "tests/server/test_queue_later.py"
+SAME: Final = "tests/client/test_same_number.py"
 SHARED: Final = "tests/client/test_shared_queue.py"
 CONFIRM: Final = "tests/server/test_queue_confirm.py"
 UNSEEN: Final = "tests/client/test_unseen.py"
@@ -122,15 +123,31 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-lost-job-is-handed-out",
         "client/consumer.py",
-        "                    if not keeper.holds(self._worked, entry[0], entry[2]):\n",
+        "                    if not keeper.holds(self._worked, taken[1]):\n",
         "                    if False:\n",
         (f"{KEEPING}::test_a_process_that_was_stopped_does_not_go_on_with_what_it_lost",),
         "A process that was stopped hands out no job that it lost.",
     ),
     Mutant(
+        "shared/a-release-is-not-numbered",
+        "client/remote.py",
+        "                words.append(partial(_if_it_can, RELEASE, numbered(said, pooled), said))\n",
+        "                words.append(said)\n",
+        (f"{SAME}::test_a_release_is_made_once",),
+        "A repeated RELEASE leaves the next delivery of its job alone.",
+    ),
+    Mutant(
+        "shared/a-delivery-is-its-number",
+        "client/job.py",
+        "        if one.lost and keeper.has_again(worked, one):\n",
+        "        if False:\n",
+        (f"{SAME}::test_a_worker_that_was_stopped_leaves_what_another_thread_got",),
+        "The end of a delivery that was lost is not said of the next one, which has the same number.",
+    ),
+    Mutant(
         "shared/a-client-does-not-confirm",
         "client/consumer.py",
-        "            link.post(pooled, queue.words(Confirm(worker, [(first, taken.deliveries)])))\n",
+        "            link.post(pooled, queue.words(Confirm(worker, [held[0].fence])))\n",
         "            pass\n",
         (f"{UNSEEN}::test_a_job_that_a_handler_began_stays_when_its_connection_breaks",),
         "A job whose handler runs is not begun again when a connection breaks.",
@@ -138,8 +155,8 @@ MUTANTS: Final = (
     Mutant(
         "shared/a-dropped-job-is-not-told",
         KEEPER,
-        "            tried(worked[0].ask, Drop(worked[1], [(job, deliveries)]))\n",
-        "            pass\n",
+        "                tried(worked[0].ask, Drop(worked[1], [one.fence]))\n",
+        "                pass\n",
         (f"{SHARED}::test_a_dropped_job_waits_for_the_end_of_its_lease",),
         "A dropped job waits for the end of its lease, and not for the end of its process.",
     ),
