@@ -7,7 +7,7 @@ Nothing is written; rows of a base are read when they are used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -87,8 +87,5 @@ def state_of(files: LogFiles, base: Base) -> Iterator[tuple[State, Start]]:
         with files.opened_checkpoint() as opened:
             yield opened.state(), opened.meta.start
         return
-    opened = open_snapshot(files.disk, base.folder)
-    try:
+    with closing(open_snapshot(files.disk, base.folder)) as opened:
         yield opened.state(), opened.meta.start
-    finally:
-        opened.close()

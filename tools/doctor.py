@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,11 +130,8 @@ def _stale(files: LogFiles) -> tuple[str, str]:
 
 
 def _head(disk: Disk, path: Path) -> bytes:
-    file = disk.open(path)
-    try:
+    with closing(disk.open(path)) as file:
         return file.pread(segment.HEADER_BYTES, 0)
-    finally:
-        file.close()
 
 
 def _sizes(files: LogFiles) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ It takes no lock and writes nothing, so the writer of the store may be running.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -266,11 +266,8 @@ class LogFiles:
             assert meta is not None, "it was read before"
             yield held._replace(meta=meta)
             return
-        opened = open_copy(self.disk, self.checkpoint.parent)
-        try:
+        with closing(open_copy(self.disk, self.checkpoint.parent)) as opened:
             yield opened
-        finally:
-            opened.close()
 
     def survey(self, *, released: bool = True) -> tuple[list[Promise], list[Segment]]:
         """The promises in DURABLE, and the segments, read in this order. Raises Damage, NewerFormat, OSError.
@@ -440,15 +437,12 @@ class LogFiles:
 
     def _resume_behind(self, scan: Scan) -> bool:
         """Let a stopped scan continue at the next intact header. Returns False if there is none."""
-        file = self.disk.open(scan.path)
-        try:
+        with closing(self.disk.open(scan.path)) as file:
             for offset, frame in scan.later_headers(scan.offset + 1):
                 fields = HEADER.unpack(file.pread(HEADER_BYTES, offset))
                 scan.offset, scan.lsn, scan.crc = offset, frame.lsn, fields[6]
                 scan.found_lsn = scan.verdict = None
                 return True
-        finally:
-            file.close()
         return False
 
     def new(self) -> Iterator[tuple[Path, Frame]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,11 +29,8 @@ class Memory(NamedTuple):
 def measure() -> Memory:
     """Measure the memory of this process."""
     try:
-        file = RealDisk().open(_STATUS)
-        try:
+        with closing(RealDisk().open(_STATUS)) as file:
             text = file.pread(1 << 16, 0)
-        finally:
-            file.close()
     except OSError:  # no /proc: only the peak is known
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         return Memory(peak, peak, peak)

@@ -10,6 +10,7 @@ If no chain is found, which is so if the log is damaged or ends with an unfinish
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +31,9 @@ def frames_backwards(files: LogFiles) -> Iterator[tuple[Path, Frame]]:
     """Yield every frame with its segment, the newest first. Raises as `LogFiles.frames`, at the damaged segment."""
     promises, found = files.survey()
     for info in reversed(found):
-        backwards = _Segment(files.disk, info, crc32c_of(files.uuid), promises)
-        try:
+        with closing(_Segment(files.disk, info, crc32c_of(files.uuid), promises)) as backwards:
             yield from ((info.path, frame) for frame in backwards.frames())
             offset = backwards.begun
-        finally:
-            backwards.close()
         if offset > FIRST_OFFSET:
             yield from _forward(files.disk, info, promises, offset)
 
@@ -49,14 +47,11 @@ def _forward(
     error = scan.error()
     if error is not None:
         raise error
-    windows = Windows(disk, info.path)
-    try:
+    with closing(Windows(disk, info.path)) as windows:
         for offset, length in reversed(places):
             data = windows.read(offset, HEADER_BYTES + length)
             _, _, lsn, count, now, synced, _, _, crc = HEADER.unpack_from(data)
             yield info.path, Frame(offset, lsn, count, now, synced, crc, data[HEADER_BYTES:])
-    finally:
-        windows.close()
 
 
 class _Segment:

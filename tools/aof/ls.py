@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -232,11 +233,9 @@ def checkpoint_mark(files: LogFiles) -> Mark:
         opened = open_copy(files.disk, files.checkpoint.parent)
     except (CheckpointError, DamagedFile, NewerFormat, OSError) as error:
         return Mark("checkpoint", 0, "unreadable", f"cannot be read: {error}")
-    try:
+    with closing(opened):
         lsn = opened.meta.position.lsn
         return Mark("checkpoint", lsn, "", f"holds everything through LSN {lsn}")
-    finally:
-        opened.close()
 
 
 def names_in(files: LogFiles, folder: str) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -138,11 +139,8 @@ class Mounted:
 
     def judge(self, image: bytes, units: list[Unit], promised: Promised) -> Fault | None:
         """The fault of the store on an image."""
-        file = self._disk.create(self._image)
-        try:
+        with closing(self._disk.create(self._image)) as file:
             file.write(0, image)
-        finally:
-            file.close()
         call("mount", "-o", "loop", self._image, self._place)
         try:
             # A disk remembers the directories that it guards, so each image has one of its own.
@@ -177,8 +175,7 @@ def cut_blocks(
     report = Report()
     counts = report.of(layer)
     counts.there = len(recorded.events) + 1
-    mounted = Mounted(scratch, RECORDED[layer])
-    try:
+    with closing(Mounted(scratch, RECORDED[layer])) as mounted:
         for image, promised in recorded.cuts(rng, drawn):
             if stopping():
                 break
@@ -192,8 +189,6 @@ def cut_blocks(
                 kind = fault.kind.value
                 report.findings.append(Finding(layer, pack(trace), 1, (), True, kind, fault.words))
                 break
-    finally:
-        mounted.close()
     return report
 
 
@@ -202,8 +197,5 @@ def try_again(scratch: Path, trace: Trace, layer: str) -> Fault | None:
     image, (promised,) = trace.base[IMAGE], trace.operations
     assert image is not None
     assert isinstance(promised, Promised)
-    mounted = Mounted(scratch, RECORDED[layer])
-    try:
+    with closing(Mounted(scratch, RECORDED[layer])) as mounted:
         return mounted.judge(image, trace.units, promised)
-    finally:
-        mounted.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -103,7 +104,5 @@ def _read(path: Path) -> str:
         file = RealDisk().open(path)
     except OSError:
         return ""
-    try:
+    with closing(file):
         return file.pread(BYTES_MAX, 0).decode(errors="replace")
-    finally:
-        file.close()

@@ -18,6 +18,7 @@ import socketserver
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -199,8 +200,7 @@ class _Client(socketserver.StreamRequestHandler):
     help="Keep the notes in this file. A new witness goes on with it.",
 )
 def command(bind: str, port: int, notes: Path) -> int:
-    kept = Notes(notes)
-    try:
+    with closing(Notes(notes)) as kept:
         try:
             server = Witness(bind, port, kept)
         except OSError as error:
@@ -216,6 +216,4 @@ def command(bind: str, port: int, notes: Path) -> int:
                 news.get()
                 server.shutdown()
             serving.join()
-    finally:
-        kept.close()
     return exits.OK

@@ -20,6 +20,7 @@ work: it looks at what is there, and finds the same end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -75,12 +76,9 @@ def settle(files: MendedFiles) -> None:
     paths = files.paths()
     if not paths:
         return
-    file = files.disk.open(paths[-1], write=True)
-    try:
+    with closing(files.disk.open(paths[-1], write=True)) as file:
         file.fsync()
         file.drop_cache()
-    finally:
-        file.close()
     files.disk.sync_directory(files.directory)
 
 
@@ -116,12 +114,9 @@ def _keep(disk: Disk, path: Path, aside: Path) -> None:
 
 def _copy(disk: Disk, path: Path, target: Path, start: int, end: int) -> None:
     """Copy the bytes from `start` to `end` of a file into a new one. Holes stay holes."""
-    windows = Windows(disk, path)
-    try:
+    with closing(Windows(disk, path)) as windows:
         pieces = ((offset - start, piece) for offset, piece in windows.pieces(start))
         recipe.publish_pieces(disk, target, end - start, pieces)
-    finally:
-        windows.close()
 
 
 def _move(disk: Disk, path: Path, aside: Path) -> None:
@@ -156,13 +151,10 @@ def _mend(disk: Disk, mends: list[Mend], aside: Path) -> None:
 def _rewrite(disk: Disk, path: Path, header: SegmentHeader, aside: Path) -> None:
     kept = _free(disk, aside, path.name + HEADER)
     _copy(disk, path, kept, 0, segment.HEADER_BYTES)
-    file = disk.open(path, write=True)
-    try:
+    with closing(disk.open(path, write=True)) as file:
         # A torn write leaves a damaged header, which the neighbours prove as before.
         file.write(0, header.pack())
         file.fsync()
-    finally:
-        file.close()
 
 
 def _rename(disk: Disk, path: Path, place: Path) -> None:
@@ -249,23 +241,17 @@ class _Cutter:
                 _move(self.disk, path, self.aside)
 
     def _shorten(self, path: Path, size: int) -> None:
-        windows = Windows(self.disk, path)
-        try:
+        with closing(Windows(self.disk, path)) as windows:
             end = windows.data_end(size)
-        finally:
-            windows.close()
         if end > size:
             kept = _free(self.disk, self.aside, f"{path.name}.{size}{CUT}")
             _copy(self.disk, path, kept, size, end)
         if recipe.size(self.disk, path) == size:
             return
-        file = self.disk.open(path, write=True)
-        try:
+        with closing(self.disk.open(path, write=True)) as file:
             # A power cut may leave some of these bytes. They are damage, or a torn tail, at the same place as before.
             file.truncate(size)
             file.fsync()
-        finally:
-            file.close()
 
     def begin(self) -> None:
         end = self.found.end
@@ -283,9 +269,6 @@ class _Cutter:
             return
         _keep(self.disk, path, self.aside)
         recipe.publish(self.disk, path, bytes(durable.FILE_BYTES))
-        slots = DurableFile(self.disk, self.files.directory, self.files.uuid)
-        try:
+        with closing(DurableFile(self.disk, self.files.directory, self.files.uuid)) as slots:
             slots.write(self.found.end.incarnation, self.found.lsn)
             slots.sync()
-        finally:
-            slots.close()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -185,11 +186,8 @@ def _rebuilt(
 
 
 def _lsn_of_first_frame(files: LogFiles, path: Path) -> int | None:
-    windows = Windows(files.disk, path)
-    try:
+    with closing(Windows(files.disk, path)) as windows:
         found = _Proven.by_first_frame(files, windows)
-    finally:
-        windows.close()
     return None if found is None else found.first.lsn
 
 
@@ -215,14 +213,10 @@ class _Proven:
         start: Start | None,
     ) -> _Proven | None:
         """None if the first frame is not there, or does not have the segment's first LSN."""
-        windows = Windows(files.disk, path)
-        try:
-            found = cls.by_first_frame(files, windows)
-        finally:
-            windows.close()
-        if found is None or found.first.lsn != first_lsn:
+        with closing(Windows(files.disk, path)) as windows:
+            proven = cls.by_first_frame(files, windows)
+        if proven is None or proven.first.lsn != first_lsn:
             return None
-        proven = found
         lsn = first_lsn - 1
         if lsn == 0:
             proven.offsets.append(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import click
@@ -99,11 +99,8 @@ def _write(files: MendedFiles, found: Plan, target: Path, uuid: bytes) -> None:
 def _copy_base(disk: Disk, found: Plan, folder: Path) -> None:
     if found.base.folder is None:
         return
-    environment = open_environment(disk, found.base.folder, read_only=True)
-    try:
+    with closing(open_environment(disk, found.base.folder, read_only=True)) as environment:
         copy_of(disk, environment, folder, progress)
-    finally:
-        environment.close()
 
 
 def bring_forward(files: MendedFiles, found: Plan, folder: Path, uuid: bytes) -> None:
@@ -132,11 +129,8 @@ def _copy_segment(disk: Disk, part: Part, found: Plan, directory: Path) -> None:
     is_last = part is found.run[-1]
     size = found.end.offset if is_last else part.end.offset
     path = directory / segment.file_name(part.header.first_lsn)
-    windows = Windows(disk, part.info.path)
-    try:
+    with closing(Windows(disk, part.info.path)) as windows:
         recipe.publish_pieces(disk, path, size, _pieces(part, windows))
-    finally:
-        windows.close()
 
 
 def _pieces(part: Part, windows: Windows) -> Iterator[tuple[int, bytes]]:

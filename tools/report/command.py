@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -176,12 +176,8 @@ def _manifests(path: str, pinned: str) -> dict[str, Manifest]:
         several = [pinned]
     found = {}
     for each in several:
-        with telling(each):
-            place = place_of(each)
-            try:
-                found[each] = read_manifest(place)
-            finally:
-                place.close()
+        with telling(each), closing(place_of(each)) as place:
+            found[each] = read_manifest(place)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import click
 
@@ -25,15 +26,8 @@ from tidelog.tools.text import examples, size_text
 @click.argument("target")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(snapshot: str, target: str, as_json: bool) -> None:
-    source = place_of(named(snapshot))
-    try:
-        to = place_of(target)
-        try:
-            made = copy_snapshot(source, to, progress)
-        finally:
-            to.close()
-    finally:
-        source.close()
+    with closing(place_of(named(snapshot))) as source, closing(place_of(target)) as to:
+        made = copy_snapshot(source, to, progress)
     if as_json:
         facts = {"from": source.name, "kept_bytes": made.kept, "existed": made.existed}
         click.echo(json.dumps(manifest_facts(made.name, made.manifest) | facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -66,8 +67,7 @@ def command(
     until_ms: int | None,
     as_json: bool,
 ) -> None:
-    place = place_of(named(snapshot))
-    try:
+    with closing(place_of(named(snapshot))) as place:
         made = restore(
             RealDisk(),
             place,
@@ -77,8 +77,6 @@ def command(
             until_ms=until_ms,
             progress=progress,
         )
-    finally:
-        place.close()
     if as_json:
         facts = made._asdict() | {"path": path_value(made.path), "uuid": made.uuid.hex()}
         click.echo(json.dumps(facts))

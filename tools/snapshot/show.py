@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import click
 
@@ -32,11 +33,8 @@ from tidelog.tools.text import argument, examples, size_text, time_text
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all streams.")
 def command(snapshot: str, count: int, as_json: bool) -> None:
-    place = place_of(named(snapshot))
-    try:
+    with closing(place_of(named(snapshot))) as place:
         manifest = read_manifest(place)
-    finally:
-        place.close()
     counts = manifest.counts
     if as_json:
         facts = manifest_facts(place.name, manifest)

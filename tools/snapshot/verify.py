@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import click
 
@@ -28,11 +29,8 @@ from tidelog.tools.text import examples, path_value
 def command(snapshot: str, as_json: bool) -> int:
     snapshot = named(snapshot)
     if is_url(snapshot):
-        place = place_of(snapshot)
-        try:
+        with closing(place_of(snapshot)) as place:
             findings, name = verify_place(place, progress), place.name
-        finally:
-            place.close()
     else:
         path = local(snapshot)
         findings, name = verify_snapshot(RealDisk(), path, progress), str(path)
