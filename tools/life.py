@@ -35,7 +35,7 @@ from tidelog.figures.names import DUE, SCHEDULES, QueueStreams, is_job
 from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.rows import DeadJob, fields_of
 from tidelog.jobs.work.deaths import times
-from tidelog.tools.aof.fields import entries_of, names_id
+from tidelog.tools.aof.fields import ADDS, entries_of, names_id
 from tidelog.tools.queue_streams import (
     delayed_origin,
     due_text,
@@ -45,7 +45,6 @@ from tidelog.tools.queue_streams import (
 )
 from tidelog.tools.text import argument, time_text
 
-_ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 # effects that end or move the entry, or what is known of it in a group, and do not name it
 _TAKES_AWAY: Final = _WITHOUT_KEY | {
@@ -394,7 +393,7 @@ class Watch:
         self.lsn, self.now = lsn, now
         begun = len(self.notes)
         opcode = effect[0] & OPCODE
-        if opcode in _ADDS and effect[2] in self.queue.all:
+        if opcode in ADDS and effect[2] in self.queue.all:
             self._told(effect)
         elif opcode == e.XACKDEL and self._leaves(effect):
             self._left = lsn

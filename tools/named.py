@@ -15,7 +15,7 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.state import State
 from tidelog.figures.names import DUE
-from tidelog.tools.aof.fields import names_id
+from tidelog.tools.aof.fields import ADDS, names_id
 from tidelog.tools.aof.records import UNFIT, Record, records_of, unfit
 from tidelog.tools.aof.wanted import needles_of
 from tidelog.tools.bases import Base, state_of
@@ -23,8 +23,6 @@ from tidelog.tools.life import Event, Watch, in_group
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.queue_streams import due_text
 from tidelog.tools.text import argument
-
-_ADDS = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 
 
 class Names:
@@ -78,7 +76,7 @@ class Names:
 def _event(effect: Effect, watch: Watch) -> tuple[str, str] | None:
     """(kind, text) of an effect that names the entry; None for one that changes nothing about it."""
     opcode = effect[0] & OPCODE
-    if opcode in _ADDS:
+    if opcode in ADDS:
         return "added", "added by XADD" if opcode != e.XADD_MANY else "added in a batch"
     if opcode == e.DELIVER:
         if effect[2] == watch.queue.later and effect[3] == DUE:

@@ -11,7 +11,8 @@ from tests.rounds import rest_slow
 
 from tidelog.aof.reading.reader import unpacker
 from tidelog.engine.effects.effect import END, OPCODE, Effect
-from tidelog.tools.aof.record_check import FIELDS, fault, opcodes_if_sound
+from tidelog.tools.aof.fields import KINDS
+from tidelog.tools.aof.record_check import fault, opcodes_if_sound
 
 SOUND: dict[str, Any] = {
     "d": 3,
@@ -42,9 +43,9 @@ def read_back(records: list[Any]) -> list[Effect]:
     return list(unpack)
 
 
-@pytest.mark.parametrize("opcode", FIELDS)
+@pytest.mark.parametrize("opcode", KINDS)
 def test_sound_records_of_each_kind(opcode: int) -> None:
-    for kinds in FIELDS[opcode]:
+    for kinds in KINDS[opcode]:
         records = read_back([sound(opcode, kinds)] * 20 + [sound(opcode | END, kinds)] * 20)
         assert opcodes_if_sound(records) == {opcode, opcode | END}
         assert not any(map(fault, records))
@@ -53,7 +54,7 @@ def test_sound_records_of_each_kind(opcode: int) -> None:
 @pytest.mark.parametrize("seed", rest_slow(range(40), 8))
 def test_both_looks_agree(seed: int) -> None:
     rng = random.Random(seed)
-    kinds = [(opcode, each) for opcode, found in FIELDS.items() for each in found]
+    kinds = [(opcode, each) for opcode, found in KINDS.items() for each in found]
     for _ in range(60):
         chosen = [rng.choice(kinds) for _ in range(rng.choice((1, 1, 1, 2, 4)))]
         records: list[Any] = [
@@ -85,7 +86,7 @@ def test_both_looks_agree(seed: int) -> None:
 @pytest.mark.parametrize("count", [1, 20])
 def test_byte_strings_are_no_records(count: int) -> None:
     """Also if the numbers of their bytes would be one."""
-    for opcode, kinds in FIELDS.items():
+    for opcode, kinds in KINDS.items():
         for fields in kinds:
             told = read_back([bytes((opcode, *(1 for _ in fields)))] * count)
             assert opcodes_if_sound(told) is None, opcode

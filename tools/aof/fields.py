@@ -7,6 +7,7 @@ counted, since the commands of the record have them.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from tidelog.engine import idlist
@@ -14,55 +15,64 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.ids import text as id_text
 
-_POSITION: Final = ("ms", "seq", "entries_read")
-
+# The fields of each record behind its opcode, as NAME:KIND; those in brackets may be missing. The kinds:
+# d: database, b: bytes, u: unsigned 64 bits, n: any integer, r: row, R: rows, B: blocks, i: IDs, s: slots, c: counts,
+# k: keys
 # fmt: off
-NAMES: Final[dict[int, tuple[str, ...]]] = {
-    e.EPOCH:                 ("number", "incarnation"),
-    e.XADD:                  ("db", "key", "ms", "seq", "row"),
-    e.XADD_NODE:             ("db", "key", "ms", "seq", "row"),
-    e.XADD_IDMP:             ("db", "key", "ms", "seq", "row", "new_node", "pid", "iid", "time"),
-    e.XADD_MANY:             ("db", "key", "ms", "seq", "head", "blocks", "tail"),
-    e.XREOPEN:               ("db", "key", "ids", "rows", "deleted"),
-    e.XTRIM:                 ("db", "key", "length", "removed", "drop", "floor", "slots", "ids"),
-    e.XDEL:                  ("db", "key", "ids", "slots"),
-    e.XSETID:                ("db", "key", "ms", "seq", "entries_added", "max_deleted_ms", "max_deleted_seq"),
-    e.XCFGSET:               ("db", "key", "duration_s", "maxsize"),
-    e.XIDMPRECORD:           ("db", "key", "pid", "iid", "ms", "seq", "time"),
-    e.IDMP_DUPLICATE:        ("db", "key", "pid", "iid"),
-    e.STREAM_CREATE:         ("db", "key"),
-    e.XGROUP_CREATE:         ("db", "key", "group", *_POSITION),
-    e.XGROUP_SETID:          ("db", "key", "group", *_POSITION),
-    e.XGROUP_DESTROY:        ("db", "key", "group"),
-    e.XGROUP_CREATECONSUMER: ("db", "key", "group", "consumer", "now"),
-    e.XGROUP_DELCONSUMER:    ("db", "key", "group", "consumer"),
-    e.DELIVER:               ("db", "key", "group", "consumer", "ids", "time", "counts", "now", *_POSITION),
-    e.XACK:                  ("db", "key", "group", "ids"),
-    e.XNACK:                 ("db", "key", "group", "ids", "counts"),
-    e.XACKDEL:               ("db", "key", "group", "ids", "slots"),
-    e.DEL:                   ("db", "keys"),
-    e.SET:                   ("db", "key", "value", "expire_at"),
-    e.PEXPIREAT:             ("db", "key", "at"),
-    e.PERSIST:               ("db", "key"),
-    e.RENAME:                ("db", "source", "target"),
-    e.COPY:                  ("db", "source", "target_db", "target"),
-    e.MOVE:                  ("db", "key", "target_db"),
-    e.SWAPDB:                ("a", "b"),
-    e.FLUSHDB:               ("db",),
-    e.FLUSHALL:              (),
-    e.APPEND:                ("db", "key", "suffix"),
-    e.RESTORE:               ("db", "key", "kind", "value", "expire_at"),
+_RECORDS: Final = {
+    e.EPOCH:                 "number:u incarnation:u",
+    e.XADD:                  "db:d key:b ms:u seq:u row:r",
+    e.XADD_NODE:             "db:d key:b ms:u seq:u row:r",
+    e.XADD_IDMP:             "db:d key:b ms:u seq:u row:r new_node:u pid:b iid:b [time:u]",
+    e.XADD_MANY:             "db:d key:b ms:u seq:u head:R blocks:B tail:R",
+    e.XREOPEN:               "db:d key:b ids:i rows:R deleted:b",
+    e.XTRIM:                 "db:d key:b length:u removed:u drop:u floor:u slots:s ids:i",
+    e.XDEL:                  "db:d key:b ids:i slots:s",
+    e.XSETID:                "db:d key:b ms:u seq:u entries_added:u max_deleted_ms:u max_deleted_seq:u",
+    e.XCFGSET:               "db:d key:b duration_s:u maxsize:u",
+    e.XIDMPRECORD:           "db:d key:b pid:b iid:b ms:u seq:u [time:u]",
+    e.IDMP_DUPLICATE:        "db:d key:b pid:b iid:b",
+    e.STREAM_CREATE:         "db:d key:b",
+    e.XGROUP_CREATE:         "db:d key:b group:b ms:u seq:u entries_read:n",
+    e.XGROUP_SETID:          "db:d key:b group:b ms:u seq:u entries_read:n",
+    e.XGROUP_DESTROY:        "db:d key:b group:b",
+    e.XGROUP_CREATECONSUMER: "db:d key:b group:b consumer:b now:u",
+    e.XGROUP_DELCONSUMER:    "db:d key:b group:b consumer:b",
+    e.DELIVER:               "db:d key:b group:b consumer:b ids:i time:n counts:c now:n [ms:u seq:u entries_read:n]",
+    e.XACK:                  "db:d key:b group:b ids:i",
+    e.XNACK:                 "db:d key:b group:b ids:i counts:c",
+    e.XACKDEL:               "db:d key:b group:b ids:i slots:s",
+    e.DEL:                   "db:d keys:k",
+    e.SET:                   "db:d key:b value:b expire_at:n",
+    e.PEXPIREAT:             "db:d key:b at:n",
+    e.PERSIST:               "db:d key:b",
+    e.RENAME:                "db:d source:b target:b",
+    e.COPY:                  "db:d source:b target_db:d target:b",
+    e.MOVE:                  "db:d key:b target_db:d",
+    e.SWAPDB:                "a:d b:d",
+    e.FLUSHDB:               "db:d",
+    e.FLUSHALL:              "",
+    e.APPEND:                "db:d key:b suffix:b",
+    e.RESTORE:               "db:d key:b kind:u value:b expire_at:n",
 }
 # fmt: on
 
-_ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
+
+def _kinds(fields: str) -> tuple[str, ...]:
+    """The kinds of a record's fields: without those that may be missing, and with them."""
+    always, _, more = fields.partition("[")
+    parts = ["".join(re.findall(":(.)", part)) for part in (always, always + more)]
+    return tuple(dict.fromkeys(parts))
+
+
+NAMES: Final = {opcode: tuple(re.findall(r"(\w+):", text)) for opcode, text in _RECORDS.items()}
+KINDS: Final = {opcode: _kinds(text) for opcode, text in _RECORDS.items()}
+
+ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _OF_GROUPS: Final = range(e.XGROUP_CREATE, e.XACKDEL + 1)
 _WITH_CONSUMER: Final = frozenset((e.XGROUP_CREATECONSUMER, e.XGROUP_DELCONSUMER, e.DELIVER))
 # where the ID list of a record is
-_IDS_AT: Final = {
-    **{e.XDEL: 3, e.XREOPEN: 3, e.XTRIM: 8},
-    **{e.DELIVER: 5, e.XACK: 4, e.XNACK: 4, e.XACKDEL: 4},
-}
+IDS_AT: Final = {op: names.index("ids") + 1 for op, names in NAMES.items() if "ids" in names}
 
 
 def fields_of(effect: Effect) -> dict[str, Any]:
@@ -88,7 +98,9 @@ def fields_of(effect: Effect) -> dict[str, Any]:
 
 
 def entries_of(effect: Effect) -> int:
-    """The number of entries that an XADD_MANY adds."""
+    """The number of entries that a record of ADDS adds."""
+    if effect[0] & OPCODE != e.XADD_MANY:
+        return 1
     _, _, _, _, _, head, blocks, tail = effect
     return len(head) + sum(int(count) for count, _ in blocks) + len(tail)
 
@@ -106,12 +118,10 @@ def consumer_of(effect: Effect) -> bytes | None:
 def names_id(effect: Effect, first: int, last: int) -> bool:
     """Whether a record is about an entry with an ID from `first` to `last`. Opens no sealed block."""
     opcode = effect[0] & OPCODE
-    if opcode in _ADDS:
-        return bool(first <= effect[3] << 64 | effect[4] <= last)
-    if opcode == e.XADD_MANY:
+    if opcode in ADDS:
         begin: int = effect[3] << 64 | effect[4]
         return begin <= last and first < begin + entries_of(effect)
     if opcode == e.XIDMPRECORD:
         return bool(first <= effect[5] << 64 | effect[6] <= last)
-    at = _IDS_AT.get(opcode)
+    at = IDS_AT.get(opcode)
     return at is not None and any(first <= one <= last for one in idlist.unpack(effect[at]))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.keys.state import DATABASES
+from tidelog.tools.aof.fields import KINDS
 
 U64_MAX: Final = (1 << 64) - 1
 
@@ -32,32 +32,16 @@ def _is_bytes(value: Any) -> bool:
     return type(value) is bytes
 
 
+def _all(check: Callable[[Any], bool], value: Any) -> bool:
+    return type(value) is tuple and all(map(check, value))
+
+
 def _is_row(value: Any) -> bool:
-    return type(value) is tuple and not len(value) % 2 and all(map(_is_bytes, value))
-
-
-def _is_rows(value: Any) -> bool:
-    return type(value) is tuple and all(map(_is_row, value))
-
-
-def _is_numbers(value: Any) -> bool:
-    return type(value) is tuple and all(map(_is_int, value))
+    return _all(_is_bytes, value) and not len(value) % 2
 
 
 def _is_pairs(value: Any) -> bool:
-    return type(value) is tuple and not len(value) % 2 and all(map(_is_u64, value))
-
-
-def _is_ids(value: Any) -> bool:
-    return not len(value) % 8 if type(value) is bytes else _is_pairs(value)
-
-
-def _is_counts(value: Any) -> bool:
-    return _is_int(value) or _is_numbers(value)
-
-
-def _is_keys(value: Any) -> bool:
-    return type(value) is tuple and bool(value) and all(map(_is_bytes, value))
+    return _all(_is_u64, value) and not len(value) % 2
 
 
 def _is_block(value: Any) -> bool:
@@ -67,73 +51,29 @@ def _is_block(value: Any) -> bool:
     return _is_u64(count) and _is_bytes(sealed)
 
 
-def _is_blocks(value: Any) -> bool:
-    return type(value) is tuple and all(map(_is_block, value))
-
-
-# Kinds of fields: d: db, b: bytes, u: unsigned 64 bits, n: any integer, r: row, R: rows, B: blocks, i:
-# IDs, s: slots, c: counts, k: keys
-_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+# by the kinds of fields.py
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "d": _is_db,
     "b": _is_bytes,
     "u": _is_u64,
     "n": _is_int,
     "r": _is_row,
-    "R": _is_rows,
-    "B": _is_blocks,
-    "i": _is_ids,
+    "R": lambda value: _all(_is_row, value),
+    "B": lambda value: _all(_is_block, value),
+    "i": lambda value: not len(value) % 8 if type(value) is bytes else _is_pairs(value),
     "s": _is_pairs,
-    "c": _is_counts,
-    "k": _is_keys,
+    "c": lambda value: _is_int(value) or _all(_is_int, value),
+    "k": lambda value: _all(_is_bytes, value) and bool(value),
 }
-
-# fmt: off
-FIELDS: Final[dict[int, tuple[str, ...]]] = {
-    e.EPOCH:                 ("uu",),
-    e.XADD:                  ("dbuur",),
-    e.XADD_NODE:             ("dbuur",),
-    e.XADD_IDMP:             ("dbuurubb", "dbuurubbu"),
-    e.XADD_MANY:             ("dbuuRBR",),
-    e.XREOPEN:               ("dbiRb",),
-    e.XTRIM:                 ("dbuuuusi",),
-    e.XDEL:                  ("dbis",),
-    e.XSETID:                ("dbuuuuu",),
-    e.XCFGSET:               ("dbuu",),
-    e.XIDMPRECORD:           ("dbbbuu", "dbbbuuu"),
-    e.IDMP_DUPLICATE:        ("dbbb",),
-    e.STREAM_CREATE:         ("db",),
-    e.XGROUP_CREATE:         ("dbbuun",),
-    e.XGROUP_SETID:          ("dbbuun",),
-    e.XGROUP_DESTROY:        ("dbb",),
-    e.XGROUP_CREATECONSUMER: ("dbbbu",),
-    e.XGROUP_DELCONSUMER:    ("dbbb",),
-    e.DELIVER:                ("dbbbincn", "dbbbincnuun"),
-    e.XACK:                  ("dbbi",),
-    e.XNACK:                 ("dbbic",),
-    e.XACKDEL:               ("dbbis",),
-    e.DEL:                   ("dk",),
-    e.SET:                   ("dbbn",),
-    e.PEXPIREAT:             ("dbn",),
-    e.PERSIST:               ("db",),
-    e.RENAME:                ("dbb",),
-    e.COPY:                  ("dbdb",),
-    e.MOVE:                  ("dbd",),
-    e.SWAPDB:                ("dd",),
-    e.FLUSHDB:               ("d",),
-    e.FLUSHALL:              ("",),
-    e.APPEND:                ("dbb",),
-    e.RESTORE:               ("dbubn",),
-}
-# fmt: on
 
 
 def fault(effect: Effect) -> str:
     """A description of the first fault of a record; empty if it has none."""
     opcode, fields = effect[0] & OPCODE, effect[1:]
-    if opcode not in FIELDS or effect[0] >> 7 or type(effect[0]) is not int:
+    if opcode not in KINDS or effect[0] >> 7 or type(effect[0]) is not int:
         return f"unknown opcode {effect[0]}"
-    for kinds in FIELDS[opcode]:
-        if len(kinds) == len(fields) and all(_KINDS[k](v) for k, v in zip(kinds, fields)):
+    for kinds in KINDS[opcode]:
+        if len(kinds) == len(fields) and all(_CHECKS[k](v) for k, v in zip(kinds, fields)):
             return ""
     return f"opcode {opcode} has fields of the wrong types"
 
@@ -224,12 +164,12 @@ def _rows(column: Sequence[Any]) -> bool:
 
 
 def _each(name: str) -> Callable[[Sequence[Any]], bool]:
-    check = _KINDS[name]
+    check = _CHECKS[name]
     return lambda column: all(map(check, column))
 
 
 _COLUMNS: Final[dict[str, Callable[[Sequence[Any]], bool]]] = {
-    **{name: _each(name) for name in _KINDS},
+    **{name: _each(name) for name in _CHECKS},
     "d": _dbs,
     "b": _blobs,
     "u": _u64s,
@@ -237,5 +177,5 @@ _COLUMNS: Final[dict[str, Callable[[Sequence[Any]], bool]]] = {
     "r": _rows,
 }
 # Opcode, with END or without, -> the kinds of its fields
-_SPECS: Final = {opcode | end: FIELDS[opcode] for opcode in FIELDS for end in (0, END)}
+_SPECS: Final = {opcode | end: KINDS[opcode] for opcode in KINDS for end in (0, END)}
 _NOT_NUMBERS: Final = frozenset("brkRBis")

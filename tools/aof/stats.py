@@ -25,7 +25,7 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.tools import console, exits
-from tidelog.tools.aof.fields import entries_of
+from tidelog.tools.aof.fields import IDS_AT, entries_of
 from tidelog.tools.aof.frames import wanted_frames
 from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
@@ -39,8 +39,6 @@ VERSION: Final = 1
 CAPACITY: Final = 20_000  # keys, and groups, that are counted
 TOP: Final = 10  # rows shown
 SPANS: Final = {"hour": 3_600_000, "minute": 60_000}
-# records that deliver, acknowledge or release entries: where their ID list is
-_IDS_AT: Final = {e.DELIVER: 5, e.XACK: 4, e.XNACK: 4, e.XACKDEL: 4}
 
 
 def _kinds(*opcodes: int) -> frozenset[int]:
@@ -245,7 +243,7 @@ class Stats:
             self.command_entries[e.XADD_MANY] += entries
             self.keys.add((effect[1], effect[2]), 0, 0, entries)
             return
-        at = _IDS_AT.get(opcode)
+        at = IDS_AT.get(opcode)
         entries = 0 if at is None else idlist.count(effect[at])
         self.command_entries[opcode] += entries
         _check(effect[1], effect[3])

@@ -14,14 +14,11 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
 from tidelog.tools.aof import record_check
-from tidelog.tools.aof.fields import entries_of
+from tidelog.tools.aof.fields import ADDS, IDS_AT, entries_of
 from tidelog.tools.aof.records import Record
 
-_ADDS = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 _REPLACES = frozenset((e.DEL, e.SET, e.RENAME, e.COPY, e.MOVE, e.STREAM_CREATE, e.RESTORE))
 _REPLACES_ALL = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
-
-"""The database and the key of a stream."""
 
 
 class Missing(NamedTuple):
@@ -105,8 +102,8 @@ class _Counters:
     def take(self, effect: Effect) -> None:
         opcode = effect[0] & OPCODE
         place = (effect[1], effect[2]) if len(effect) > 2 else (0, b"")
-        if opcode in _ADDS:
-            count = entries_of(effect) if opcode == e.XADD_MANY else 1
+        if opcode in ADDS:
+            count = entries_of(effect)
             self._added[place] += count
             last = (effect[3] << 64 | effect[4]) + count - 1
             self._at.setdefault(place, {})[last] = self._added[place]
@@ -120,7 +117,7 @@ class _Counters:
             self._proves(place, found - (known + self._added[place] - self._removed[place]))
             self._removed[place] += effect[4]
         elif opcode in (e.XDEL, e.XACKDEL):
-            self._removed[place] += idlist.count(effect[3 if opcode == e.XDEL else 4])
+            self._removed[place] += idlist.count(effect[IDS_AT[opcode]])
         elif opcode == e.XSETID:
             self._set.add(place)
         elif opcode in _REPLACES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tidelog.aof.reading.reader import FrameTuple, Replay
 from tidelog.aof.tail import Tail
@@ -13,11 +13,9 @@ from tidelog.engine import idlist
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.tools import console
-from tidelog.tools.aof.fields import entries_of
+from tidelog.tools.aof.fields import ADDS, entries_of
 from tidelog.tools.logfiles import LogFiles, store_root
 from tidelog.tools.report.rows import between, timestamp
-
-_ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP, e.XADD_MANY))
 
 
 class Delivery:
@@ -105,18 +103,18 @@ class _Log:
     def take(self, records: list[Effect]) -> None:
         for record in records:
             opcode = record[0] & OPCODE
-            if opcode in _ADDS:
-                self._add(opcode, record)
+            if opcode in ADDS:
+                self._add(record)
             elif opcode == e.DELIVER:
                 self._deliver(*record[1:])
             elif opcode in (e.XACK, e.XACKDEL, e.XNACK):
                 self._end(opcode, *record[1:5])
             self.lsn += 1
 
-    def _add(self, opcode: int, record: Effect) -> None:
+    def _add(self, record: Effect) -> None:
         _, db, key, ms, seq, *_ = record
         first = ms << 64 | seq
-        for entry_id in range(first, first + (entries_of(record) if opcode == e.XADD_MANY else 1)):
+        for entry_id in range(first, first + entries_of(record)):
             self._added[db, key, entry_id] = self.now
 
     def _deliver(
