@@ -21,9 +21,9 @@ from tidelog.server.config.options import FIXED, OPTIONS, USERS, Option
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.text import examples
 
 VERBS = ("get", "set", "unset", "edit")
 
@@ -41,19 +41,17 @@ def words_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name + end for name in (*names, USERS) if name.startswith(incomplete)]
 
 
-@click.command(
-    epilog="The file is tidelog.toml in the store's directory. `get` shows what the file says, or one value. `set` "
+@tool_command(
+    "tidelog config orders-data",
+    "tidelog config orders-data set port=6379 requirepass=env:ORDERS_PASSWORD",
+    "tidelog config orders-data get port",
+    "tidelog config orders-data unset port",
+    "tidelog config orders-data edit",
+    codes=(exits.OK, exits.USAGE, exits.NOT_A_STORE, exits.SYSTEM),
+    note="The file is tidelog.toml in the store's directory. `get` shows what the file says, or one value. `set` "
     "takes NAME=VALUE, `unset` takes names. `edit` opens the file in $VISUAL or $EDITOR. A password is given as "
     "NAME=env:VARIABLE or NAME=file:/PATH. The new content is checked, and takes effect at the next start of the "
-    "server or owner.\n\n"
-    + examples(
-        "tidelog config orders-data",
-        "tidelog config orders-data set port=6379 requirepass=env:ORDERS_PASSWORD",
-        "tidelog config orders-data get port",
-        "tidelog config orders-data unset port",
-        "tidelog config orders-data edit",
-        codes=(exits.OK, exits.USAGE, exits.NOT_A_STORE, exits.SYSTEM),
-    ),
+    "server or owner.",
 )
 @click.argument("path", type=STORE_PATH)
 @click.argument("verb", type=click.Choice(VERBS), default="get", required=False)

@@ -33,9 +33,9 @@ from tidelog.server.http import HttpServer
 from tidelog.store.errors import TidelogError
 from tidelog.tools import exits, why
 from tidelog.tools.failed import Failed
+from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
-from tidelog.tools.text import examples
 
 TIMEOUT_S: Final = 10.0  # for a server to answer
 BATCH: Final = 50  # commands that are sent together
@@ -48,15 +48,13 @@ class CannotListen(Failed):
     exit_code = exits.SYSTEM
 
 
-@click.command(
-    epilog="The link works once, in one browser, while the command runs. End it with Ctrl-C. If no process serves the "
-    "store in PATH, one is started, as by any client.\n\n"
-    + examples(
-        "tidelog console orders-data",
-        "tidelog console redis://anna:secret@orders.example:6379",
-        "tidelog console orders-data --port 9121 --no-browser",
-        codes=(exits.OK, exits.USAGE, exits.NOT_A_STORE, exits.LOCKED, exits.SYSTEM, exits.REFUSED),
-    ),
+@tool_command(
+    "tidelog console orders-data",
+    "tidelog console redis://anna:secret@orders.example:6379",
+    "tidelog console orders-data --port 9121 --no-browser",
+    codes=(exits.OK, exits.USAGE, exits.NOT_A_STORE, exits.LOCKED, exits.SYSTEM, exits.REFUSED),
+    note="The link works once, in one browser, while the command runs. End it with Ctrl-C. If no process serves the "
+    "store in PATH, one is started, as by any client.",
 )
 @click.argument("place", metavar="PATH|URL", type=PATH_OR_URL)
 @click.option(

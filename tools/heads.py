@@ -15,7 +15,10 @@ LINES: Final = "Print one JSON object per line."
 
 
 def tool_command(
-    *lines: str, codes: Sequence[int] = exits.READING, **given: Any
+    *lines: str, codes: Sequence[int] = exits.READING, note: str = "", **given: Any
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a function a command, whose help ends with its exit codes and these examples; `given` is for click."""
-    return click.command(epilog=examples(*lines, codes=codes), **given)
+    """Make a function a command, whose help ends with the note, its exit codes and these examples; `given` is for
+    click.
+    """
+    more = examples(*lines, codes=codes)
+    return click.command(epilog=f"{note}\n\n{more}" if note else more, **given)

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import click
 
 from tidelog.tools import exits
 from tidelog.tools.failed import Failed
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Exists(Failed):
     """The file to write is there already, or its directory is not."""
 
     exit_code = exits.SYSTEM
+
+
+def output_option(help: str, *, required: bool = False) -> Callable[[F], F]:
+    """The option --output."""
+    path = click.Path(path_type=Path)
+    return click.option("-o", "--output", required=required, type=path, help=help)
+
+
+force_option = click.option("--force", is_flag=True, help="Replace the file if it exists.")
 
 
 def writable(output: Path, force: bool) -> None:
@@ -34,4 +50,18 @@ def publish(output: Path, data: bytes) -> None:
         os.replace(beside, output)
     except OSError:
         beside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Create a new file to write. If writing fails, delete it: half an export looks complete."""
+    file = path.open("xb")
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
         raise

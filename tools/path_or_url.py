@@ -56,16 +56,16 @@ class AtPathOrUrl(click.Command):
 
 
 def at_path_or_url(
-    *lines: str, codes: Sequence[int] = exits.READING, json: str | None = OBJECT
+    *lines: str, codes: Sequence[int] = exits.READING, json: str | None = OBJECT, note: str = ""
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """The head of a command whose function takes `path: PathOrUrl` first, and `as_json: bool` if it has the option
     --json.
 
-    `lines` are examples for its help, and `json` says what --json does.
+    `lines` and `note` are as of `tool_command`, and `json` says what --json does.
     """
 
     def made(function: Callable[..., Any]) -> click.Command:
         at_path = click.argument("path", type=PATH_OR_URL)(function)
-        return tool_command(*lines, codes=codes, cls=AtPathOrUrl, json=json)(at_path)
+        return tool_command(*lines, codes=codes, note=note, cls=AtPathOrUrl, json=json)(at_path)
 
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.figures.names import due_ms, has_due_times
 from tidelog.figures.queues import of_queue
 from tidelog.tools import names
-from tidelog.tools.aof.wanted import name_filter
+from tidelog.tools.aof.wanted import Match, names_option
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
@@ -35,12 +35,10 @@ VALUE_SHOWN: Final = 60  # bytes of a string in the form for people, without --f
 )
 @click.argument("path", type=STORE_PATH)
 @at_options
-@click.option(
-    "--key",
-    "wanted_keys",
-    multiple=True,
-    shell_complete=names.keys,
-    help="Show only this key, or keys that match this glob; may be repeated.",
+@names_option(
+    "key",
+    names.keys,
+    "Show only this key, or keys that match this glob; may be repeated.",
 )
 @click.option("--full", is_flag=True, help="Show every entry and pending entry, and whole strings.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and key.")
@@ -48,17 +46,16 @@ def command(
     path: Path,
     at_lsn: int | None,
     at_time: int | None,
-    wanted_keys: tuple[str, ...],
+    wanted_key: Match | None,
     full: bool,
     as_json: bool,
 ) -> None:
     files = LogFiles(path, snapshots=True)
-    wanted = name_filter(wanted_keys)
     with contents_at(files, at_lsn, at_time) as found:
         if not as_json:
             when = time_text(found.now) if found.now else "never"
             click.echo(f"state at LSN {found.last_lsn:,}, last write {when}")
-        for db, key, value, expire_at in keys_of(found.state, wanted):
+        for db, key, value, expire_at in keys_of(found.state, wanted_key):
             queue = []
             if isinstance(value, Stream):
                 queue = of_queue(found.state, db, key, found.now)
@@ -73,9 +70,7 @@ def command(
                     click.echo(line)
 
 
-def keys_of(
-    state: State, wanted: Callable[[bytes], object] | None
-) -> Iterator[tuple[int, bytes, Stream | bytes, int]]:
+def keys_of(state: State, wanted: Match | None) -> Iterator[tuple[int, bytes, Stream | bytes, int]]:
     """(database, key, value, expiry) of the wanted keys. Leaves cold rows cold."""
     for number, database in enumerate(state.databases):
         for key in sorted(database.keys):

@@ -73,3 +73,13 @@ def duration(
     """An option whose value is a length of time, in seconds."""
     text = f"{help} Give it {FORMS}."
     return renamed(*names, type=Duration(least, most, min_open=above), help=text, **more)
+
+
+every_option = duration(
+    "--every",
+    least=0.1,
+    most=3600,
+    default=1.0,
+    show_default=True,
+    help="The time from one look to the next.",
+)

@@ -25,6 +25,7 @@ from tidelog.resp.commands import encoded
 from tidelog.tools import exits
 from tidelog.tools.aof import export as aof_export
 from tidelog.tools.aof.export import Base, stream, units
+from tidelog.tools.aof.losses import keys_text
 from tidelog.tools.aof.records import records_of
 from tidelog.tools.logfiles import LogFiles
 
@@ -201,7 +202,7 @@ def test_the_target_is_of_the_rewrite(run: Run, tmp_path: Path, folded: list[int
 
 def test_many_keys_are_told_as_a_few(tmp_path: Path) -> None:
     found = {(0, b"a"): 1, (3, b"two words"): 7, (0, b"c"): 2, (0, b"d"): 1, (0, b"e"): 1}
-    assert aof_export.keys_text(found) == '[3] "two words", c, a and 2 more'
+    assert keys_text(found) == '[3] "two words", c, a and 2 more'
 
 
 @pytest.fixture(scope="module")

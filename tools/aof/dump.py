@@ -30,9 +30,9 @@ from tidelog.resp.commands import encoded
 from tidelog.tools import exits, names
 from tidelog.tools.aof.backwards import frames_backwards
 from tidelog.tools.aof.fields import fields_of
-from tidelog.tools.aof.frames import wanted_frames
+from tidelog.tools.aof.frames import past_damage_option, wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
-from tidelog.tools.aof.wanted import Wanted, id_range, logged_as, name_filter, needles_of
+from tidelog.tools.aof.wanted import Match, Wanted, id_range, logged_as, names_option, needles_of
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.text import command_line, json_value, time_text
@@ -59,12 +59,10 @@ HEX_BYTES: Final = 32  # in a line of --hex
     "tidelog aof dump orders-data --json --follow | jq -c .commands",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
-@click.option(
-    "--key",
-    "wanted_keys",
-    multiple=True,
-    shell_complete=names.keys,
-    help="Print only records of this key, or of keys that match this glob; may be repeated.",
+@names_option(
+    "key",
+    names.keys,
+    "Print only records of this key, or of keys that match this glob; may be repeated.",
 )
 @click.option(
     "--command",
@@ -72,19 +70,15 @@ HEX_BYTES: Final = 32  # in a line of --hex
     multiple=True,
     help='Print only this command, such as "XADD" or "XGROUP SETID"; may be repeated.',
 )
-@click.option(
-    "--group",
-    "wanted_groups",
-    multiple=True,
-    shell_complete=names.groups,
-    help="Print only records of this group, or of groups that match this glob; may be repeated.",
+@names_option(
+    "group",
+    names.groups,
+    "Print only records of this group, or of groups that match this glob; may be repeated.",
 )
-@click.option(
-    "--consumer",
-    "wanted_consumers",
-    multiple=True,
-    shell_complete=names.consumers,
-    help="Print only records that name this consumer, or match this glob; may be repeated.",
+@names_option(
+    "consumer",
+    names.consumers,
+    "Print only records that name this consumer, or match this glob; may be repeated.",
 )
 @click.option(
     "--id",
@@ -118,15 +112,13 @@ HEX_BYTES: Final = 32  # in a line of --hex
     help="Print text; JSON with a version and the fields of the record; RESP; or msgpack.",
 )
 @click.option("--follow", is_flag=True, help="Continue to print as the log grows, until Ctrl-C.")
-@click.option(
-    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
-)
+@past_damage_option
 def command(
     paths: tuple[Path, ...],
-    wanted_keys: tuple[str, ...],
+    wanted_key: Match | None,
     wanted_commands: tuple[str, ...],
-    wanted_groups: tuple[str, ...],
-    wanted_consumers: tuple[str, ...],
+    wanted_group: Match | None,
+    wanted_consumer: Match | None,
     wanted_ids: tuple[int, int] | None,
     whole_units: bool,
     from_lsn: int | None,
@@ -151,7 +143,7 @@ def command(
     if (with_frames or with_hex) and (as_json or form in (JSON, RESP, MSGPACK)):
         raise click.UsageError("--frames and --hex belong to the text form")
     wanted = Wanted(
-        key=name_filter(wanted_keys),
+        key=wanted_key,
         names=tuple(
             tuple(name.upper().encode(errors="surrogateescape").split()) for name in wanted_commands
         ),
@@ -159,8 +151,8 @@ def command(
         lsn_max=math.inf if to_lsn is None else to_lsn,
         time_min=since or 0,
         time_max=math.inf if until is None else until,
-        group=name_filter(wanted_groups),
-        consumer=name_filter(wanted_consumers),
+        group=wanted_group,
+        consumer=wanted_consumer,
         ids=wanted_ids,
         whole_units=whole_units,
         needles=needles_of(wanted_ids),

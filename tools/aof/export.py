@@ -25,19 +25,19 @@ import click
 
 from tidelog.aof.frame import Frame
 from tidelog.engine.commands.lower import lowered
-from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, rewrite
+from tidelog.engine.commands.rewrite import Lost, Target, commands_about, rewrite
 from tidelog.engine.effects.as_commands import Command, commands, database
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.state import State
 from tidelog.resp.commands import encoded
 from tidelog.tools import console
+from tidelog.tools.aof.losses import as_objects, as_table, target_option
 from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import argument, columns, json_value
+from tidelog.tools.output import new_file, output_option
 
-KEYS_SHOWN: Final = 3  # of each kind of loss
 ADVANCE_EVERY: Final = 256  # commands exported between two updates of the progress bar
 
 
@@ -89,23 +89,12 @@ def base_of(path: Path) -> Iterator[Base]:
     required=True,
     help="Write RESP, which redis-cli --pipe reads.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write to this new file instead of standard output.",
-)
+@output_option("Write to this new file instead of standard output.")
 @click.option(
     "--to-lsn", type=click.IntRange(0), help="Stop after the unit that contains this LSN."
 )
 @at_options
-@click.option(
-    "--target",
-    type=click.Choice([target.value for target in Target]),
-    default=Target.REDIS_8_8.value,
-    show_default=True,
-    help="Version of the Redis that will import the commands.",
-)
+@target_option(Target, Target.REDIS_8_8, "import the commands")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what cannot be exported as one JSON object."
 )
@@ -141,21 +130,7 @@ def command(
     if as_json:
         click.echo(json.dumps({"checkpoint_lsn": base.lsn, "lost": as_objects(lost)}), err=True)
     elif lost:
-        click.echo(as_table(lost), nl=False, err=True)
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Create a new file to write. If writing fails, delete it: half an export looks complete."""
-    file = path.open("xb")
-    try:
-        with file:
-            yield file
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)
-        raise
+        click.echo(as_table(lost, "Redis has no command for it"), nl=False, err=True)
 
 
 def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iterator[Command]:
@@ -188,34 +163,6 @@ def state_commands(state: State, lost: Lost, target: Target) -> Iterator[Command
             yield line
             if not number % ADVANCE_EVERY:
                 advance(ADVANCE_EVERY)
-
-
-def as_objects(lost: Lost) -> list[dict[str, object]]:
-    """The losses, for JSON."""
-    return [
-        {"kind": kind.value, "db": db, "key": json_value(key), "count": count, "what": kind.told}
-        for (kind, db, key), count in lost.counts.items()
-    ]
-
-
-def as_table(lost: Lost) -> str:
-    """The losses, for people: a line per kind, with the keys that lose most."""
-    rows = []
-    for kind in Kind:
-        found = lost.of(kind)
-        if found:
-            rows.append((f"{sum(found.values()):,}", kind.told, keys_text(found)))
-    return "Not exported, because Redis has no command for it:\n" + columns(
-        ("COUNT", "WHAT", "KEYS"), rows, right="COUNT"
-    )
-
-
-def keys_text(found: dict[tuple[int, bytes], int]) -> str:
-    """The keys with the greatest counts, and how many more there are. The database is shown unless it is 0."""
-    most = sorted(found, key=lambda at: (-found[at], at))
-    shown = [(f"[{db}] " if db else "") + argument(key) for db, key in most[:KEYS_SHOWN]]
-    more = len(most) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def units(records: Iterable[Record], to_lsn: int | None = None) -> Iterator[list[Record]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,11 +12,25 @@ import click
 
 from tidelog.aof.errors import Damage
 from tidelog.aof.frame import HEADER_BYTES, Frame
+from tidelog.tools import console
 from tidelog.tools.aof.wanted import Wanted
-from tidelog.tools.console import Advance
 from tidelog.tools.logfiles import LogFiles
 
 POLL_SECONDS: Final = 0.1
+
+
+past_damage_option = click.option(
+    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
+)
+
+
+def frames_between(
+    files: LogFiles, since: int | None, until: int | None, found: list[Damage], *, past_damage: bool
+) -> Iterator[tuple[Path, Frame]]:
+    """As `wanted_frames`, with a progress bar: those from one time to another, unix ms; None: no bound."""
+    wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
+    with console.progress("reading", files.size(), size=True) as advance:
+        yield from wanted_frames(files, wanted, found, past_damage=past_damage, advance=advance)
 
 
 def wanted_frames(
@@ -25,7 +40,7 @@ def wanted_frames(
     *,
     follow: bool = False,
     past_damage: bool = False,
-    advance: Advance | None = None,
+    advance: console.Advance | None = None,
 ) -> Iterator[tuple[Path, Frame]]:
     """Yield the frames that may have a wanted record, in order, with their segments.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +11,15 @@ from tidelog.aof.errors import Damage
 from tidelog.disk.readable import readable
 from tidelog.figures.names import has_due_times
 from tidelog.tools import console, exits, names
-from tidelog.tools.aof.frames import wanted_frames
+from tidelog.tools.aof.frames import frames_between, past_damage_option
 from tidelog.tools.aof.series import GroupName, Sample, Series, base_for, samples
 from tidelog.tools.aof.stats import Stats
-from tidelog.tools.aof.wanted import Match, Wanted, name_filter
+from tidelog.tools.aof.wanted import Match, names_option
 from tidelog.tools.bases import bases
 from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
-from tidelog.tools.output import publish, writable
+from tidelog.tools.output import force_option, output_option, publish, writable
 from tidelog.tools.text import time_text
 from tidelog.tools.times import moment
 
@@ -34,41 +33,29 @@ _CANDIDATES: Final = 10_000  # groups among which the filters choose
     "tidelog aof plot orders-data -o orders.png --since 2h --key orders --group packers",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The picture to write; its name ends in .png, .svg or .pdf.",
-)
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@output_option("The picture to write; its name ends in .png, .svg or .pdf.", required=True)
+@force_option
 @click.option("--since", callback=moment, help="Start at this time (UTC), or at 15m ago.")
 @click.option("--until", callback=moment, help="Stop after this time.")
-@click.option(
-    "--key",
-    "wanted_keys",
-    multiple=True,
-    shell_complete=names.keys,
-    help="Show groups of this key, or of keys that match this glob; may be repeated.",
+@names_option(
+    "key",
+    names.keys,
+    "Show groups of this key, or of keys that match this glob; may be repeated.",
 )
-@click.option(
-    "--group",
-    "wanted_groups",
-    multiple=True,
-    shell_complete=names.groups,
-    help="Show this group, or groups that match this glob; may be repeated.",
+@names_option(
+    "group",
+    names.groups,
+    "Show this group, or groups that match this glob; may be repeated.",
 )
-@click.option(
-    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
-)
+@past_damage_option
 def command(
     paths: tuple[Path, ...],
     output: Path,
     force: bool,
     since: int | None,
     until: int | None,
-    wanted_keys: tuple[str, ...],
-    wanted_groups: tuple[str, ...],
+    wanted_key: Match | None,
+    wanted_group: Match | None,
     past_damage: bool,
 ) -> int:
     if output.suffix not in FORMATS:
@@ -80,20 +67,16 @@ def command(
 
     files = look_at(paths)
     hold(files)
-    wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
     found: list[Damage] = []
     series, stats = Series(), Stats(files.life_of)
-    with console.progress("reading", files.size(), size=True) as advance:
-        for path, frame in wanted_frames(
-            files, wanted, found, past_damage=past_damage, advance=advance
-        ):
-            before = stats.entries
-            stats.take(path, frame)
-            series.take(frame, stats.entries - before)
+    for path, frame in frames_between(files, since, until, found, past_damage=past_damage):
+        before = stats.entries
+        stats.take(path, frame)
+        series.take(frame, stats.entries - before)
     series.fit()
     if not stats.frames:
         raise click.UsageError("the log has no records of that time, so there is nothing to draw")
-    shown = chosen(stats, name_filter(wanted_keys), name_filter(wanted_groups))
+    shown = chosen(stats, wanted_key, wanted_group)
     of_groups = {} if found else of_each(files, series, shown, stats.since)
     marks = [Mark(stats.lives[life][5], LIFE) for life in stats.lives if life in stats.begun]
     marks += [

@@ -7,7 +7,6 @@ then be too high by a number that is shown.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from heapq import nlargest
@@ -26,10 +25,9 @@ from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.tools import console, exits
 from tidelog.tools.aof.fields import IDS_AT, entries_of
-from tidelog.tools.aof.frames import wanted_frames
+from tidelog.tools.aof.frames import frames_between, past_damage_option
 from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
-from tidelog.tools.aof.wanted import Wanted
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, hold, look_at
 from tidelog.tools.text import argument, json_value, size_text, time_text
@@ -284,9 +282,7 @@ def _check(db: Any, name: Any) -> None:
     "--by", type=click.Choice(list(SPANS)), help="Count by the hour or by the minute too."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option(
-    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
-)
+@past_damage_option
 def command(
     paths: tuple[Path, ...],
     since: int | None,
@@ -295,16 +291,12 @@ def command(
     as_json: bool,
     past_damage: bool,
 ) -> int:
-    wanted = Wanted(time_min=since or 0, time_max=math.inf if until is None else until)
     found: list[Damage] = []
     files = look_at(paths)
     hold(files)
     stats = Stats(files.life_of, None if by is None else SPANS[by])
-    with console.progress("reading", files.size(), size=True) as advance:
-        for path, frame in wanted_frames(
-            files, wanted, found, past_damage=past_damage, advance=advance
-        ):
-            stats.take(path, frame)
+    for path, frame in frames_between(files, since, until, found, past_damage=past_damage):
+        stats.take(path, frame)
     if as_json:
         click.echo(json.dumps(as_object(stats)))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 import msgpack
@@ -24,6 +24,7 @@ from tidelog.tools.aof.fields import consumer_of, group_of, names_id
 from tidelog.tools.aof.records import UNFIT, Record, records_of, unfit
 
 Match = Callable[[bytes], object]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Wanted(NamedTuple):
@@ -125,6 +126,17 @@ def needles_of(ids: tuple[int, int] | None) -> tuple[bytes, ...]:
     narrow = idlist.pack([ids[0]])
     ms: bytes = msgpack.packb(ids[0] >> 64)
     return (ms, narrow) if isinstance(narrow, bytes) else (ms,)
+
+
+def names_option(name: str, complete: Callable[..., Any], help: str) -> Callable[[F], F]:
+    """An option that takes a name or a glob, and may be repeated; the function gets its `name_filter`."""
+    return click.option(
+        *(f"--{name}", f"wanted_{name}"),
+        multiple=True,
+        shell_complete=complete,
+        callback=lambda ctx, param, patterns: name_filter(patterns),
+        help=help,
+    )
 
 
 def name_filter(patterns: tuple[str, ...]) -> Match | None:

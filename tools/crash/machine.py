@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import click
-
 from tidelog.crash.workloads import POLICIES
 from tidelog.tools import exits
 from tidelog.tools.crash.cutting import REAL, cut_machine
@@ -18,17 +16,15 @@ from tidelog.tools.crash.session import (
     seed_option,
     time_option,
 )
-from tidelog.tools.text import examples
+from tidelog.tools.heads import tool_command
 
 
-@click.command(
-    epilog="The file systems are ext4 and xfs. The exit code is 5 if none of the layers could run; one that could not "
-    "is named with the reason, and the others count.\n\n"
-    + examples(
-        "tidelog crash machine",
-        "tidelog crash machine --for 10m",
-        codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
-    ),
+@tool_command(
+    "tidelog crash machine",
+    "tidelog crash machine --for 10m",
+    codes=(exits.OK, exits.FAILED, exits.USAGE, exits.SYSTEM),
+    note="The file systems are ext4 and xfs. The exit code is 5 if none of the layers could run; one that could not "
+    "is named with the reason, and the others count.",
 )
 @time_option("Begin no further workload after this time.", 30.0)
 @seed_option

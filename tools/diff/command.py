@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from tidelog.tools import exits, names
-from tidelog.tools.aof.wanted import Match, name_filter
+from tidelog.tools.aof.wanted import Match, names_option
 from tidelog.tools.diff.logs import Parting, Side, lives_through, parting
 from tidelog.tools.diff.states import Difference, differences, text_of
 from tidelog.tools.heads import tool_command
@@ -56,12 +56,10 @@ def place(ctx: click.Context, param: click.Parameter, value: str) -> PathAt:
     is_flag=True,
     help="Compare the states, each as of now, or as of LSN if it is given as PATH@LSN.",
 )
-@click.option(
-    "--key",
-    "wanted_keys",
-    multiple=True,
-    shell_complete=names.keys,
-    help="With --state: compare only this key, or keys that match this glob; may be repeated.",
+@names_option(
+    "key",
+    names.keys,
+    "With --state: compare only this key, or keys that match this glob; may be repeated.",
 )
 @click.option("--full", is_flag=True, help="With --state: show every difference of a key.")
 @click.option(
@@ -71,11 +69,11 @@ def place(ctx: click.Context, param: click.Parameter, value: str) -> PathAt:
     help="Print one JSON object; with --state one per line and difference.",
 )
 def command(
-    a: PathAt, b: PathAt, of_states: bool, wanted_keys: tuple[str, ...], full: bool, as_json: bool
+    a: PathAt, b: PathAt, of_states: bool, wanted_key: Match | None, full: bool, as_json: bool
 ) -> int:
     if of_states:
-        found = _states(a, b, name_filter(wanted_keys), full=full, as_json=as_json)
-    elif wanted_keys or full or a.lsn is not None or b.lsn is not None:
+        found = _states(a, b, wanted_key, full=full, as_json=as_json)
+    elif wanted_key or full or a.lsn is not None or b.lsn is not None:
         raise click.UsageError("--key, --full and PATH@LSN belong to --state")
     else:
         found = _logs(a, b, as_json=as_json)

@@ -18,7 +18,7 @@ from tidelog.tools.queue.failures import HEAD as FAILURE_HEAD
 from tidelog.tools.queue.failures import shown
 from tidelog.tools.queue.looks import Look, as_object, cells, look, text
 from tidelog.tools.queue.store import found, group_option, opened
-from tidelog.tools.times import duration, renamed
+from tidelog.tools.times import every_option, renamed
 from tidelog.tools.top.words import QUEUE_HEAD
 
 VERSION: Final = 1
@@ -38,14 +38,7 @@ _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
 )
 @click.argument("name", required=False, shell_complete=queues)
 @group_option
-@duration(
-    "--every",
-    least=0.1,
-    most=3600,
-    default=1.0,
-    show_default=True,
-    help="The time from one look to the next.",
-)
+@every_option
 @renamed(
     "--looks",
     formerly=("--count",),

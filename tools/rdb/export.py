@@ -15,11 +15,12 @@ import click
 from tidelog.engine.commands.rewrite import Kind, Lost
 from tidelog.engine.rdb.write import RdbTarget, rdb_file
 from tidelog.tools import console
-from tidelog.tools.aof.export import keys_text, new_file
+from tidelog.tools.aof.losses import as_objects, as_table, target_option
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
-from tidelog.tools.text import columns, json_value, path_value, size_text
+from tidelog.tools.output import new_file
+from tidelog.tools.text import path_value, size_text
 
 ADVANCE_BYTES: Final = 1 << 20
 
@@ -36,13 +37,7 @@ _TOLD: Final = {
 )
 @click.argument("path", type=STORE_PATH)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--target",
-    type=click.Choice([target.value for target in RdbTarget]),
-    default=RdbTarget.REDIS_8_8.value,
-    show_default=True,
-    help="Version of the Redis that will load the file; later ones load it too.",
-)
+@target_option(RdbTarget, RdbTarget.REDIS_8_8, "load the file; later ones load it too")
 @at_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -67,22 +62,12 @@ def command(
                     told = nbytes
         lsn = found.last_lsn
     if as_json:
-        losses = [
-            {
-                "kind": kind.value,
-                "db": db,
-                "key": json_value(key),
-                "count": count,
-                "what": told_of(kind),
-            }
-            for (kind, db, key), count in lost.counts.items()
-        ]
         facts = {
             "path": path_value(file),
             "lsn": lsn,
             "target": target,
             "bytes": nbytes,
-            "lost": losses,
+            "lost": as_objects(lost, _TOLD),
         }
         click.echo(json.dumps(facts))
         return
@@ -90,21 +75,4 @@ def command(
         f"{file}: everything through LSN {lsn}, {size_text(nbytes)}, for Redis {target} and later"
     )
     if lost:
-        click.echo(as_table(lost, target), nl=False, err=True)
-
-
-def told_of(kind: Kind) -> str:
-    """A description of what is lost."""
-    return _TOLD.get(kind, kind.told)
-
-
-def as_table(lost: Lost, target: str) -> str:
-    """The losses, for people: a line per kind, with the keys that lose most."""
-    rows = []
-    for kind in Kind:
-        found = lost.of(kind)
-        if found:
-            rows.append((f"{sum(found.values()):,}", told_of(kind), keys_text(found)))
-    return f"Not exported, because Redis {target} has no place for it:\n" + columns(
-        ("COUNT", "WHAT", "KEYS"), rows, right="COUNT"
-    )
+        click.echo(as_table(lost, f"Redis {target} has no place for it", _TOLD), nl=False, err=True)

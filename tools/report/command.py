@@ -28,7 +28,7 @@ from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.output import publish, writable
+from tidelog.tools.output import force_option, output_option, publish, writable
 from tidelog.tools.report.plain_log import deliveries, log_of
 from tidelog.tools.report.rows import Queue
 from tidelog.tools.spark_session import spark_session
@@ -53,14 +53,8 @@ if TYPE_CHECKING:
     "tidelog report orders-data -o report.html --log --poison 3 --force",
 )
 @click.argument("path", metavar="PATH|URL")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The HTML file to write.",
-)
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@output_option("The HTML file to write.", required=True)
+@force_option
 @click.option(
     "--snapshot",
     default="latest",

@@ -9,18 +9,17 @@ import click
 
 from tidelog.snapshot.copying import copy_snapshot
 from tidelog.snapshot.place import place_of
+from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, progress
-from tidelog.tools.text import examples, size_text
+from tidelog.tools.text import size_text
 
 
-@click.command(
-    epilog=NOTE_URL
-    + examples(
-        "tidelog snapshot copy orders-data/snapshots/00000000000000004711 backup/00000000000000004711",
-        "tidelog snapshot copy backup/00000000000000004711 s3://backups/orders/00000000000000004711",
-        "tidelog snapshot copy s3://backups/orders/00000000000000004711 orders-4711 --json | jq .bytes",
-    ),
+@tool_command(
+    "tidelog snapshot copy orders-data/snapshots/00000000000000004711 backup/00000000000000004711",
+    "tidelog snapshot copy backup/00000000000000004711 s3://backups/orders/00000000000000004711",
+    "tidelog snapshot copy s3://backups/orders/00000000000000004711 orders-4711 --json | jq .bytes",
+    note=NOTE_URL,
 )
 @click.argument("snapshot")
 @click.argument("target")

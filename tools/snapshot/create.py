@@ -17,23 +17,18 @@ from tidelog.snapshot.beside import create_beside
 from tidelog.snapshot.portable import Snapshot
 from tidelog.tools import exits
 from tidelog.tools.logfiles import store_root
-from tidelog.tools.path_or_url import PATH_OR_URL, AtPathOrUrl, PathOrUrl
+from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.snapshot.facts import facts, progress
-from tidelog.tools.text import examples, size_text
+from tidelog.tools.text import size_text
 
 
-@click.command(
-    cls=AtPathOrUrl,
-    epilog="PATH may be the URL of a server, which keeps the snapshot on its own disk.\n\n"
-    + examples(
-        "tidelog snapshot create orders-data",
-        "tidelog snapshot create --url redis://orders.example:6379",
-        "tidelog snapshot create orders-data --json | jq -r .path",
-        codes=(*exits.READING, exits.LOCKED),
-    ),
+@at_path_or_url(
+    "tidelog snapshot create orders-data",
+    "tidelog snapshot create --url redis://orders.example:6379",
+    "tidelog snapshot create orders-data --json | jq -r .path",
+    codes=exits.CHANGING,
+    note="PATH may be the URL of a server, which keeps the snapshot on its own disk.",
 )
-@click.argument("path", type=PATH_OR_URL)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: PathOrUrl, as_json: bool) -> None:
     made = _created(path)
     if as_json:

@@ -18,7 +18,7 @@ from tidelog.tools.text import json_value, path_value
 NOTE_URL: Final = (
     "A snapshot is given as a path or as a URL, s3://bucket/path, with ?endpoint_override=HOST:PORT&scheme=http for a "
     "server of your own. Credentials come from the environment. Other schemes of pyarrow (gs, hdfs) are not tested. "
-    "In a local folder, the name latest stands for the newest snapshot: orders-data/snapshots/latest.\n\n"
+    "In a local folder, the name latest stands for the newest snapshot: orders-data/snapshots/latest."
 )
 
 

@@ -12,10 +12,11 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
+from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
-from tidelog.tools.text import examples, parse_time, path_value, time_text
+from tidelog.tools.text import parse_time, path_value, time_text
 
 
 def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -30,15 +31,13 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
         ) from None
 
 
-@click.command(
-    epilog=NOTE_URL
-    + examples(
-        "tidelog snapshot restore s3://backups/orders/00000000000000004711 restored",
-        "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
-        "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored --until-lsn 5000",
-        "tidelog snapshot restore backup/00000000000000004711 restored --aof orders-data "
-        "--until-time 2026-11-21T10:00:00Z",
-    ),
+@tool_command(
+    "tidelog snapshot restore s3://backups/orders/00000000000000004711 restored",
+    "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
+    "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored --until-lsn 5000",
+    "tidelog snapshot restore backup/00000000000000004711 restored --aof orders-data "
+    "--until-time 2026-11-21T10:00:00Z",
+    note=NOTE_URL,
 )
 @click.argument("snapshot")
 @click.argument("target", type=STORE_PATH)

@@ -10,18 +10,17 @@ import click
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
 from tidelog.tools import console
+from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, stream_facts
-from tidelog.tools.text import argument, examples, size_text, time_text
+from tidelog.tools.text import argument, size_text, time_text
 
 
-@click.command(
-    epilog=NOTE_URL
-    + examples(
-        "tidelog snapshot show s3://backups/orders/00000000000000004711",
-        "tidelog snapshot show orders-data/snapshots/00000000000000004711",
-        "tidelog snapshot show orders-data/snapshots/00000000000000004711 --json | jq .entries",
-    ),
+@tool_command(
+    "tidelog snapshot show s3://backups/orders/00000000000000004711",
+    "tidelog snapshot show orders-data/snapshots/00000000000000004711",
+    "tidelog snapshot show orders-data/snapshots/00000000000000004711 --json | jq .entries",
+    note=NOTE_URL,
 )
 @click.argument("snapshot")
 @click.option(

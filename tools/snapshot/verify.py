@@ -12,17 +12,16 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import is_url, local, place_of
 from tidelog.snapshot.scrub import verify_place, verify_snapshot
 from tidelog.tools import exits
+from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
-from tidelog.tools.text import examples, path_value
+from tidelog.tools.text import path_value
 
 
-@click.command(
-    epilog=NOTE_URL
-    + examples(
-        "tidelog snapshot verify s3://backups/orders/00000000000000004711",
-        "tidelog snapshot verify orders-data/snapshots/00000000000000004711; echo $?",
-    ),
+@tool_command(
+    "tidelog snapshot verify s3://backups/orders/00000000000000004711",
+    "tidelog snapshot verify orders-data/snapshots/00000000000000004711; echo $?",
+    note=NOTE_URL,
 )
 @click.argument("snapshot")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

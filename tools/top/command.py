@@ -14,7 +14,7 @@ from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import path_value
-from tidelog.tools.times import duration
+from tidelog.tools.times import every_option
 from tidelog.tools.top.look import SORTS, Look, Source, ranked
 from tidelog.tools.top.words import (
     GROUP_HEAD,
@@ -40,14 +40,7 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
     "tidelog top orders-data --json | jq '.streams[] | select(.lag > 100)'",
 )
 @click.argument("place", metavar="PATH|URL")
-@duration(
-    "--every",
-    least=0.1,
-    most=3600,
-    default=1.0,
-    show_default=True,
-    help="The time from one look to the next.",
-)
+@every_option
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
