@@ -23,9 +23,9 @@ from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools import exits, names
+from tidelog.tools import names
 from tidelog.tools.aof.wanted import id_range
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import NotThere, Refused
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
@@ -37,18 +37,6 @@ COLUMNS_MAX: Final = 1000  # of CSV; a stream with more field names is no table
 NEAR_MAX: Final = 10_000  # keys among which a similar one is looked for
 
 Row = tuple[bytes, ...]  # name, value, name, value
-
-
-class NoSuchKey(Failed):
-    """The store has no such key in the database."""
-
-    exit_code = exits.NOT_A_STORE
-
-
-class NoTable(Failed):
-    """The entries cannot be written as CSV."""
-
-    exit_code = exits.REFUSED
 
 
 class Range(NamedTuple):
@@ -125,17 +113,17 @@ def command(
 
 
 def look(state: State, path: Path, db: int, key: bytes) -> tuple[Stream | bytes, int]:
-    """(value, expiry) of a key. Raises NoSuchKey, which names the databases that have it, or similar keys."""
+    """(value, expiry) of a key. Raises NotThere, which names the databases that have it, or similar keys."""
     keys = state.databases[db].keys if db < len(state.databases) else {}
     if key in keys:
         return state.databases[db].keys.look(key)
     text = f"there is no key {argument(key)} in database {db} of {path}"
     elsewhere = [n for n, other in enumerate(state.databases) if key in other.keys]
     if elsewhere:
-        raise NoSuchKey(f"{text}; it is in database {', '.join(map(str, elsewhere))}: --db N")
+        raise NotThere(f"{text}; it is in database {', '.join(map(str, elsewhere))}: --db N")
     shown = {argument(each) for each in islice(keys, NEAR_MAX)}
     alike = get_close_matches(argument(key), shown)
-    raise NoSuchKey(f"{text}. Did you mean {', '.join(alike)}?" if alike else text)
+    raise NotThere(f"{text}. Did you mean {', '.join(alike)}?" if alike else text)
 
 
 def entries(stream: Stream, wanted: Range) -> Iterator[tuple[int, Row]]:
@@ -168,16 +156,16 @@ def as_object(entry_id: int, row: Row) -> dict[str, Any]:
 
 
 def print_csv(stream: Stream, wanted: Range) -> None:
-    """Write the entries as CSV (RFC 4180), with their bytes as they are. Raises NoTable before the first line."""
+    """Write the entries as CSV (RFC 4180), with their bytes as they are. Raises Refused before the first line."""
     columns: dict[bytes, int] = {}
     for entry_id, row in entries(stream, wanted):
         fields = row[::2]
         if len(set(fields)) < len(fields):
-            raise NoTable(f"the entry {id_text(entry_id)} has a field twice; print it with --json")
+            raise Refused(f"the entry {id_text(entry_id)} has a field twice; print it with --json")
         for field in fields:
             columns.setdefault(field, len(columns))
         if len(columns) > COLUMNS_MAX:
-            raise NoTable(
+            raise Refused(
                 f"the entries have more than {COLUMNS_MAX:,} different fields; print them with --json"
             )
     # A field may be called like the first column.

@@ -17,6 +17,7 @@ from click.shell_completion import (
     BashComplete,
     CompletionItem,
     FishComplete,
+    ShellComplete,
     ZshComplete,
     add_completion_class,
     shell_complete,
@@ -92,9 +93,12 @@ def typed() -> list[Word]:
     return split(os.environ.get(LINE, ""))[1:]
 
 
-def _args() -> tuple[list[str], str]:
-    *before, last = typed() or [Word("", "", "", "")]
-    return [word.value for word in before], last.text
+class Typed(ShellComplete):
+    """Completion of the line as it is typed."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        *before, last = typed() or [Word("", "", "", "")]
+        return [word.value for word in before], last.text
 
 
 def _whole(value: str, incomplete: str) -> str:
@@ -103,13 +107,10 @@ def _whole(value: str, incomplete: str) -> str:
     return f"{option}=" + value if sign and option.startswith("-") else value
 
 
-class Bash(BashComplete):
+class Bash(Typed, BashComplete):
     """Completion in bash, which replaces a part of the last word and takes a candidate as it is typed."""
 
     source_template = BASH
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        return _args()
 
     def format_completion(self, item: CompletionItem) -> str:
         if item.type != "plain":
@@ -120,24 +121,18 @@ class Bash(BashComplete):
         return f"plain,{quoted(rest, stays.quote)}"
 
 
-class Zsh(ZshComplete):
+class Zsh(Typed, ZshComplete):
     """Completion in zsh, which replaces the whole word and puts in the quotes."""
 
     source_template = ZSH
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        return _args()
 
     def format_completion(self, item: CompletionItem) -> str:
         item.value = _whole(str(item.value), split(os.environ[LINE])[-1].text)
         return super().format_completion(item)
 
 
-class Fish(FishComplete):
+class Fish(Typed, FishComplete):
     """Completion in fish, by click's script: it too gives the line up to the cursor, and fish puts in the quotes."""
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        return _args()
 
 
 for _shell in (Bash, Zsh, Fish):

@@ -20,18 +20,12 @@ from tidelog.server.config.kinds import Refused, Secret
 from tidelog.server.config.options import FIXED, OPTIONS, USERS, Option
 from tidelog.tools import exits
 from tidelog.tools.console import table
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Wrong
 from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
 
 VERBS = ("get", "set", "unset", "edit")
-
-
-class Wrong(Failed):
-    """The file, or what is to be written to it, is not as it must be."""
-
-    exit_code = exits.USAGE
 
 
 def words_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -32,7 +32,7 @@ from tidelog.server.console.ticket import Ticket
 from tidelog.server.http import HttpServer
 from tidelog.store.errors import TidelogError
 from tidelog.tools import exits, why
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Unable
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
@@ -40,12 +40,6 @@ from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
 TIMEOUT_S: Final = 10.0  # for a server to answer
 BATCH: Final = 50  # commands that are sent together
 HOST: Final = "127.0.0.1"
-
-
-class CannotListen(Failed):
-    """The port is in use, or not allowed."""
-
-    exit_code = exits.SYSTEM
 
 
 @tool_command(
@@ -98,7 +92,7 @@ def _bound(port: int) -> socket.socket:
         link.bind((HOST, port))
     except OSError as error:
         link.close()
-        raise CannotListen(f"cannot listen on {HOST} port {port}: {error.strerror}") from error
+        raise Unable(f"cannot listen on {HOST} port {port}: {error.strerror}") from error
     return link
 
 

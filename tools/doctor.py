@@ -166,10 +166,8 @@ def of_server(place: str | Path) -> Facts:
     """The facts that a server tells by its own commands. Raises as `tidelog.connect`."""
     with tidelog.connect(place) as store:
         ask = store.execute_command
-        info: dict[str, Any] = {}
-        for line in _text(ask("INFO")).splitlines():
-            name, _, value = line.partition(":")
-            info[name] = value
+        told = _text(ask("INFO")).splitlines()
+        info = dict(line.split(":", 1) for line in told if ":" in line)
         config = _config(ask("CONFIG", "GET", "*"))
         now = time.time_ns() // 1_000_000
         queues = [

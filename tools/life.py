@@ -43,7 +43,7 @@ from tidelog.tools.queue_streams import (
     may_be_delayed,
     origin_of,
 )
-from tidelog.tools.text import argument, time_text
+from tidelog.tools.text import argument, place_text, time_text
 
 _WITHOUT_KEY: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL))
 # effects that end or move the entry, or what is known of it in a group, and do not name it
@@ -678,7 +678,7 @@ class Watch:
             copy = Life((target_db, target), life)
             self._here[target_db, target] = copy
             self.lives.append(copy)
-            self._note(copy, "copied", f"copied with the stream {_place((db, source))}")
+            self._note(copy, "copied", f"copied with the stream {place_text(db, source)}")
 
     def _flushed(self, effect: Effect) -> None:
         one = effect[1] if effect[0] & OPCODE == e.FLUSHDB else None
@@ -757,10 +757,6 @@ def _held(group: Group, entry_id: int) -> tuple[int, int, int]:
     held = group.pending.get(entry_id)
     assert held is not None
     return held
-
-
-def _place(place: DbKey) -> str:
-    return (f"[{place[0]}] " if place[0] else "") + argument(place[1])
 
 
 def _deliveries_told(row: EntryRow) -> str:

@@ -34,6 +34,7 @@ from tidelog.aof.reading.reader import (
 )
 from tidelog.aof.reading.verdicts import Found
 from tidelog.aof.segment import End, SegmentHeader
+from tidelog.aof.start import Start, beginning
 from tidelog.aof.surplus import REPORT
 from tidelog.aof.tail import Tail
 from tidelog.disk import recipe
@@ -381,6 +382,18 @@ class LogFiles:
             scan = self._scan(info, promises)
             yield scan
         recovery.check_lives(self.directory, promises, found, scan)
+
+    def scans_behind(self, start: Start) -> Iterator[Scan]:
+        """Yield a scan of the log behind `start` in each segment, as `scans`. Raises Damage where it is corrupt."""
+        promises = durable.read(self.disk, self.directory, self.uuid)
+        found, at = beginning(self.disk, self.directory, self.uuid, start)
+        for info in found:
+            scan = Scan(self.disk, info, promises, live=True, start=at)
+            at = None
+            yield scan
+            error = scan.error()
+            if error is not None:
+                raise error
 
     def _scan(self, info: Segment, promises: list[Promise]) -> Scan:
         try:

@@ -14,20 +14,14 @@ import click
 from tidelog.aof.reading.reader import Scan, Segment
 from tidelog.engine.effects.apply import applier
 from tidelog.snapshot.tail import NO_BOUND, Bound, follow, last_bytes
-from tidelog.tools import console, exits
+from tidelog.tools import console
 from tidelog.tools.aof.records import SUSPECT, blamed
 from tidelog.tools.bases import Base, bases, state_of
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Refused
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import Contents, contents
 from tidelog.tools.text import time_text
 from tidelog.tools.times import moment
-
-
-class NoSuchMoment(Failed):
-    """The state of that moment cannot be had. The message says which can."""
-
-    exit_code = exits.REFUSED
 
 
 def at_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +44,7 @@ def at_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def contents_at(files: LogFiles, at_lsn: int | None, at_time: int | None) -> Iterator[Contents]:
     """The state as of a moment, or of now if both are None. It may be used inside the block only.
 
-    Raises NoSuchMoment; as `LogFiles.frames`, if the log is damaged before the moment; CorruptBlock.
+    Raises Refused; as `LogFiles.frames`, if the log is damaged before the moment; CorruptBlock.
     """
     if at_lsn is None and at_time is None:
         with contents(files) as found:
@@ -101,12 +95,12 @@ def first_lsn(files: LogFiles) -> int:
     return headers[0].first_lsn if headers else 1
 
 
-def _refusal(files: LogFiles, reason: str) -> NoSuchMoment:
+def _refusal(files: LogFiles, reason: str) -> Refused:
     ranges = ", ".join(
         f"LSN {first} ({text})" if first == last else f"LSN {first} to {last} (from {text} on)"
         for first, last, text in reachable(files)
     )
-    return NoSuchMoment(f"{reason}. The moments that the files reach: {ranges or 'none'}")
+    return Refused(f"{reason}. The moments that the files reach: {ranges or 'none'}")
 
 
 def reachable(files: LogFiles) -> list[tuple[int, int, str]]:

@@ -27,40 +27,54 @@ from tidelog.tools.replay import contents
 NAMES_MAX: Final = 1000
 
 
-def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The keys that begin with `incomplete`."""
-    return _names(ctx, incomplete, _keys)
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The streams that begin with `incomplete`."""
-    return _names(ctx, incomplete, _streams)
+def completing(find: Callable[[State, click.Context], Iterator[bytes]]) -> Complete:
+    """Make a function that finds names in a state give those that begin with what was typed."""
+    return lambda ctx, param, incomplete: _names(ctx, incomplete, find)
 
 
-def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The groups that begin with `incomplete`, of the stream on the line or of all."""
+def _streams(state: State) -> Iterator[tuple[bytes, Stream]]:
+    for database in state.databases:
+        for key, value, _ in database.keys.walk():
+            if isinstance(value, Stream):
+                yield key, value
+
+
+@completing
+def keys(state: State, ctx: click.Context) -> Iterator[bytes]:
+    """The keys."""
+    for database in state.databases:
+        yield from database.keys
+
+
+@completing
+def queues(state: State, ctx: click.Context) -> Iterator[bytes]:
+    """The streams."""
+    return (key for key, _ in _streams(state))
+
+
+@completing
+def groups(state: State, ctx: click.Context) -> Iterator[bytes]:
+    """The groups of the stream on the line, or of all."""
     wanted = ctx.params.get("name") or ctx.params.get("key")
-
-    def found(state: State) -> Iterator[bytes]:
-        for database in state.databases:
-            for key, value, _ in database.keys.walk():
-                if isinstance(value, Stream) and wanted in (None, (), _shown(key)):
-                    yield from value.groups
-
-    return _names(ctx, incomplete, found)
+    for key, stream in _streams(state):
+        if wanted in (None, (), _shown(key)):
+            yield from stream.groups
 
 
-def consumers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The consumers that begin with `incomplete`, of all groups."""
-    return _names(ctx, incomplete, _consumers)
+@completing
+def consumers(state: State, ctx: click.Context) -> Iterator[bytes]:
+    """The consumers of all groups."""
+    for _, stream in _streams(state):
+        for group in stream.groups.values():
+            yield from group.consumers
 
 
-def schedules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The schedules that begin with `incomplete`."""
-    return _names(ctx, incomplete, _schedules)
-
-
-def _schedules(state: State) -> Iterator[bytes]:
+@completing
+def schedules(state: State, ctx: click.Context) -> Iterator[bytes]:
+    """The schedules."""
     for database in state.databases:
         stream = database.keys.get(SCHEDULES)
         if isinstance(stream, Stream):
@@ -70,34 +84,14 @@ def _schedules(state: State) -> Iterator[bytes]:
                     yield rule.name
 
 
-def _consumers(state: State) -> Iterator[bytes]:
-    for database in state.databases:
-        for _, value, _ in database.keys.walk():
-            if isinstance(value, Stream):
-                for group in value.groups.values():
-                    yield from group.consumers
-
-
-def _keys(state: State) -> Iterator[bytes]:
-    for database in state.databases:
-        yield from database.keys
-
-
-def _streams(state: State) -> Iterator[bytes]:
-    for database in state.databases:
-        for key, value, _ in database.keys.walk():
-            if isinstance(value, Stream):
-                yield key
-
-
 def _names(
-    ctx: click.Context, incomplete: str, find: Callable[[State], Iterator[bytes]]
+    ctx: click.Context, incomplete: str, find: Callable[[State, click.Context], Iterator[bytes]]
 ) -> list[str]:
     names: set[str] = set()
     for path in _paths(ctx):
         try:
             with contents(LogFiles(path, snapshots=True)) as held:
-                for name in find(held.state):
+                for name in find(held.state, ctx):
                     shown = _shown(name)
                     if shown.startswith(incomplete) and shown.isprintable():
                         names.add(shown)

@@ -10,16 +10,9 @@ from typing import Any, BinaryIO, TypeVar
 
 import click
 
-from tidelog.tools import exits
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Unable
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Exists(Failed):
-    """The file to write is there already, or its directory is not."""
-
-    exit_code = exits.SYSTEM
 
 
 def output_option(help: str, *, required: bool = False) -> Callable[[F], F]:
@@ -35,11 +28,11 @@ def writable(output: Path, force: bool) -> None:
     """Find out before the work that the file could not be written."""
     there = os.path.lexists(output)  # a link that leads nowhere is somebody's too
     if there and force and not output.is_file():
-        raise Exists(f"{output} is not a plain file, so it is not replaced; give another name")
+        raise Unable(f"{output} is not a plain file, so it is not replaced; give another name")
     if there and not force:
-        raise Exists(f"{output} exists already; give another name, or --force to replace it")
+        raise Unable(f"{output} exists already; give another name, or --force to replace it")
     if not output.parent.is_dir():
-        raise Exists(f"{output}: its directory does not exist")
+        raise Unable(f"{output}: its directory does not exist")
 
 
 def publish(output: Path, data: bytes) -> None:

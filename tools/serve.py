@@ -20,49 +20,13 @@ from tidelog.server.tls import context
 from tidelog.store.errors import StoreClosed, StoreLocked
 from tidelog.tools import exits
 from tidelog.tools.console import table
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import NotThere, Unable, Wrong
 from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
 
-# Options of the server that have a flag of their own here. All others are set with --option.
-DIRECT = {
-    "port": "port",
-    "bind": "bind",
-    "unixsocket": "unixsocket",
-    "fsync": "appendfsync",
-    "requirepass": "requirepass",
-    "replicaof": "replicaof",
-    "memory_budget": "maxmemory",
-    "maxdisk": "maxdisk",
-    "tls_port": "tls-port",
-    "tls_cert_file": "tls-cert-file",
-    "tls_key_file": "tls-key-file",
-    "tls_ca_cert_file": "tls-ca-cert-file",
-    "tls_auth_clients": "tls-auth-clients",
-    "metrics_port": "metrics-port",
-    "loglevel": "loglevel",
-    "logfile": "logfile",
-    "log_format": "log-format",
-}
-
-
-class Wrong(Failed):
-    """An invalid option."""
-
-    exit_code = exits.USAGE
-
-
-class Gone(Failed):
-    """The directory of the store was removed while it was served."""
-
-    exit_code = exits.NOT_A_STORE
-
-
-class CannotListen(Failed):
-    """The system refused an address or a file that the server needs."""
-
-    exit_code = exits.SYSTEM
+# Flags for options of the server that have another name. All options without a flag are set with --option.
+RENAMED = {"fsync": "appendfsync", "memory_budget": "maxmemory"}
 
 
 def list_options(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -182,14 +146,14 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except ConfigError as error:
         raise Wrong(str(error)) from error
     except StoreClosed as error:
-        raise Gone(str(error)) from error
+        raise NotThere(str(error)) from error
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file or root / STORED}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
         # Errors of the store have their own classes, so this error is about an address or about a file outside the
         # store.
         said = error.strerror or str(error)
-        raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
+        raise Unable(f"{error.filename}: {said}" if error.filename else said) from error
 
 
 def check_first(root: Path, config: Config) -> None:
@@ -247,7 +211,8 @@ def configured(
         Stored(root).load(config)
     for name, text in given.items():
         if text is not None:
-            config.take(DIRECT[name], text, f"--{name.replace('_', '-')}: ")
+            flag = name.replace("_", "-")
+            config.take(RENAMED.get(name, flag), text, f"--{flag}: ")
     for other in others:
         name, equals, text = other.partition("=")
         if not equals:

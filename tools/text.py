@@ -54,6 +54,11 @@ def command_line(command: Sequence[bytes]) -> str:
     return " ".join(map(argument, command))
 
 
+def place_text(db: int, key: bytes) -> str:
+    """A key; its database is shown unless it is 0."""
+    return (f"[{db}] " if db else "") + argument(key)
+
+
 def json_value(value: bytes) -> Any:
     """Bytes in JSON: a string if they are UTF-8, else `{"base64": "..."}`, so that nothing is lost."""
     try:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
-from tidelog.aof import durable
 from tidelog.aof.errors import Damage, NewerRecord
 from tidelog.aof.reading.reader import FrameTuple, Replay, Scan
-from tidelog.aof.start import Start, beginning
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.as_commands import commands
 from tidelog.engine.effects.effect import END, Effect
@@ -36,7 +35,7 @@ from tidelog.tools.life import BeganAs, Event, Life, Watch
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import first_lsn
 from tidelog.tools.named import Names, witnessed
-from tidelog.tools.text import argument, command_line, time_text
+from tidelog.tools.text import command_line, place_text, time_text
 
 VERSION: Final = 1
 UNIT_SHOWN: Final = 5  # commands of a unit
@@ -99,7 +98,7 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
         shown: Unit | None = None
         if len(found.lives) > 1 and not as_json:
             click.echo(
-                f"in the stream that was at {' and '.join(map(place_text, dict.fromkeys(life.places)))}:"
+                f"in the stream that was at {' and '.join(starmap(place_text, dict.fromkeys(life.places)))}:"
             )
         for event in events:
             unit = found.units.get(event.lsn)
@@ -117,10 +116,8 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
 def in_order(found: Found) -> Iterator[tuple[Life, list[Event]]]:
     """The lives, each with its events by LSN. Notes of other sources stand in the first one."""
     for number, life in enumerate(found.lives):
-        yield (
-            life,
-            sorted([*life.story(), *(found.notes if not number else [])], key=lambda ev: ev.lsn),
-        )
+        notes = [] if number else found.notes
+        yield life, sorted([*life.story(), *notes], key=lambda event: event.lsn)
 
 
 def story(files: LogFiles, key: bytes, wanted: int, *, quiet: bool = False) -> Found:
@@ -170,7 +167,8 @@ def _story(files: LogFiles, key: bytes, wanted: int, quiet: bool) -> Found:
             replayed = _Replayed(watch, units)
             try:
                 with console.progress("replaying", files.size(), size=True, quiet=quiet) as advance:
-                    for scan, at in _scans(files, start):
+                    for scan in files.scans_behind(start):
+                        at = scan.offset
                         replayed.run(scan)
                         advance(scan.size - at)
             except (Damage, NewerRecord, CorruptBlock) as error:
@@ -197,19 +195,6 @@ def _follow_death(state: State, dead: bytes, wanted: int) -> None:
 def _lives_at(watch: Watch, keys: Collection[bytes]) -> list[Life]:
     """The lives of streams that were at one of the keys."""
     return [life for life in watch.lives if any(place[1] in keys for place in life.places)]
-
-
-def _scans(files: LogFiles, start: Start) -> Iterator[tuple[Scan, int]]:
-    """(scan, offset at which it begins) of each segment behind `start`. Raises Damage behind the last whole frame."""
-    promises = durable.read(files.disk, files.directory, files.uuid)
-    found, at = beginning(files.disk, files.directory, files.uuid, start)
-    for info in found:
-        scan = Scan(files.disk, info, promises, live=True, start=at)
-        yield scan, scan.offset
-        at = None
-        error = scan.error()
-        if error is not None:
-            raise error
 
 
 class _Replayed:
@@ -335,7 +320,3 @@ def span_text(ms: int) -> str:
         if ms >= size:
             return f"{ms / size:.1f}{name}"
     return f"{ms}ms"
-
-
-def place_text(place: tuple[int, bytes]) -> str:
-    return (f"[{place[0]}] " if place[0] else "") + argument(place[1])

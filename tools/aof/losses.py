@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from tidelog.engine.commands.rewrite import Kind, Lost
-from tidelog.tools.text import argument, columns, json_value
+from tidelog.tools.text import columns, json_value, place_text
 
 HEAD: Final = ("COUNT", "WHAT", "KEYS")
 KEYS_SHOWN: Final = 3  # of each kind of loss
@@ -54,6 +54,6 @@ def as_table(lost: Lost, reason: str, others: Words = NO_WORDS) -> str:
 def keys_text(found: dict[tuple[int, bytes], int]) -> str:
     """The keys with the greatest counts, and how many more there are. The database is shown unless it is 0."""
     most = sorted(found, key=lambda at: (-found[at], at))
-    shown = [(f"[{db}] " if db else "") + argument(key) for db, key in most[:KEYS_SHOWN]]
+    shown = [place_text(db, key) for db, key in most[:KEYS_SHOWN]]
     more = len(most) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 
 from tidelog.tools.aof.series import GroupName, Sample, Series, Span
 from tidelog.tools.report.charts import COLOURS, SETTINGS, tick
-from tidelog.tools.text import argument
+from tidelog.tools.text import argument, place_text
 
 PANEL_INCHES: Final = 1.55
 WIDTH_INCHES: Final = 9.0
@@ -136,7 +136,7 @@ def _line(
 
 def _label(group: GroupName) -> str:
     db, key, name = group
-    text = f"{f'[{db}] ' if db else ''}{argument(key)} {argument(name)}"
+    text = f"{place_text(db, key)} {argument(name)}"
     return text if len(text) <= LABEL_CHARS else text[: LABEL_CHARS - 1] + "…"
 
 

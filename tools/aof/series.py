@@ -11,10 +11,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.aof import durable
 from tidelog.aof.frame import HEADER_BYTES, Frame
-from tidelog.aof.reading.reader import FrameTuple, Replay, Scan
-from tidelog.aof.start import Start, beginning
+from tidelog.aof.reading.reader import FrameTuple, Replay
+from tidelog.aof.start import Start
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.lag import lag
@@ -127,17 +126,10 @@ def samples(
 def _frames(
     files: LogFiles, start: Start, advance: Callable[[int], None]
 ) -> Iterator[tuple[Path, FrameTuple]]:
-    promises = durable.read(files.disk, files.directory, files.uuid)
-    found, at = beginning(files.disk, files.directory, files.uuid, start)
-    for info in found:
-        scan = Scan(files.disk, info, promises, live=True, start=at)
-        at = None
+    for scan in files.scans_behind(start):
         for fields in scan.tuples():
             advance(HEADER_BYTES + len(fields[6]))
-            yield info.path, fields
-        error = scan.error()
-        if error is not None:
-            raise error
+            yield scan.path, fields
 
 
 def _sample(state: State, name: GroupName) -> Sample:

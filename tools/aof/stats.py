@@ -30,7 +30,7 @@ from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, hold, look_at
-from tidelog.tools.text import argument, json_value, size_text, time_text
+from tidelog.tools.text import argument, json_value, place_text, size_text, time_text
 from tidelog.tools.times import moment
 
 VERSION: Final = 1
@@ -416,8 +416,10 @@ def show(stats: Stats) -> None:
         (NAMES[opcode], count, stats.command_entries[opcode], stats.command_bytes[opcode])
         for opcode, count in stats.commands.most_common()
     ])  # fmt: skip
-    sketch("KEY", seconds, stats.keys, key_text)
-    sketch("GROUP", seconds, stats.groups, lambda name: f"{key_text(name[:2])} {argument(name[2])}")
+    sketch("KEY", seconds, stats.keys, lambda name: place_text(*name))
+    sketch(
+        "GROUP", seconds, stats.groups, lambda name: f"{place_text(*name[:2])} {argument(name[2])}"
+    )
     click.echo()
     lives = [
         (
@@ -432,7 +434,7 @@ def show(stats: Stats) -> None:
         click.echo(f"  LSN {lsn} {NAMES[opcode]}, {size_text(nbytes)}")
     click.echo("\nlargest keys")
     for row in stats.keys.largest(TOP):
-        click.echo(f"  {key_text(row.name)}, {size_text(row.nbytes)}")
+        click.echo(f"  {place_text(*row.name)}, {size_text(row.nbytes)}")
     click.echo()
     console.table(
         ("FRAMES UP TO", "FRAMES"),
@@ -478,8 +480,3 @@ def sketch(name: str, seconds: float, found: Sketch[T], text: Callable[[T], str]
     if not found.exact:
         error = max(row.error for row in top)
         click.echo(f"each count may be too high by up to {error:,}")
-
-
-def key_text(name: Key) -> str:
-    db, key = name
-    return (f"[{db}] " if db else "") + argument(key)

@@ -158,41 +158,29 @@ def is_one_of(effect: Effect, names: tuple[tuple[bytes, ...], ...]) -> bool:
     )
 
 
-# Commands that are logged as their effects -> these.
+# The records that the log has -> the commands that are logged so.
 LOGGED_AS: Final = {
-    b"XREADGROUP": "XCLAIM, XGROUP SETID and XGROUP CREATECONSUMER",
-    b"XAUTOCLAIM": "XCLAIM and XACK",
-    b"XACKDEL": "XACK and XDEL",
-    b"XDELEX": "XDEL",
-    b"SETEX": "SET",
-    b"PSETEX": "SET",
-    b"SETNX": "SET",
-    b"GETSET": "SET",
-    b"GETDEL": "DEL",
-    b"GETEX": "PEXPIREAT and PERSIST",
-    b"MSET": "SET",
-    b"MSETNX": "SET",
-    b"INCR": "SET",
-    b"INCRBY": "SET",
-    b"DECR": "SET",
-    b"DECRBY": "SET",
-    b"EXPIRE": "PEXPIREAT, or DEL",
-    b"PEXPIRE": "PEXPIREAT, or DEL",
-    b"EXPIREAT": "PEXPIREAT, or DEL",
-    b"UNLINK": "DEL",
-    b"RENAMENX": "RENAME",
+    "XCLAIM, XGROUP SETID and XGROUP CREATECONSUMER": "XREADGROUP",
+    "XCLAIM and XACK": "XAUTOCLAIM",
+    "XACK and XDEL": "XACKDEL",
+    "XDEL": "XDELEX",
+    "SET": "SETEX PSETEX SETNX GETSET MSET MSETNX INCR INCRBY DECR DECRBY",
+    "DEL": "GETDEL UNLINK",
+    "PEXPIREAT and PERSIST": "GETEX",
+    "PEXPIREAT, or DEL": "EXPIRE PEXPIRE EXPIREAT",
+    "RENAME": "RENAMENX",
 }
 
 
 def logged_as(names: tuple[tuple[bytes, ...], ...]) -> list[str]:
     """For each name that no record has: the records that the log has instead, in words."""
-    found = []
-    for name in names:
-        instead = LOGGED_AS.get(name[0])
-        if instead is not None:
-            shown = b" ".join(name).decode(errors="backslashreplace")
-            found.append(f"{shown} is logged as its effects: {instead}. Give these to --command")
-    return found
+    shown = [(b" ".join(name).decode(errors="backslashreplace"), name[0]) for name in names]
+    return [
+        f"{text} is logged as its effects: {records}. Give these to --command"
+        for text, command in shown
+        for records, logged in LOGGED_AS.items()
+        if command in logged.encode().split()
+    ]
 
 
 def id_range(

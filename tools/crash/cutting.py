@@ -41,17 +41,28 @@ def cut_machine(
 
     Raises KeyboardInterrupt when everything is unmounted.
     """
-    interrupted = False
-    with noted_interrupts() as stop:
-        _cut_machine(layers, policies, seed, place, report, stop, enough)
-        interrupted = stop.is_set()
-    if interrupted:
-        raise KeyboardInterrupt
+    with noted_interrupts() as stop, ExitStack() as mounts:
+        cuts: dict[str, Cut] = {}
+        for layer in layers:
+            room = place / layer
+            RealDisk().mkdir(room)
+            mounts.callback(RealDisk().rmdir, room)
+            with Timed(report, layer):
+                cuts[layer] = _cut(layer, room, mounts, stop.is_set)
+        for number in count():
+            for layer in [each for each in cuts if each not in report.not_run]:
+                cut = cuts[layer]
+                if stop.is_set():
+                    return
+                with Timed(report, layer):
+                    report.add(cut(policies[number % len(policies)], f"{seed}/{number}"))
+            if set(cuts) <= set(report.not_run) or report.findings or enough():
+                return
 
 
 @contextmanager
 def noted_interrupts() -> Iterator[Event]:
-    """Meanwhile the first Ctrl-C sets the event, and the second one interrupts, as ever.
+    """Meanwhile the first Ctrl-C sets the event, and interrupts at the end. A second one interrupts at once.
 
     An interrupt between a mount and the code that undoes it would leave the mount; in a fork, Python drops it.
     """
@@ -70,34 +81,8 @@ def noted_interrupts() -> Iterator[Event]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _cut_machine(
-    layers: Sequence[str],
-    policies: Sequence[str],
-    seed: str,
-    place: Path,
-    report: Report,
-    stop: Event,
-    enough: Callable[[], bool],
-) -> None:
-    with ExitStack() as mounts:
-        cuts: dict[str, Cut] = {}
-        for layer in layers:
-            room = place / layer
-            RealDisk().mkdir(room)
-            mounts.callback(RealDisk().rmdir, room)
-            with Timed(report, layer):
-                cuts[layer] = _cut(layer, room, mounts, stop.is_set)
-        for number in count():
-            for layer in [each for each in cuts if each not in report.not_run]:
-                cut = cuts[layer]
-                if stop.is_set():
-                    return
-                with Timed(report, layer):
-                    report.add(cut(policies[number % len(policies)], f"{seed}/{number}"))
-            if set(cuts) <= set(report.not_run) or report.findings or enough():
-                return
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 class Timed:

@@ -24,29 +24,11 @@ from tidelog.tools.crash.medium import words_of
 from tidelog.tools.crash.plugged import Gone, Line, Writers, missing
 from tidelog.tools.crash.session import time_option
 from tidelog.tools.crash.witness import NOTED, PORT, RUN, UNKNOWN, WRITERS_MAX
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import NotThere, Unable, Wrong
 from tidelog.tools.heads import tool_command
 
 KEY: Final = b"plug"  # has the name of the run
 LOOK_S: Final = 0.5
-
-
-class NotEmpty(Failed):
-    """The directory has something in it already."""
-
-    exit_code = exits.USAGE
-
-
-class NoRun(Failed):
-    """No run is known that a store could be compared with."""
-
-    exit_code = exits.NOT_A_STORE
-
-
-class DiskFailed(Failed):
-    """The disk failed, and the power did not."""
-
-    exit_code = exits.SYSTEM
 
 
 def address_of(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
@@ -72,7 +54,7 @@ def write(path: Path, address: tuple[str, int], writers: int, seconds: float | N
         disk.mkdir(path)
         disk.sync_directory(path.absolute().parent)
     elif disk.listdir(path):
-        raise NotEmpty(f"{path} is not empty; name a new directory")
+        raise Wrong(f"{path} is not empty; name a new directory")
     click.echo(f"directory {path}: {words_of(path)}")
     host, port = address
     run = secrets.token_hex(8)
@@ -100,7 +82,7 @@ def write(path: Path, address: tuple[str, int], writers: int, seconds: float | N
             if work.failed is not None:
                 raise work.failed
     except (TidelogError, OSError) as error:
-        raise DiskFailed(f"the store takes no more writes: {error}") from error
+        raise Unable(f"the store takes no more writes: {error}") from error
     click.echo(
         f"{sum(work.told):,} writes were acknowledged and told, and the power is still there"
     )
@@ -112,7 +94,7 @@ def look(path: Path, address: tuple[str, int], run: str | None) -> int:
     noted = {} if run is None else _noted(address, run)
     there = RealDisk().exists(path)
     if run is None and not there:
-        raise NoRun(f"{path} does not exist. If its name was lost with the power, say --run RUN")
+        raise NotThere(f"{path} does not exist. If its name was lost with the power, say --run RUN")
     try:
         if not there:
             found = [f"lost: {path} does not exist"]
@@ -140,7 +122,9 @@ def _kept(path: Path, found: object) -> str:
     """The run that a store knows."""
     run = found.decode(errors="replace") if isinstance(found, bytes) else ""
     if not RUN.fullmatch(run):
-        raise NoRun(f"{path} knows no run of tidelog crash plug. If that was lost, say --run RUN")
+        raise NotThere(
+            f"{path} knows no run of tidelog crash plug. If that was lost, say --run RUN"
+        )
     return run
 
 
@@ -149,7 +133,7 @@ def _noted(address: tuple[str, int], run: str) -> dict[int, int]:
     line = _line(address, "after", run)
     line.close()
     if line.answer == UNKNOWN:
-        raise NoRun(f"the witness at {address[0]}:{address[1]} knows no run {run}")
+        raise NotThere(f"the witness at {address[0]}:{address[1]} knows no run {run}")
     return {int(writer): int(number) for writer, number in json.loads(line.answer).items()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -18,7 +17,7 @@ from tidelog.crash.subjects.bench import SUBJECT
 from tidelog.crash.trace import Trace, unpack
 from tidelog.disk.real import RealDisk
 from tidelog.testing.scratch import scratch
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.crash import blocks, shutdowns
 from tidelog.tools.crash.cutting import REAL
 from tidelog.tools.crash.models import NOT_FOUND, ORDERED, model_option, on_ordered
@@ -70,16 +69,9 @@ def command(directory: Path, check: str, model: str | None, as_json: bool) -> in
             can_show = on_ordered(finding, place / "ordered")
             lines.append(f"on an ordered file system: {can_show}")
             counts = counts and not can_show.startswith(NOT_FOUND)
-    if as_json:
-        words = None if fault is None else f"{fault.kind.value}: {fault.words}"
-        click.echo(json.dumps({"found": lines, "now": words}))
-    else:
-        for line in lines:
-            click.echo(line)
-        if fault is None:
-            click.echo("now: the store keeps its promises in this state")
-        else:
-            click.echo(f"now: {fault.kind.value}: {fault.words}")
+    words = None if fault is None else f"{fault.kind.value}: {fault.words}"
+    told = words or "the store keeps its promises in this state"
+    console.told(as_json, {"found": lines, "now": words}, "\n".join([*lines, f"now: {told}"]))
     return exits.OK if fault is None or not counts else exits.FAILED
 
 
@@ -91,16 +83,10 @@ def _of_a_test(finding: Finding, trace: Trace, lines: list[str], as_json: bool) 
         now = [f"refused: {served.refused}"]
     else:
         now = [f"the store has {_held(key, content)}" for key, content in served.contents.items()]
-    if as_json:
-        click.echo(json.dumps({"found": lines, "now": "\n".join(now)}))
-    else:
-        for line in lines:
-            click.echo(line)
-        for line in now or ["the store is empty"]:
-            click.echo(f"now: {line}")
-        click.echo(
-            f"run the test again with --crash-seed {trace.about['seed']}: only that knows what is wrong here"
-        )
+    told = [*lines, *(f"now: {line}" for line in now or ["the store is empty"])]
+    seed = trace.about["seed"]
+    told.append(f"run the test again with --crash-seed {seed}: only that knows what is wrong here")
+    console.told(as_json, {"found": lines, "now": "\n".join(now)}, "\n".join(told))
     return exits.FAILED if served.contents is None else exits.OK
 
 

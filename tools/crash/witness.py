@@ -28,7 +28,7 @@ from tidelog.api.queue.running.signals import News, Signals
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.tools import exits
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Unable, Wrong
 from tidelog.tools.heads import tool_command
 
 PORT: Final = 7333
@@ -41,18 +41,6 @@ NOTE: Final = "{:16} {:3d} {:19d}\n"
 NOTE_BYTES: Final = 41
 NOTED: Final = "noted"
 UNKNOWN: Final = "unknown"
-
-
-class NotNotes(Failed):
-    """A file has other lines than the notes of a witness."""
-
-    exit_code = exits.USAGE
-
-
-class CannotListen(Failed):
-    """The system refused the address."""
-
-    exit_code = exits.SYSTEM
 
 
 class Notes:
@@ -70,7 +58,7 @@ class Notes:
             for line, note in enumerate(text.splitlines()):
                 found = WORDS.fullmatch(note)
                 if found is None or len(note) + 1 != NOTE_BYTES:
-                    raise NotNotes(
+                    raise Wrong(
                         f"{path}, line {line + 1}: not a note of a witness; name another file"
                     )
                 self._places[found[1], int(found[2])] = line, int(found[3])
@@ -204,7 +192,7 @@ def command(bind: str, port: int, notes: Path) -> int:
         try:
             server = Witness(bind, port, kept)
         except OSError as error:
-            raise CannotListen(f"cannot listen on {bind}:{port}: {error.strerror}") from error
+            raise Unable(f"cannot listen on {bind}:{port}: {error.strerror}") from error
         with server:
             host, number = server.server_address[:2]
             click.echo(f"listening on {host!s}:{number}, notes in {notes}")

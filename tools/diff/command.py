@@ -18,7 +18,7 @@ from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles, look_at
 from tidelog.tools.moment import contents_at
 from tidelog.tools.replay import Contents
-from tidelog.tools.text import argument, json_value, time_text
+from tidelog.tools.text import argument, json_value, place_text, time_text
 
 VERSION: Final = 1
 SHOWN: Final = 10  # differences of one kind and key, without --full
@@ -158,7 +158,7 @@ def beyond_lines(side: Side) -> Iterator[str]:
 
 
 def _key(row: dict[str, Any]) -> str:
-    return (f"[{row['db']}] " if row["db"] else "") + argument(row["key"].encode())
+    return place_text(row["db"], row["key"].encode())
 
 
 # --- states

@@ -22,8 +22,8 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
+from tidelog.tools.failed import Unable
 from tidelog.tools.heads import tool_command
-from tidelog.tools.importing.errors import NotWritten
 from tidelog.tools.importing.filters import Filter, filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_server import take_dumps, take_psync
@@ -172,12 +172,13 @@ def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> 
         try:
             made = make(disk, maker, uuid, target, fill, now_ms)
         except CheckpointError as error:
-            if error.full:
-                raise NotWritten(f"no space left on {target}; free some and run again") from error
-            raise NotWritten(
-                f"{target}: the data could not be written ({error.__cause__ or error}). Choose another "
-                "directory, or run the same command again"
-            ) from error
+            told = f"no space left on {target}; free some and run again"
+            if not error.full:
+                told = (
+                    f"{target}: the data could not be written ({error.__cause__ or error}). Choose another "
+                    "directory, or run the same command again"
+                )
+            raise Unable(told) from error
         facts |= {"uuid": uuid.hex(), "lsn": made.lsn}
     if as_json:
         click.echo(json.dumps(facts | report.facts()))

@@ -1,4 +1,4 @@
-"""Errors of imports, each with the exit code of its kind."""
+"""Errors of imports."""
 
 from __future__ import annotations
 
@@ -17,24 +17,6 @@ class SourceNewer(Failed):
     """The source has something that this version does not know."""
 
     exit_code = exits.NEWER
-
-
-class NotWritten(Failed):
-    """The target cannot be written."""
-
-    exit_code = exits.SYSTEM
-
-
-class NoSource(Failed):
-    """The source is not there, or is something else."""
-
-    exit_code = exits.NOT_A_STORE
-
-
-class Refused(Failed):
-    """The import cannot be done as asked."""
-
-    exit_code = exits.REFUSED
 
 
 def of_rdb(source: str, error: RdbError) -> Failed:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from tidelog.engine.rdb.errors import RdbCut, RdbDamaged, RdbError
 from tidelog.engine.rdb.file import MAGIC
 from tidelog.engine.rdb.source import Source
-from tidelog.tools.importing.errors import NoSource, SourceDamaged, of_rdb
+from tidelog.tools.failed import NotThere
+from tidelog.tools.importing.errors import SourceDamaged, of_rdb
 from tidelog.tools.importing.filters import Filter
 from tidelog.tools.importing.from_rdb import take_rdb
 from tidelog.tools.importing.keys import Keys
@@ -147,7 +148,7 @@ def files_of(path: Path) -> list[Path]:
         folder = path / DIRECTORY
         found = _manifests(folder)
     if len(found) != 1:
-        raise NoSource(
+        raise NotThere(
             f"{path} is a directory with {len(found)} files that end in .manifest. Give the directory of an "
             f"append-only file of Redis 7 ({DIRECTORY}), or the path of a single file"
         )

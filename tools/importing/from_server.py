@@ -18,7 +18,8 @@ from tidelog.engine.rdb.errors import RdbError
 from tidelog.engine.rdb.file import NO_EXPIRY, dumped
 from tidelog.engine.rdb.source import Source
 from tidelog.tools import console
-from tidelog.tools.importing.errors import Refused, of_rdb
+from tidelog.tools.failed import Refused
+from tidelog.tools.importing.errors import of_rdb
 from tidelog.tools.importing.filters import Filter
 from tidelog.tools.importing.from_rdb import take_rdb
 from tidelog.tools.importing.keys import Keys

@@ -17,7 +17,7 @@ from tidelog.engine.rdb.skip import STRING, skip_value, type_name
 from tidelog.engine.rdb.source import Source
 from tidelog.engine.rdb.stream import KINDS, read_stream
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools.importing.errors import Refused
+from tidelog.tools.failed import Refused
 from tidelog.tools.importing.report import Report
 from tidelog.tools.text import argument
 

@@ -11,7 +11,7 @@ from tidelog.api.closing import Closing
 from tidelog.client.address import Address
 from tidelog.resp.commands import encoded
 from tidelog.resp.hints import CLOSED
-from tidelog.tools.importing.errors import Refused
+from tidelog.tools.failed import Refused
 from tidelog.tools.replica.client import Unreachable
 
 CONNECT_S: Final = 10.0

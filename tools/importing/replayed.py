@@ -26,7 +26,7 @@ from tidelog.engine.rdb.file import NO_EXPIRY, dumped
 from tidelog.engine.streams.idmp import auto_iid
 from tidelog.engine.streams.lag import read_one_before_7_4
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools.importing.errors import Refused
+from tidelog.tools.failed import Refused
 from tidelog.tools.importing.filters import Filter
 from tidelog.tools.importing.keys import Keys
 

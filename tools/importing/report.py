@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools.text import argument, columns, command_line, json_value, size_text
+from tidelog.tools.text import argument, columns, command_line, json_value, place_text, size_text
 
 NAME_BYTES_MAX: Final = 40
 ERROR_BYTES_MAX: Final = 200
@@ -153,9 +153,7 @@ class Report:
             for kind, (keys, total, largest) in sorted(self.left.items()):
                 named = sorted(largest, reverse=True)[:NAMED]
                 names = ", ".join(
-                    (f"[{each.db}] " if each.db else "")
-                    + f"{argument(each.key)} {size_text(each.nbytes)}"
-                    for each in named
+                    f"{place_text(each.db, each.key)} {size_text(each.nbytes)}" for each in named
                 )
                 more = keys - len(named)
                 rows.append(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-import tidelog
 from tidelog.tools import console, exits
+from tidelog.tools.failed import NotThere
 from tidelog.tools.path_or_url import PathOrUrl
-from tidelog.tools.queue.store import NoSuch, on_queue, writing
+from tidelog.tools.queue.store import on_queue, refusals, writing
 from tidelog.tools.queue.value import one_line
 
 
@@ -21,13 +21,10 @@ from tidelog.tools.queue.value import one_line
 def command(
     path: PathOrUrl, name: str, job_id: str, group: str | None, only: bool, as_json: bool
 ) -> None:
-    with writing(path, name, group, "queue.cancel()") as (_, queue):
-        try:
-            known = queue.cancel(job_id, group=queue.group if only else None)
-        except tidelog.DataError as error:
-            raise click.UsageError(str(error)) from None
+    with writing(path, name, group, "queue.cancel()") as queue, refusals():
+        known = queue.cancel(job_id, group=queue.group if only else None)
     if not known:
-        raise NoSuch(
+        raise NotThere(
             f"{one_line(job_id)} of {one_line(name)} cannot be cancelled: it is done, dead or cancelled, or never "
             "was; what became of it: tidelog queue status"
         )

@@ -9,15 +9,14 @@ import click
 from tidelog.jobs.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.path_or_url import PathOrUrl
-from tidelog.tools.queue.store import on_queue, reading
+from tidelog.tools.queue.store import AnyQueue, reads_queue
 from tidelog.tools.queue.value import cell, count_option, lines, moment_text, one_line
 from tidelog.tools.text import milliseconds
 
 HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 
 
-@on_queue(
+@reads_queue(
     "tidelog queue failures orders-data mails",
     "tidelog queue failures orders-data mails --job 1700000001000-0 --traceback",
     json=LINES,
@@ -28,16 +27,9 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
     "--traceback", "with_traceback", is_flag=True, help="Show the traceback of each failure."
 )
 def command(
-    path: PathOrUrl,
-    name: str,
-    group: str | None,
-    job: str | None,
-    count: int,
-    with_traceback: bool,
-    as_json: bool,
+    queue: AnyQueue, job: str | None, count: int, with_traceback: bool, as_json: bool
 ) -> None:
-    with reading(path, name, group) as (_, queue):
-        failures = queue.failures(job, count)
+    failures = queue.failures(job, count)
     if as_json:
         console.objects({"job": failure.job_id, **as_object(failure)} for failure in failures)
     elif with_traceback:

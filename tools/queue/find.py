@@ -6,7 +6,6 @@ from typing import Any, Final, Unpack
 
 import click
 
-import tidelog
 from tidelog.jobs.rows import moment as at
 from tidelog.jobs.rows import value_of
 from tidelog.jobs.search import SOUGHT
@@ -14,9 +13,8 @@ from tidelog.jobs.status import JobStatus
 from tidelog.jobs.verbs.find import FindOptions
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.status import facts_of
-from tidelog.tools.queue.store import AnyQueue, on_queue, reading
+from tidelog.tools.queue.store import AnyQueue, reads_queue, refusals
 from tidelog.tools.queue.value import (
     Value,
     cell,
@@ -34,7 +32,7 @@ HEAD: Final = ("ID", "STATE", "PUT", "KEY", "VALUE")
 NO_VALUE: Final = "the entry has no field 'value'"
 
 
-@on_queue(
+@reads_queue(
     "tidelog queue find orders-data mails --job-key ann",
     "tidelog queue find orders-data mails --error Timeout --state paused",
     "tidelog queue find orders-data mails --text ann@example.org",
@@ -58,9 +56,7 @@ NO_VALUE: Final = "the entry has no field 'value'"
 @codec_option("Codec for the values.")
 @count_option("jobs")
 def command(
-    path: PathOrUrl,
-    name: str,
-    group: str | None,
+    queue: AnyQueue,
     put_since: int | None,
     codec: str,
     count: int,
@@ -68,11 +64,8 @@ def command(
     **wanted: Unpack[FindOptions],
 ) -> None:
     wanted["since"] = None if put_since is None else at(put_since)
-    with reading(path, name, group) as (_, queue):
-        try:
-            jobs = _found(queue, count, wanted)
-        except tidelog.DataError as wrong:
-            raise click.UsageError(str(wrong)) from None
+    with refusals():
+        jobs = _found(queue, count, wanted)
     if as_json:
         console.objects(_as_object(job, codec) for job in jobs)
     else:

@@ -16,6 +16,6 @@ from tidelog.tools.queue.store import on_queue, writing
 )
 @click.argument("dedup_id", metavar="ID")
 def command(path: PathOrUrl, name: str, dedup_id: str, group: str | None, as_json: bool) -> None:
-    with writing(path, name, group, "queue.forget()") as (_, queue):
+    with writing(path, name, group, "queue.forget()") as queue:
         known = queue.forget(dedup_id)
     console.told(as_json, {"forgotten": int(known)}, "1 ID is free" if known else "the ID was free")

@@ -6,11 +6,11 @@ from datetime import datetime
 
 import click
 
-import tidelog
 from tidelog.tools import console, exits
+from tidelog.tools.failed import NotThere
 from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.put import moment
-from tidelog.tools.queue.store import NoSuch, on_queue, writing
+from tidelog.tools.queue.store import on_queue, refusals, writing
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.times import duration
 
@@ -35,13 +35,10 @@ def command(
 ) -> None:
     if (delay is None) == (at is None):
         raise click.UsageError("give the new time: either --delay or --at")
-    with writing(path, name, group, "queue.move()") as (_, queue):
-        try:
-            known = queue.move(job_id, delay=delay, at=at)
-        except tidelog.DataError as error:
-            raise click.UsageError(str(error)) from None
+    with writing(path, name, group, "queue.move()") as queue, refusals():
+        known = queue.move(job_id, delay=delay, at=at)
     if not known:
-        raise NoSuch(
+        raise NotThere(
             f"{one_line(job_id)} is no delayed job of {one_line(name)} that waits for its time; what became of it: "
             "tidelog queue status"
         )

@@ -24,7 +24,7 @@ def switch(
     )
     @click.argument("name", shell_complete=queues)
     def call(path: PathOrUrl, name: str, as_json: bool) -> None:
-        with writing(path, name, None, f"queue.{verb}()") as (_, queue):
+        with writing(path, name, None, f"queue.{verb}()") as queue:
             did: bool = getattr(queue, verb)()
         said = changed if did else unchanged
         console.told(as_json, {done: int(did)}, f"{one_line(name)} {said}")

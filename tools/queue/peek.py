@@ -9,8 +9,7 @@ import click
 from tidelog.jobs.rows import WaitingJob
 from tidelog.tools import console
 from tidelog.tools.heads import LINES
-from tidelog.tools.path_or_url import PathOrUrl
-from tidelog.tools.queue.store import on_queue, reading
+from tidelog.tools.queue.store import AnyQueue, reads_queue
 from tidelog.tools.queue.value import (
     Value,
     cell,
@@ -28,7 +27,7 @@ HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
 LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 
 
-@on_queue(
+@reads_queue(
     "tidelog queue peek orders-data mails",
     "tidelog queue peek orders-data mails --count 100 --json | jq .value.to",
     "tidelog queue peek orders-data mails --scheduled",
@@ -39,18 +38,8 @@ LATER_HEAD = ("ID", "DUE", "HEADERS", "VALUE")
 @click.option(
     "--scheduled", is_flag=True, help="Show the delayed jobs that are not due yet instead."
 )
-def command(
-    path: PathOrUrl,
-    name: str,
-    group: str | None,
-    codec: str,
-    count: int,
-    scheduled: bool,
-    as_json: bool,
-) -> None:
-    with reading(path, name, group) as (_, queue):
-        found = queue.peek(count, scheduled=scheduled)
-        jobs = [(job, value_of(job, codec)) for job in found]
+def command(queue: AnyQueue, codec: str, count: int, scheduled: bool, as_json: bool) -> None:
+    jobs = [(job, value_of(job, codec)) for job in queue.peek(count, scheduled=scheduled)]
     if as_json:
         console.objects(as_object(job, value) for job, value in jobs)
     else:

@@ -23,14 +23,11 @@ from tidelog.tools.queue.value import jobs_text, one_line
 def command(
     path: PathOrUrl, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
+    held = reading(path, name, group)
     if not dry_run:
         must_be_able_to_ask(yes)
-    with (
-        reading(path, name, group) if dry_run else writing(path, name, group, "queue.purge()") as (
-            _,
-            queue,
-        )
-    ):
+        held = writing(path, name, group, "queue.purge()")
+    with held as queue:
         stats = queue.stats()
         count = stats.waiting + stats.paused
         in_flight = sum(stats.in_flight.values())

@@ -71,6 +71,7 @@ def headers_of(
 @click.option("--dedup-id", metavar="ID", help="Put nothing if this ID is known. For one VALUE.")
 @click.option(
     "--dedup-mode",
+    "dedup",
     type=click.Choice(MODES),
     help="How long a job has its --dedup-id: for a day, until it is done, or until a put replaces it.",
 )
@@ -80,7 +81,6 @@ def headers_of(
 @click.option(
     "--priority",
     type=click.IntRange(0, PRIORITY_MAX),
-    default=0,
     help="From 0 to 9; jobs with a larger number are delivered first.",
 )
 @click.option(
@@ -102,43 +102,27 @@ def command(
     values: tuple[str, ...],
     group: str | None,
     codec: str,
-    headers: dict[str, str] | None,
-    dedup_id: str | None,
-    dedup_mode: str | None,
-    delay: float | None,
-    at: datetime | None,
-    ttl: float | None,
-    priority: int,
-    key: str | None,
-    retry: str | None,
-    time_limit: float | None,
     create: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
+    options = {name: value for name, value in given.items() if value is not None}
     if STDIN in values and len(values) > 1:
         raise click.UsageError("give VALUEs, or - for the lines of standard input, not both")
-    if dedup_id is not None and (len(values) > 1 or STDIN in values):
+    if "dedup_id" in options and (len(values) > 1 or STDIN in values):
         raise click.UsageError("--dedup-id belongs to one VALUE")
-    if dedup_mode is not None and dedup_id is None:
+    if "dedup" in options and "dedup_id" not in options:
         raise click.UsageError("--dedup-mode needs --dedup-id")
-    if delay is not None and at is not None:
+    if "delay" in options and "at" in options:
         raise click.UsageError("give either --delay or --at, not both")
-    given = {"headers": headers, "dedup_id": dedup_id, "delay": delay, "at": at, "ttl": ttl}
-    given |= {"key": key, "dedup": dedup_mode, "retry": retry}
-    given |= {"time_limit": time_limit}
-    options: dict[str, Any] = {
-        option: value for option, value in given.items() if value is not None
-    }
-    if priority:
-        options["priority"] = priority
     if STDIN in values:
-        with writing(path, name, group, "queue.put()", create=create) as (_, queue):
+        with writing(path, name, group, "queue.put()", create=create) as queue:
             count = put_lines(queue, sys.stdin.buffer, codec, options)
         console.told(as_json, {"put": count}, f"{jobs_text(count)} put")
         return
     # Encode all of them first, so that a mistake in the last one puts nothing.
     encoded = [encode(value.encode("utf-8", "surrogateescape"), codec) for value in values]
-    with writing(path, name, group, "queue.put()", create=create) as (_, queue):
+    with writing(path, name, group, "queue.put()", create=create) as queue:
         ids = [queue.put(each, **options) for each in encoded]
     console.told(as_json, {"put": len(ids), "ids": ids}, "\n".join(ids))
 

@@ -10,7 +10,7 @@ import click
 from tidelog.figures.model import QueueFigures
 from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.looks import as_object, look, oldest_s, text
-from tidelog.tools.queue.store import on_queue, reading
+from tidelog.tools.queue.store import found, on_queue, opened
 from tidelog.tools.queue.value import age_text, jobs_text
 from tidelog.tools.times import duration
 
@@ -24,17 +24,17 @@ from tidelog.tools.times import duration
 def command(
     path: PathOrUrl, name: str, group: str | None, seconds: float | None, as_json: bool
 ) -> None:
-    with reading(path, name, group) as (store, queue):
-        only = name, queue.group
-        found = look(store, only)
+    with opened(path) as store:
+        only = name, found(store, path, name, group).group
+        seen = look(store, only)
         if seconds is not None:
             sleep(seconds)
-            found = look(store, only, found)
-    for row in found.rows:
+            seen = look(store, only, seen)
+    for row in seen.rows:
         if as_json:
-            click.echo(json.dumps(as_object(row, found.at_ms)))
+            click.echo(json.dumps(as_object(row, seen.at_ms)))
         else:
-            show(row, found.at_ms)
+            show(row, seen.at_ms)
 
 
 def show(row: QueueFigures, at_ms: int) -> None:

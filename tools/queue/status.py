@@ -7,31 +7,24 @@ from typing import Any, Final
 
 import click
 
-import tidelog
 from tidelog.jobs.status import DEAD, JobStatus
-from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import on_queue, reading
+from tidelog.tools.queue.store import AnyQueue, reads_queue, refusals
 from tidelog.tools.queue.value import codec_option, decoded, one_line
 from tidelog.tools.text import milliseconds, time_text
 
 GONE: Final = "gone"  # the state of a job of which nothing is stored
 
 
-@on_queue(
+@reads_queue(
     "tidelog queue status orders-data mails 1700000000001-0",
     "tidelog queue status redis://127.0.0.1:6379 mails 1700000000001-0 --json | jq -r .state",
 )
 @click.argument("job_id", metavar="ID")
 @codec_option("Codec for the result.")
-def command(
-    path: PathOrUrl, name: str, job_id: str, group: str | None, codec: str, as_json: bool
-) -> None:
-    with reading(path, name, group) as (_, queue):
-        try:
-            found = queue.job(job_id)
-        except tidelog.DataError as error:
-            raise click.UsageError(str(error)) from None
+def command(queue: AnyQueue, job_id: str, codec: str, as_json: bool) -> None:
+    with refusals():
+        found = queue.job(job_id)
     gone: dict[str, Any] = {"id": job_id, "state": GONE}
     facts = gone if found is None else facts_of(found, codec)
     if as_json:

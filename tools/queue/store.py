@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from functools import wraps
+from typing import Any, Final
 
 import click
 
@@ -24,7 +25,7 @@ from tidelog.figures.queues import in_state
 from tidelog.jobs.names import queue_names
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.tools import exits
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Failed, NotThere
 from tidelog.tools.heads import OBJECT
 from tidelog.tools.logfiles import LogFiles, place_of
 from tidelog.tools.names import groups, queues
@@ -38,23 +39,10 @@ NAMES_SHOWN: Final = 20
 CLOCK: Clock = SYSTEM  # tests put another in its place
 
 
-class NoSuch(Failed):
-    """A queue, a group or a dead job that does not exist."""
-
-    exit_code = exits.NOT_A_STORE
-
-
 class Locked(Failed):
     """Another process has the store open for writing."""
 
     exit_code = exits.LOCKED
-
-
-class Opened(NamedTuple):
-    """An open or a shared store, and a queue in it. Values come as bytes; tools/queue/value.py shows them."""
-
-    store: AnyStore
-    queue: AnyQueue
 
 
 group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.option(
@@ -76,9 +64,28 @@ def on_queue(
     return made
 
 
+def reads_queue(
+    *lines: str, json: str | None = OBJECT
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """As `on_queue`, for a function that takes the queue, which is open to read, instead of its place and name."""
+
+    def made(function: Callable[..., Any]) -> click.Command:
+        @wraps(function)
+        def opening(path: PathOrUrl, name: str, group: str | None, **more: Any) -> Any:
+            with reading(path, name, group) as queue:
+                return function(queue, **more)
+
+        return on_queue(*lines, json=json)(opening)
+
+    return made
+
+
 @contextmanager
-def reading(path: PathOrUrl, name: str, group: str | None) -> Iterator[Opened]:
-    """A queue to read; the writer of the store may be running. Raises NoSuch; the store's errors."""
+def reading(path: PathOrUrl, name: str, group: str | None) -> Iterator[AnyQueue]:
+    """A queue to read; the writer of the store may be running. Its values come as bytes; value.py shows them.
+
+    Raises NotThere; the store's errors.
+    """
     with opened(path) as store:
         yield found(store, path, name, group)
 
@@ -86,40 +93,49 @@ def reading(path: PathOrUrl, name: str, group: str | None) -> Iterator[Opened]:
 @contextmanager
 def writing(
     path: PathOrUrl, name: str, group: str | None, call: str, *, create: bool | None = None
-) -> Iterator[Opened]:
+) -> Iterator[AnyQueue]:
     """A queue to change. `call` names the method that does the same in a process that has the store open.
 
     create    the option --create of the command, None if it has none: the queue and the store need not be there
 
-    Raises Locked, NoSuch; the store's errors.
+    Raises Locked, NotThere; the store's errors.
     """
     with writable(path, call, create) as store:
         known = {known for known, _ in names_of(store)}
         if create and name not in known:
-            yield Opened(store, store.queue(name, group or USUAL_GROUP, codec="bytes"))
+            yield store.queue(name, group or USUAL_GROUP, codec="bytes")
         elif create is not None and name not in known:
             raise no_queue(path, name, sorted(known))
         else:
             yield found(store, path, name, group)
 
 
-def no_queue(path: PathOrUrl, name: str, known: list[str]) -> NoSuch:
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raises UsageError for words that a queue refuses."""
+    try:
+        yield
+    except tidelog.DataError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def no_queue(path: PathOrUrl, name: str, known: list[str]) -> NotThere:
     """The error for a queue that is not there, of a command with --create."""
-    return NoSuch(
+    return NotThere(
         f"there is no queue {one_line(name)} in {path}: {listed('it holds', known)}; to begin it, add --create"
     )
 
 
-def no_store(error: Exception) -> NoSuch:
+def no_store(error: Exception) -> NotThere:
     """The error for a path without a store, of a command with --create."""
     reason = str(error).partition(". ")[0]
-    return NoSuch(
+    return NotThere(
         f"{reason}. To begin a new store and its queue, give a missing or empty directory and --create"
     )
 
 
 def writable(path: PathOrUrl, call: str, create: bool | None = None) -> AnyStore:
-    """A store to change. `call` and `create` are as in `writing`. Raises Locked, NoSuch; the store's errors."""
+    """A store to change. `call` and `create` are as in `writing`. Raises Locked, NotThere; the store's errors."""
     if isinstance(path, str):
         return tidelog.connect(path)
     # Check that the path is a store, because opening for writing would create a missing one.
@@ -188,22 +204,24 @@ def names_of(store: AnyStore) -> list[tuple[str, str]]:
     return found
 
 
-def found(store: AnyStore, path: PathOrUrl, name: str, group: str | None) -> Opened:
-    """The queue of that name and group. Raises NoSuch, whose text lists the existing ones."""
+def found(store: AnyStore, path: PathOrUrl, name: str, group: str | None) -> AnyQueue:
+    """The queue of that name and group. Raises NotThere, whose text lists the existing ones."""
     groups: dict[str, list[str]] = {}
     for known, its_group in names_of(store):
         groups.setdefault(known, []).append(its_group)
     if name not in groups:
-        raise NoSuch(f"there is no queue {one_line(name)} in {path}: {listed('it holds', groups)}")
+        raise NotThere(
+            f"there is no queue {one_line(name)} in {path}: {listed('it holds', groups)}"
+        )
     if group is None and USUAL_GROUP not in groups[name] and len(groups[name]) == 1:
         (group,) = groups[name]
     group = USUAL_GROUP if group is None else group
     if group not in groups[name]:
-        raise NoSuch(
+        raise NotThere(
             f"the queue {one_line(name)} has no group {one_line(group)}:"
             f" {listed('--group may be', groups[name])}"
         )
-    return Opened(store, store.queue(name, group, codec="bytes"))
+    return store.queue(name, group, codec="bytes")
 
 
 def listed(what: str, names: dict[str, list[str]] | list[str]) -> str:

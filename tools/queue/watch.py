@@ -57,7 +57,7 @@ def command(
         raise click.UsageError("--group belongs to a NAME")
     with opened(path) as store, ExitStack() as stack:
         # A name that is not there is an error at once. Queues may come and go later.
-        only = None if name is None else (name, found(store, path, name, group).queue.group)
+        only = None if name is None else (name, found(store, path, name, group).group)
         show: Callable[[Look, list[Failure]], None] = print_json if as_json else print_tables
         if not as_json and sys.stdout.isatty():
             show = stack.enter_context(_Screen())

@@ -11,7 +11,7 @@ from tidelog.client.address import SENTINEL, Address, parse
 from tidelog.resp.commands import encoded
 from tidelog.store.errors import DataError
 from tidelog.tools import exits
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Failed, Refused
 
 TIMEOUT_S: Final = 10.0
 REPLY_BYTES_MAX: Final = 64 << 20
@@ -22,12 +22,6 @@ class Unreachable(Failed):
     """The server does not answer."""
 
     exit_code = exits.SYSTEM
-
-
-class Refused(Failed):
-    """The server answers with an error, or is none of tidelog's."""
-
-    exit_code = exits.REFUSED
 
 
 def is_url(text: str) -> bool:

@@ -12,10 +12,11 @@ from tidelog.client.address import Address, is_served
 from tidelog.replication.status import of_files, of_role
 from tidelog.store import role
 from tidelog.tools import console
+from tidelog.tools.failed import Refused
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
-from tidelog.tools.replica.client import Refused, ask, is_url, place_of
+from tidelog.tools.replica.client import ask, is_url, place_of
 from tidelog.tools.text import path_value, size_text
 
 Facts = dict[str, Any]

@@ -13,10 +13,10 @@ from tidelog.replication.verify import FrameEnd
 from tidelog.snapshot.digested import Digesting, NotDigested
 from tidelog.store import role
 from tidelog.tools import console, exits
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Failed, Refused
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.replica.client import Refused, ask, is_url, place_of
+from tidelog.tools.replica.client import ask, is_url, place_of
 from tidelog.tools.text import path_value
 
 TIMEOUT_S: Final = 6 * 3600.0

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from tidelog.spark.jobs.terms import STATES
 from tidelog.tools.report.rows import Queue, Row, Rows
 from tidelog.tools.report.section import Cell, Chart, Section, Series
-from tidelog.tools.text import argument, time_text
+from tidelog.tools.text import argument, place_text, time_text
 
 CHART_ROWS: Final = 12
 
@@ -246,7 +246,7 @@ def _ms(names: Sequence[str]) -> list[str]:
 
 def _key(row: Row) -> str:
     """The stream of a row; its database is shown unless it is 0."""
-    return (f"[{row['db']}] " if row["db"] else "") + _shown(row["stream"])
+    return place_text(row["db"], bytes(row["stream"]))
 
 
 def _consumer(row: Row) -> tuple[str, str]:

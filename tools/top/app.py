@@ -21,7 +21,7 @@ from textual.worker import Worker, WorkerState
 
 from tidelog.engine.api import DbKey
 from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures
-from tidelog.tools.text import argument, span
+from tidelog.tools.text import argument, place_text, span
 from tidelog.tools.top.look import SORTS, EntryRow, Look, Source, ranked
 from tidelog.tools.top.table import Table
 from tidelog.tools.top.words import (
@@ -31,7 +31,6 @@ from tidelog.tools.top.words import (
     count,
     fact_lines,
     group_cells,
-    key_text,
     queue_cells,
     stream_cells,
 )
@@ -73,7 +72,7 @@ class OfStream(Screen[None]):
         self.place = place
 
     def compose(self) -> ComposeResult:
-        yield Static(key_text(*self.place), id="head", markup=False)
+        yield Static(place_text(*self.place), id="head", markup=False)
         yield Table(GROUP_HEAD, "groups", right=" ".join(GROUP_HEAD[2:]))
         yield Table(CONSUMER_HEAD, "consumers", right="PENDING IDLE")
         yield Table(("ENTRY", "FIELDS"), "entries")
@@ -312,7 +311,7 @@ class Top(App[None]):
                 self.take_now()
         elif table.id == "entries" and chosen and isinstance(self.screen, OfStream):
             place = self.screen.place
-            life = Life(f"{key_text(*place)} {chosen}")
+            life = Life(f"{place_text(*place)} {chosen}")
             self.push_screen(life)
             self._ask(
                 lambda: self._source.why(place, chosen),

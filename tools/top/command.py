@@ -13,7 +13,7 @@ from tidelog.tools import console
 from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
-from tidelog.tools.text import path_value
+from tidelog.tools.text import path_value, place_text
 from tidelog.tools.times import every_option
 from tidelog.tools.top.look import SORTS, Look, Source, ranked
 from tidelog.tools.top.words import (
@@ -23,7 +23,6 @@ from tidelog.tools.top.words import (
     as_object,
     fact_lines,
     group_cells,
-    key_text,
     queue_cells,
     stream_cells,
 )
@@ -138,7 +137,7 @@ def show(source: Source, look: Look, count: int) -> None:
     if len(shown) < len(look.streams):
         click.echo(f"and {len(look.streams) - len(shown):,} streams more")
     groups = [
-        (key_text(row.db, row.key), *group_cells(group, look.at_ms))
+        (place_text(row.db, row.key), *group_cells(group, look.at_ms))
         for row in shown
         if row.groups
         for group in source.groups(row.place)

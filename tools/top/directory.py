@@ -28,7 +28,7 @@ from tidelog.store.read_only import open_read_only
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.state import id_text
 from tidelog.tools.top.look import EntryRow, Look, Rates
-from tidelog.tools.why import as_text, refusal, story
+from tidelog.tools.why import as_text, in_order, refusal, story
 
 # effects that change keys which they do not name, or streams in another database
 _ELSEWHERE: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL, e.RENAME, e.COPY, e.MOVE))
@@ -178,10 +178,9 @@ def life_text(files: LogFiles, key: bytes, entry_id: str) -> str:
     if not found.lives:
         return refusal(key.decode("utf-8", "backslashreplace"), entry_id, found)
     lines = []
-    for number, life in enumerate(found.lives):
-        notes = [] if number else found.notes
+    for _, events in in_order(found):
         before: int | None = None
-        for event in sorted([*life.story(), *notes], key=lambda event: event.lsn):
+        for event in events:
             passed = None if before is None else event.now - before
             lines.append(as_text(event, None, passed))
             before = event.now

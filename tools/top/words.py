@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tidelog.figures.model import GroupFigures, QueueFigures, StreamFigures
 from tidelog.tools.queue_streams import due_in
-from tidelog.tools.text import argument, json_value, size_text, span
+from tidelog.tools.text import argument, json_value, place_text, size_text, span
 from tidelog.tools.top.look import Look
 
 UNKNOWN: Final = "?"
@@ -16,10 +16,6 @@ GROUP_HEAD: Final = ("GROUP", "LAST", "READ", "READ/S", "LAG", "PENDING", "OLDES
 QUEUE_HEAD: Final = (
     *("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "SCHEDULED", "DEAD", "OLDEST"),
 )
-
-
-def key_text(db: int, key: bytes) -> str:
-    return (f"[{db}] " if db else "") + argument(key)
 
 
 def count(value: int | None) -> str:
@@ -44,7 +40,7 @@ def age(ms: int | None, at_ms: int) -> str:
 
 def stream_cells(row: StreamFigures, at_ms: int) -> tuple[str, ...]:
     return (
-        key_text(row.db, row.key),
+        place_text(row.db, row.key),
         count(row.length),
         count(row.added),
         rate(row.added_per_s),
@@ -73,7 +69,7 @@ def queue_cells(row: QueueFigures, at_ms: int) -> tuple[str, ...]:
         count, (row.depth, row.waiting, row.in_flight, row.paused, row.scheduled or 0, row.dead)
     )
     return (
-        key_text(row.db, row.key) + STOPPED * row.stopped,
+        place_text(row.db, row.key) + STOPPED * row.stopped,
         argument(row.group or b""),
         *figures,
         age(row.oldest_ms, at_ms),

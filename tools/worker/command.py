@@ -374,8 +374,8 @@ def loaded(given: dict[str, Any], asynchronous: bool) -> dict[str, Any]:
 def look_for(path: PathOrUrl, name: str, create: bool) -> None:
     """Refuse a queue that does not exist, for which a worker would wait for ever, unless it is to be begun.
 
-    A server that does not answer yet cannot be asked; the worker waits for one as long as any call does. Raises NoSuch,
-    and the errors of a store that cannot be read.
+    A server that does not answer yet cannot be asked; the worker waits for one as long as any call does. Raises
+    NotThere, and the errors of a store that cannot be read.
     """
     try:
         with (

@@ -12,7 +12,8 @@ import click
 
 from tidelog.api.queue.dead import Dead
 from tidelog.jobs.rows import DeadJob
-from tidelog.tools.queue.store import NoSuch, now_ns
+from tidelog.tools.failed import NotThere
+from tidelog.tools.queue.store import now_ns
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.times import duration
 
@@ -67,7 +68,7 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def dead_jobs(dead: Dead, ids: Iterable[str], wanted: Filter) -> Iterator[DeadJob]:
     """The dead jobs of these IDs (none: all) that the filter takes, oldest first.
 
-    Raises NoSuch where an ID is no dead job's. The ID that it had as a job will not do: another dead job may have it.
+    Raises NotThere where an ID is no dead job's. The ID that it had as a job will not do: another dead job may have it.
     """
     names = list(dict.fromkeys(ids))
     return filter(wanted.takes, by_ids(dead, names) if names else iter(dead))
@@ -79,7 +80,7 @@ def by_ids(dead: Dead, names: list[str]) -> list[DeadJob]:
     if lost:
         known = [f"{job.original_id} is now {job.id}" for job in dead if job.original_id in lost]
         hint = f" ({listed(known)})" if known else ""
-        raise NoSuch(
+        raise NotThere(
             f"there is no dead job {listed([name for name in names if name in lost])}{hint};"
             " list the dead jobs with: tidelog queue dead ls"
         )
@@ -93,6 +94,6 @@ def listed(texts: list[str]) -> str:
 
 
 def matching(dead: Dead, name: str) -> list[DeadJob]:
-    """The dead jobs that have this ID, or had it as jobs. Raises NoSuch."""
+    """The dead jobs that have this ID, or had it as jobs. Raises NotThere."""
     found = [job for job in dead if name in (job.id, job.original_id)]
     return found or by_ids(dead, [name])

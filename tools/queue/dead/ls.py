@@ -10,10 +10,9 @@ import click
 
 from tidelog.jobs.rows import DeadJob
 from tidelog.tools import console
-from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue.failures import as_object as failure_object
-from tidelog.tools.queue.store import on_queue, reading
+from tidelog.tools.queue.store import AnyQueue, reads_queue
 from tidelog.tools.queue.value import (
     CODECS,
     Value,
@@ -33,7 +32,7 @@ codec_option = click.option(
 )
 
 
-@on_queue(
+@reads_queue(
     "tidelog queue dead ls orders-data mails",
     "tidelog queue dead ls orders-data mails --error Timeout --older-than 1d",
     "tidelog queue dead ls orders-data mails --json | jq -r .reason",
@@ -43,20 +42,13 @@ codec_option = click.option(
 @filter_options
 @click.option("--count", type=click.IntRange(1), help="List at most this many jobs.")
 def command(
-    path: PathOrUrl,
-    name: str,
-    group: str | None,
-    codec: str | None,
-    wanted: Filter,
-    count: int | None,
-    as_json: bool,
+    queue: AnyQueue, codec: str | None, wanted: Filter, count: int | None, as_json: bool
 ) -> None:
-    with reading(path, name, group) as (_, queue):
-        jobs = islice(dead_jobs(queue.dead, (), wanted), count)
-        if as_json:
-            console.objects(as_object(job, codec) for job in jobs)
-        else:
-            table(jobs, codec)
+    jobs = islice(dead_jobs(queue.dead, (), wanted), count)
+    if as_json:
+        console.objects(as_object(job, codec) for job in jobs)
+    else:
+        table(jobs, codec)
 
 
 def table(jobs: Iterable[DeadJob], codec: str | None) -> None:

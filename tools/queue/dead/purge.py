@@ -32,11 +32,11 @@ def command(
     as_json: bool,
 ) -> None:
     if dry_run:
-        with reading(path, name, group) as (_, queue):
+        with reading(path, name, group) as queue:
             rehearse(queue, ids, wanted, "purged", as_json)
         return
     must_be_able_to_ask(yes)
-    with writing(path, name, group, "queue.dead.purge()") as (_, queue):
+    with writing(path, name, group, "queue.dead.purge()") as queue:
         chosen = [job.id for job in dead_jobs(queue.dead, ids, wanted)]
         question = f"Delete {jobs_text(len(chosen), 'dead ')} of {one_line(name)} permanently?"
         if chosen and not agreed(question, yes):

@@ -33,10 +33,10 @@ def command(
     as_json: bool,
 ) -> None:
     if dry_run:
-        with reading(path, name, group) as (_, queue):
+        with reading(path, name, group) as queue:
             rehearse(queue, ids, wanted, "redriven", as_json)
         return
-    with writing(path, name, group, "queue.dead.redrive()") as (_, queue):
+    with writing(path, name, group, "queue.dead.redrive()") as queue:
         chosen = [job.id for job in dead_jobs(queue.dead, ids, wanted)]
         count = in_batches("redriving", chosen, queue.dead.redrive)
     facts = {"redriven": count, "dry_run": False, "ids": chosen}

@@ -7,32 +7,28 @@ import json
 import click
 
 from tidelog.jobs.rows import DeadJob
-from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
 from tidelog.tools.queue.failures import show as show_failure
-from tidelog.tools.queue.store import on_queue, reading
+from tidelog.tools.queue.store import AnyQueue, reads_queue
 from tidelog.tools.queue.value import moment_text, one_line
 
 
-@on_queue(
+@reads_queue(
     "tidelog queue dead show orders-data mails 1700000009000-0",
     "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
 )
 @click.argument("job_id", metavar="ID")
 @codec_option
-def command(
-    path: PathOrUrl, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
-) -> None:
-    with reading(path, name, group) as (_, queue):
-        for number, job in enumerate(matching(queue.dead, job_id)):
-            if as_json:
-                click.echo(json.dumps(as_object(job, codec)))
-                continue
-            # A second dead job can match: one has this ID now, and the other had it before it died.
-            if number:
-                click.echo()
-            show(job, codec)
+def command(queue: AnyQueue, job_id: str, codec: str | None, as_json: bool) -> None:
+    for number, job in enumerate(matching(queue.dead, job_id)):
+        if as_json:
+            click.echo(json.dumps(as_object(job, codec)))
+            continue
+        # A second dead job can match: one has this ID now, and the other had it before it died.
+        if number:
+            click.echo()
+        show(job, codec)
 
 
 def show(job: DeadJob, codec: str | None) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-import tidelog
 from tidelog.tools import console, exits
 from tidelog.tools.names import queues, schedules
 from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.schedule.ls import as_object, next_text
-from tidelog.tools.queue.store import writable
+from tidelog.tools.queue.store import refusals, writable
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.times import duration
 
@@ -41,12 +40,10 @@ def command(
     name: str,
     queue: str,
     cron: str | None,
-    every: float | None,
-    tz: str | None,
-    catch_up: str,
     value: str,
     text: bool,
     as_json: bool,
+    **times: Any,
 ) -> None:
     given: Any = value
     if not text:
@@ -55,11 +52,7 @@ def command(
         except ValueError as error:
             raise click.UsageError(f"--value is not JSON: {error}; for text add --text") from None
     codec = "str" if text else "json"
-    times: dict[str, Any] = {"every": every, "tz": tz, "catch_up": catch_up}
-    with writable(path, "db.schedule()") as store:
-        try:
-            made = store.schedule(name, cron, queue=queue, value=given, codec=codec, **times)
-        except tidelog.DataError as error:
-            raise click.UsageError(str(error)) from None
+    with writable(path, "db.schedule()") as store, refusals():
+        made = store.schedule(name, cron, queue=queue, value=given, codec=codec, **times)
     said = f"next puts a job into {one_line(made.queue)} at {next_text(made)}"
     console.told(as_json, as_object(made), f"{one_line(made.name)} {said}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from tidelog.tools import console, exits
+from tidelog.tools.failed import NotThere
 from tidelog.tools.names import schedules
 from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
-from tidelog.tools.queue.store import NoSuch, listed, writable
+from tidelog.tools.queue.store import listed, writable
 from tidelog.tools.queue.value import one_line
 
 
@@ -20,7 +21,7 @@ def change(verb: str, done: str, method: str) -> click.Command:
         with writable(path, f"db.schedules.{method}()") as store:
             if not getattr(store.schedules, method)(name):
                 names = [schedule.name for schedule in store.schedules.list()]
-                raise NoSuch(
+                raise NotThere(
                     f"there is no schedule {one_line(name)} in {path}: {listed('it holds', names)}"
                 )
         console.told(as_json, {done: name}, f"{one_line(name)} {done}")
