@@ -19,19 +19,18 @@ made a browser send is refused. docs/decisions/console.md has the reasons.
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from tidelog.engine import ids
 from tidelog.engine.errors import CommandError
 from tidelog.server.console import changes, jobs, looks, shown
-from tidelog.server.console.entry import Entry, Link, NoAnswer, Refusal, Visitor
+from tidelog.server.console.entry import Entry, Link, NoAnswer, Refusal, Visitor, same
 from tidelog.server.http import Request, Response
 
 ROOT: Final = "/console"
@@ -101,12 +100,7 @@ class Console:
             raise Refusal(405, f"{request.method} is not allowed here")
         if name == "session":
             return _json(self._session(request, visitor))
-        query = _Query(
-            {
-                key: words[-1]
-                for key, words in parse_qs(urlsplit(request.target).query, True).items()
-            }
-        )
+        query = _Query(dict(parse_qsl(urlsplit(request.target).query, True)))
         if name == "life" and self.entry.tells:
             if visitor is None:
                 raise Refusal(401, self.entry.refusal(request) or "", login=True)
@@ -140,7 +134,7 @@ class Console:
             return _json(session, headers=(_set_cookie(request, cookie, None),))
         if visitor is None:
             raise Refusal(401, "sign in first", login=True)
-        if not _same(request.header(CSRF), visitor.csrf):
+        if not same(request.header(CSRF), visitor.csrf):
             raise Refusal(403, f"the header {CSRF} is missing or wrong; load the page again")
         if name == "logout":
             self.entry.leave(token)
@@ -150,7 +144,12 @@ class Console:
         if self.entry.read_only:
             raise Refusal(403, self.entry.read_only)
         query = _Query(given)
-        done = self._ask(request, visitor, lambda link: _CHANGES[name](link, query), changes=True)
+
+        def work(link: Link) -> dict[str, Any]:
+            link.ask(b"SELECT", b"%d" % query.db)
+            return _CHANGES[name](link, query)
+
+        done = self._ask(request, visitor, work, changes=True)
         _logger.info(
             "console: user %s at %s: %s of %s: %d jobs",
             *(ascii(visitor.name), request.peer[0], name),
@@ -269,23 +268,21 @@ _LOOKS: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {
     ),
 }
 _CHANGES: Final[dict[str, Callable[[Link, _Query], dict[str, Any]]]] = {
-    "redrive": lambda link, query: changes.redrive(
-        link, query.db, query.key, query.ids, query.id("last")
+    "redrive": lambda link, query: changes.dead(
+        link, query.key, b"REDRIVE", query.ids, query.id("last")
     ),
-    "purge-dead": lambda link, query: changes.purge_dead(
-        link, query.db, query.key, query.ids, query.id("last")
+    "purge-dead": lambda link, query: changes.dead(
+        link, query.key, b"PURGE", query.ids, query.id("last")
     ),
-    "purge": lambda link, query: changes.purge(link, query.db, query.key, query.group),
+    "purge": lambda link, query: changes.purge(link, query.key, query.group),
     "put": lambda link, query: changes.put(
-        *(link, query.db, query.key, query.words("value"), query.number("delay_ms")),
+        *(link, query.key, query.words("value"), query.number("delay_ms")),
         *(query.number("priority"), query.words("job_key")),
     ),
-    "cancel": lambda link, query: changes.cancel(link, query.db, query.key, query.job),
-    "move": lambda link, query: changes.move(
-        link, query.db, query.key, query.job, query.number("delay_ms")
-    ),
-    "pause": lambda link, query: changes.schedule(link, query.db, query.key, b"PAUSE"),
-    "resume": lambda link, query: changes.schedule(link, query.db, query.key, b"RESUME"),
+    "cancel": lambda link, query: changes.cancel(link, query.key, query.job),
+    "move": lambda link, query: changes.move(link, query.key, query.job, query.number("delay_ms")),
+    "pause": lambda link, query: changes.schedule(link, query.key, b"PAUSE"),
+    "resume": lambda link, query: changes.schedule(link, query.key, b"RESUME"),
 }
 
 
@@ -305,11 +302,9 @@ def _body(request: Request) -> dict[str, Any]:
 
 def _check_origin(request: Request) -> None:
     """Refuse what a page of another site made the browser send. Raises Refusal."""
-    site = request.header("Sec-Fetch-Site")
-    origin = request.header("Origin")
-    if site not in ("", "same-origin", "none"):
-        raise Refusal(403, "this request comes from the page of another site")
-    if origin and origin.partition("://")[2] != request.header("Host"):
+    site, origin = request.header("Sec-Fetch-Site"), request.header("Origin")
+    elsewhere = origin and origin.partition("://")[2] != request.header("Host")
+    if elsewhere or site not in ("", "same-origin", "none"):
         raise Refusal(403, "this request comes from the page of another site")
 
 
@@ -335,11 +330,6 @@ def _json(
     told: dict[str, Any], status: int = 200, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
     return Response(status, "application/json", json.dumps(told).encode() + b"\n", headers)
-
-
-def _same(given: str, known: str) -> bool:
-    """Whether two texts are equal. The time taken does not reveal how much of `given` is right."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
 @cache

@@ -31,16 +31,7 @@ ENTRIES: Final = 20
 JOBS: Final = 20
 TICKS: Final = 3  # of a schedule
 GROUP: Final = b"workers"  # that a queue has before a worker came
-_INFO: Final = (
-    b"server",
-    b"clients",
-    b"memory",
-    b"stats",
-    b"persistence",
-    b"replication",
-    b"keyspace",
-    b"tidelog",
-)
+_INFO: Final = b"server clients memory stats persistence replication keyspace tidelog".split()
 
 
 class NotThere(Exception):
@@ -97,17 +88,7 @@ def streams(link: Link, db: int) -> dict[str, Any]:
         for key, facts in answered(scanned, map(replied, about))
         if not is_helper_told(key, facts["first-entry"], owner_of(key) in scanned)
     ]
-    found = [
-        {
-            "key": shown.text(key),
-            "ref": shown.ref(key),
-            "length": facts["length"],
-            "added": facts["entries-added"],
-            "last_id": plain(facts["last-generated-id"]),
-            "groups": [],
-        }
-        for key, facts in told
-    ]
+    found = [_stream(key, facts) | {"groups": []} for key, facts in told]
     groups = link.ask_all([b"XINFO", b"GROUPS", key] for key, _ in told)
     for row, reply in zip(found, groups, strict=True):
         if not isinstance(reply, CommandError):
@@ -250,6 +231,16 @@ def answered(keys: list[bytes], replies: Iterable[Any]) -> list[tuple[bytes, Any
     return [(key, reply) for key, reply in both if not isinstance(reply, CommandError)]
 
 
+def _stream(key: bytes, facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "key": shown.text(key),
+        "ref": shown.ref(key),
+        "length": facts["length"],
+        "added": facts["entries-added"],
+        "last_id": plain(facts["last-generated-id"]),
+    }
+
+
 def _group(facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "group": shown.text(facts["name"]),
@@ -313,12 +304,7 @@ def stream(link: Link, db: int, key: bytes) -> dict[str, Any]:
             }
         )
     newest = link.ask(b"XREVRANGE", key, b"+", b"-", b"COUNT", b"%d" % ENTRIES)
-    return {
-        "key": shown.text(key),
-        "ref": shown.ref(key),
-        "length": facts["length"],
-        "added": facts["entries-added"],
-        "last_id": plain(facts["last-generated-id"]),
+    return _stream(key, facts) | {
         "max_deleted_id": plain(facts["max-deleted-entry-id"]),
         "nodes": facts["radix-tree-keys"],
         "groups": told,

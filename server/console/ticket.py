@@ -6,14 +6,13 @@ second use is refused, which tells its owner that somebody else was faster.
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from tidelog.server.console.entry import Link, Refusal, Visitor
+from tidelog.server.console.entry import Link, Refusal, Visitor, same
 from tidelog.server.http import Request
 
 AGAIN = "run `tidelog console` again for a new link"
@@ -52,13 +51,13 @@ class Ticket:
     def find(self, token: str) -> Guest | None:
         """See `Entry`."""
         with self._lock:
-            return self._guest if self._cookie and _same(token, self._cookie) else None
+            return self._guest if self._cookie and same(token, self._cookie) else None
 
     def enter(self, given: dict[str, Any], peer: str) -> tuple[str, Guest]:
         """See `Entry`."""
         token = given.get("token")
         with self._lock:
-            if not isinstance(token, str) or not self.token or not _same(token, self.token):
+            if not isinstance(token, str) or not self.token or not same(token, self.token):
                 raise Refusal(401, f"this link is wrong, or was used already; {AGAIN}")
             self.token, self._cookie = "", secrets.token_urlsafe(32)
             return self._cookie, self._guest
@@ -82,7 +81,3 @@ class Ticket:
         """See `Entry`."""
         assert self._lives is not None
         return self._lives(key, job)
-
-
-def _same(given: str, known: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())

@@ -61,6 +61,16 @@ _CHECKPOINT: Final = (
 
 
 # fmt: off
+# Name of the metric after `tidelog_stream_` or `tidelog_group_`, field of `StreamFigures` or `GroupFigures`, help.
+_OF_STREAMS: Final = (
+    ("entries_added", "added", "Entries ever added, as in XINFO STREAM."),
+    ("groups", "groups", "Consumer groups."),
+)
+_OF_STREAM_GROUPS: Final = (
+    ("lag", "lag", "Entries that a group has not read yet. Missing if finding out requires reading the stream."),
+    ("pending", "pending", "Entries that were delivered and not acknowledged."),
+    ("consumers", "consumers", "Consumers."),
+)
 # Name of the metric after `tidelog_queue_`, field of `QueueFigures`, help.
 _OF_GROUPS: Final = (
     ("depth", "depth", "Jobs that are due or were delivered, and are not done."),
@@ -75,11 +85,22 @@ _OF_QUEUES: Final = (
     ("failures", "failures", "Recorded failures that are kept."),
     ("stopped", "stopped", "1 while the queue itself is paused, and delivers nothing."),
 )
-# Fields of `ReplicationFigures`, with their help; of `LogFigures`, with the name of the metric.
+# Fields of `ReplicationFigures`, with their help; of those of a follower and of the link, and of `LogFigures`, with the
+# name of the metric.
 _KEPT: Final = (
     ("retained_bytes", "Bytes of the log that followers need, also those that are away."),
     ("surpluses", "Sets of records in quarantine/."),
     ("surplus_records", "Records that were set aside in quarantine/ because the leader does not have them."),
+)
+_OF_FOLLOWERS: Final = (
+    ("lag_seconds", "lag_s",
+        "Seconds for which the leader has had a record that a follower lacks; 0 if it lacks none."),
+    ("lag_bytes", "lag_bytes", "About how many bytes of the log a follower lacks."),
+)
+_OF_LINK: Final = (
+    ("leader_lsn", "leader_lsn", "The leader's last LSN, when last heard."),
+    ("lag_lsn", "lag_lsn", "Records that the leader has and this store has not."),
+    ("lag_seconds", "lag_s", "Seconds since this store last had everything that its leader had."),
 )
 _TROUBLES: Final = (
     ("failed", "failure", "1 if the log failed and no write is possible any more."),
@@ -177,34 +198,17 @@ class Collector:
                 for level, lsn in (("written", each.written_lsn), ("fsynced", each.fsynced_lsn))
             ),
         )
-        yield _labelled(
-            "follower_lag_seconds",
-            "Seconds for which the leader has had a record that a follower lacks; 0 if it lacks none.",
-            (({"follower": each.name}, each.lag_s) for each in told.followers),
-        )
-        yield _labelled(
-            "follower_lag_bytes",
-            "About how many bytes of the log a follower lacks.",
-            (({"follower": each.name}, each.lag_bytes) for each in told.followers),
-        )
+        for name, slot, text in _OF_FOLLOWERS:
+            lags = (({"follower": each.name}, getattr(each, slot)) for each in told.followers)
+            yield _labelled("follower_" + name, text, lags)
         for name, text in _KEPT:
             yield _gauge("replication_" + name, text, getattr(told, name))
         link = told.link
         if link is None:
             return
         yield _gauge("link_up", "1 while the leader's frames arrive.", int(link.up))
-        if link.leader_lsn is not None:
-            yield _gauge(
-                "link_leader_lsn", "The leader's last LSN, when last heard.", link.leader_lsn
-            )
-            yield _gauge(
-                "link_lag_lsn", "Records that the leader has and this store has not.", link.lag_lsn
-            )
-            yield _gauge(
-                "link_lag_seconds",
-                "Seconds since this store last had everything that its leader had.",
-                link.lag_s,
-            )
+        for name, slot, text in _OF_LINK if link.leader_lsn is not None else ():
+            yield _gauge("link_" + name, text, getattr(link, slot))
 
     # --- the server
 
@@ -323,23 +327,10 @@ class Collector:
         )
         yield _gauge("streams_shown", "Number of streams shown one by one." + resident, len(found))
         yield _labelled("stream_length", "Entries." + resident, _stream_samples(found, "length"))
-        yield _labelled(
-            "stream_entries_added",
-            "Entries ever added, as in XINFO STREAM.",
-            _stream_samples(found, "added"),
-        )
-        yield _labelled("stream_groups", "Consumer groups.", _stream_samples(found, "groups"))
-        yield _labelled(
-            "group_lag",
-            "Entries that a group has not read yet. Missing if finding out requires reading the stream.",
-            _group_samples(found, "lag"),
-        )
-        yield _labelled(
-            "group_pending",
-            "Entries that were delivered and not acknowledged.",
-            _group_samples(found, "pending"),
-        )
-        yield _labelled("group_consumers", "Consumers.", _group_samples(found, "consumers"))
+        for name, slot, text in _OF_STREAMS:
+            yield _labelled("stream_" + name, text, _stream_samples(found, slot))
+        for name, slot, text in _OF_STREAM_GROUPS:
+            yield _labelled("group_" + name, text, _group_samples(found, slot))
         yield _labelled(
             "group_oldest_pending_seconds",
             "Age of the oldest delivery that no consumer has acknowledged, in seconds; if that delivery is not in "
