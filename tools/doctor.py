@@ -166,9 +166,10 @@ def of_server(place: str | Path) -> Facts:
     """The facts that a server tells by its own commands. Raises as `tidelog.connect`."""
     with tidelog.connect(place) as store:
         ask = store.execute_command
-        told = _text(ask("INFO")).splitlines()
-        info = dict(line.split(":", 1) for line in told if ":" in line)
-        config = _config(ask("CONFIG", "GET", "*"))
+        lines = _text(ask("INFO")).splitlines()
+        info = dict(line.split(":", 1) for line in lines if ":" in line)
+        told = pairs(ask("CONFIG", "GET", "*"))
+        config = {_text(name): _text(value) for name, value in told.items()}
         now = time.time_ns() // 1_000_000
         queues = [
             replace(row, workers=_alive(ask, row.key, row.group or b"") if row.waiting else 1)
@@ -215,11 +216,6 @@ def _alive(ask: Any, name: bytes, group: bytes) -> int:
     except tidelog.ResponseError:
         return 0
     return sum(pairs(each)[b"idle"] < ALIVE_MS for each in told)
-
-
-def _config(told: Any) -> dict[str, str]:
-    """CONFIG GET as a dict."""
-    return {_text(name): _text(value) for name, value in pairs(told).items()}
 
 
 def _text(raw: Any) -> str:

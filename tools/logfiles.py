@@ -176,6 +176,12 @@ class LogFiles:
     bare       there is no file STORE: `uuid` is that of the first segment whose header can be read
     """
 
+    snapshot: Snapshot | None = None
+    bare = False
+    _surplus = False
+    _tail: Tail | None = None  # where `new` continues
+    _opened: Opened | None = None  # the checkpoint that `still` holds
+
     def __init__(
         self,
         root: Path,
@@ -189,11 +195,6 @@ class LogFiles:
         self.disk: Disk = RealDisk() if disk is None else disk
         self._disk = self.disk  # without `still`
         self.root = place_of(self.disk, root)
-        self.snapshot: Snapshot | None = None
-        self.bare = False
-        self._surplus = False
-        self._tail: Tail | None = None  # where `new` continues
-        self._opened: Opened | None = None  # the checkpoint that `still` holds
         folder = self.root / identity.CHECKPOINT
         self.directory = self.root / identity.AOF
         if snapshots and is_snapshot(self.disk, self.root):
@@ -349,6 +350,16 @@ class LogFiles:
             return DamagedFile(path, 40, f"{said}, but the file name says {named}")
         return None
 
+    def durable_fault(self) -> DamagedFile | None:
+        """The fault of the file DURABLE; None if it is sound, or missing."""
+        path = self.directory / durable.NAME
+        if not self.disk.exists(path):
+            return None
+        data = recipe.read(self.disk, path, durable.FILE_BYTES)
+        if not any(data) or durable.read(self.disk, self.directory, self.uuid):
+            return None
+        return DamagedFile(path, 0, "both of its slots are damaged or belong to another store")
+
     def life_of(self, path: Path) -> int:
         """The incarnation that wrote a segment; 0 if its header does not tell the life of its records."""
         try:
@@ -482,11 +493,7 @@ class SegmentFiles(LogFiles):
     def __init__(self, paths: Sequence[Path]) -> None:
         self.disk = self._disk = RealDisk()
         self.root = self.directory = paths[0].parent
-        self.snapshot = None
         self.bare = True
-        self._surplus = False
-        self._tail = None
-        self._opened = None
         self.checkpoint = self.root / identity.DATA
         headers = [(read_header(self.disk, path), path) for path in dict.fromkeys(paths)]
         self._found = sorted(headers, key=lambda pair: (pair[0].first_lsn, str(pair[1])))

@@ -14,8 +14,9 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
 from tidelog.store.directory import is_snapshot
-from tidelog.tools import console, exits
+from tidelog.tools import exits
 from tidelog.tools.aof.verify import CHECKS as OF_THE_LOG
+from tidelog.tools.aof.verify import table_of
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot.facts import progress
@@ -56,12 +57,7 @@ def command(path: Path, snapshots: bool, as_json: bool) -> int:
 
 
 def show(findings: list[Finding], made: set[str]) -> None:
-    rows = []
-    for check in reversed(CHECKS):
-        count = sum(finding.check == check for finding in findings)
-        result = "FAILED" if count else "ok" if check in made else "left out"
-        rows.append((check, result, str(count or "")))
-    console.table(("CHECK", "RESULT", "FINDINGS"), rows, right="FINDINGS")
+    table_of(CHECKS, (finding.check for finding in findings), made)
     for finding in findings:
         click.echo(str(finding))
 

@@ -7,6 +7,8 @@ checks.
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Container, Iterable
 from operator import length_hint
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,7 +16,7 @@ from typing import Final, NamedTuple
 import click
 import msgpack
 
-from tidelog.aof import durable, layout
+from tidelog.aof import layout
 from tidelog.aof.errors import (
     CorruptFrame,
     Damage,
@@ -33,7 +35,6 @@ from tidelog.aof.reading.reader import (
     unpacker,
 )
 from tidelog.aof.reading.verdicts import Verdict
-from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.apply import APPLY, is_known
@@ -112,7 +113,9 @@ class Verification:
             self.check(files)
 
     def check(self, files: LogFiles) -> None:
-        self.check_durable(files)
+        fault = files.durable_fault()
+        if fault is not None:
+            self.fail("durable", f"{fault.path}: {fault.reason}")
         try:
             with console.progress("verifying", files.size(), size=True) as advance:
                 for scan in files.scans():
@@ -139,16 +142,6 @@ class Verification:
         except Exception as error:  # as in `apply`
             self.fail("replay", f"{type(error).__name__}: {error}")
             return ""
-
-    def check_durable(self, files: LogFiles) -> None:
-        path = files.directory / durable.NAME
-        if not files.disk.exists(path):
-            return
-        data = recipe.read(files.disk, path, durable.FILE_BYTES)
-        if any(data) and not durable.read(files.disk, files.directory, files.uuid):
-            self.fail(
-                "durable", f"{path}: both of its slots are damaged or belong to another store"
-            )
 
     def check_segment(self, scan: Scan) -> None:
         stretch: list[FrameTuple] = []
@@ -293,17 +286,19 @@ def command(path: Path, as_json: bool, no_replay: bool) -> int:
     return max((CHECKS[failure.check] for failure in verification.failures), default=exits.OK)
 
 
-def show(v: Verification) -> None:
+def table_of(checks: Iterable[str], failed: Iterable[str], made: Container[str]) -> None:
+    """Print a table of the checks, the gravest first. `failed`: the check of each finding; `made`: not left out."""
+    counts = Counter(failed)
     rows = []
-    for check in reversed(CHECKS):
-        texts = [failure.text for failure in v.failures if failure.check == check]
-        skipped = check == "replay" and not texts and not v.digest
-        rows.append((check, "FAILED" if texts else "left out" if skipped else "ok", len(texts)))
-    console.table(
-        ("CHECK", "RESULT", "FINDINGS"),
-        [(check, result, str(count) if count else "") for check, result, count in rows],
-        right="FINDINGS",
-    )
+    for check in reversed(list(checks)):
+        result = "FAILED" if counts[check] else "ok" if check in made else "left out"
+        rows.append((check, result, str(counts[check] or "")))
+    console.table(("CHECK", "RESULT", "FINDINGS"), rows, right="FINDINGS")
+
+
+def show(v: Verification) -> None:
+    made = CHECKS if v.digest else CHECKS.keys() - {"replay"}
+    table_of(CHECKS, (failure.check for failure in v.failures), made)
     for failure in v.failures:
         click.echo(f"{failure.check}: {failure.text}")
     click.echo(

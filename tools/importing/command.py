@@ -24,7 +24,7 @@ from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
 from tidelog.tools.failed import Unable
 from tidelog.tools.heads import tool_command
-from tidelog.tools.importing.filters import Filter, filter_of
+from tidelog.tools.importing.filters import filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_server import take_dumps, take_psync
 from tidelog.tools.importing.keys import Keys
@@ -104,8 +104,13 @@ def command(
             raise click.UsageError(
                 "--follow and --until-caught-up need a server: redis://host:port"
             )
-        take_path = from_path(Path(source), wanted, truncate_tail=truncate_tail)
-        run(target, source, take_path, dry_run, as_json)
+        path, now_ms = Path(source), time.time_ns() // 1_000_000
+        take_path = take_directory if path.is_dir() else take_file
+
+        def take_files(keys: Keys) -> None:
+            take_path(path, keys, wanted, now_ms, truncate_tail=truncate_tail)
+
+        run(target, source, take_files, dry_run, as_json)
         return
     if by == DUMP and (follow or until_caught_up):
         raise click.UsageError("--follow and --until-caught-up need --by psync")
@@ -122,19 +127,6 @@ def command(
             take_psync(place, keys, wanted, follow=follow, until_caught_up=until_caught_up)
 
     run(target, str(place), take, dry_run, as_json)
-
-
-def from_path(path: Path, wanted: Filter, *, truncate_tail: bool = False) -> Take:
-    """Take a dump file, an append-only file, or the directory of one."""
-
-    def take(keys: Keys) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        if path.is_dir():
-            take_directory(path, keys, wanted, now_ms, truncate_tail=truncate_tail)
-        else:
-            take_file(path, keys, wanted, now_ms, truncate_tail=truncate_tail)
-
-    return take
 
 
 def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> None:

@@ -57,10 +57,11 @@ def retry_option(whose: str) -> Callable[[F], F]:
     )
 
 
-def codec_option(help: str) -> Callable[[F], F]:
-    """The option --codec, JSON unless the caller names another one."""
+def codec_option(help: str, default: str | None = "json") -> Callable[[F], F]:
+    """The option --codec."""
+    shown = default is not None
     return click.option(
-        "--codec", type=click.Choice(CODECS), default="json", show_default=True, help=help
+        "--codec", type=click.Choice(CODECS), default=default, show_default=shown, help=help
     )
 
 

@@ -87,20 +87,6 @@ def command(
         raise click.UsageError(
             "--skip-damaged makes another store, so it needs --to NEW-DIRECTORY and not --in-place"
         )
-    return repair(
-        path, target, skip_damaged=skip_damaged, in_its_place=in_its_place, as_json=as_json
-    )
-
-
-def repair(
-    path: Path,
-    target: Path | None,
-    *,
-    skip_damaged: bool = False,
-    in_its_place: bool = False,
-    as_json: bool = False,
-) -> int:
-    """Run the command. Returns its exit code."""
     with ExitStack() as held:
         files = MendedFiles(path)
         layout.check(files.disk, files.root)
@@ -111,19 +97,13 @@ def repair(
             files = MendedFiles(path)
         else:
             held.enter_context(files.still())
-        return _repair(
-            files, target, skip_damaged=skip_damaged, in_its_place=in_its_place, as_json=as_json
-        )
+        return repair(files, target, skip_damaged, in_its_place, as_json)
 
 
-def _repair(
-    files: MendedFiles,
-    target: Path | None,
-    *,
-    skip_damaged: bool,
-    in_its_place: bool,
-    as_json: bool,
+def repair(
+    files: MendedFiles, target: Path | None, skip_damaged: bool, in_its_place: bool, as_json: bool
 ) -> int:
+    """Say what can be kept, and repair what was asked for. Returns the exit code."""
     seen = look(files)
     found = plan(files, seen, skip_damaged=skip_damaged)
     if found is not None and found.reach.damage is not None:

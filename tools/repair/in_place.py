@@ -19,7 +19,6 @@ work: it looks at what is there, and finds the same end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -175,16 +174,12 @@ class _Cutter:
         self.rebuilds = False
 
     def run(self) -> None:
-        steps: tuple[Callable[[], None], ...] = (
-            self.put_base,
-            self.fold,
-            self.lower,
-            self.cut,
-            self.begin,
-            self.promise,
-        )
-        for step in steps:
-            step()
+        self.put_base()
+        self.fold()
+        self.lower()
+        self.cut()
+        self.begin()
+        self.promise()
 
     @property
     def stands(self) -> bool:

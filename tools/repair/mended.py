@@ -15,7 +15,6 @@ from tidelog.aof import durable, identity, lock
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import AofError, DamagedFile, MissingSegment, NewerFormat
 from tidelog.aof.reading.reader import read_header
-from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.rows.meta import Meta
@@ -87,16 +86,6 @@ class MendedFiles(LogFiles):
             self._headers, self.mends = None, []
             self.__dict__.pop("meta", None)
             yield
-
-    def durable_fault(self) -> DamagedFile | None:
-        """The fault of the file DURABLE; None if it is sound, or missing."""
-        path = self.directory / durable.NAME
-        if not self.disk.exists(path):
-            return None
-        data = recipe.read(self.disk, path, durable.FILE_BYTES)
-        if not any(data) or durable.read(self.disk, self.directory, self.uuid):
-            return None
-        return DamagedFile(path, 0, "both of its slots are damaged or belong to another store")
 
 
 def _above_aof(disk: Disk, root: Path) -> Path:

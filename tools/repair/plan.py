@@ -16,7 +16,7 @@ from tidelog.snapshot.walk import walk
 from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.repair.look import Part, Seen, run_to
 from tidelog.tools.repair.mended import MendedFiles
-from tidelog.tools.repair.reach import Reach, follow
+from tidelog.tools.repair.reach import Reach, follow, state_at
 from tidelog.tools.repair.salvage import Salvaged, salvage
 from tidelog.tools.snapshot.facts import progress
 
@@ -86,7 +86,8 @@ def plan(files: MendedFiles, seen: Seen, *, skip_damaged: bool = False) -> Plan 
                     continue
                 if reach.damage is not None:
                     # The record that could not be applied may have changed the state.
-                    found = _digest_at(files, base, reach.start.lsn)
+                    with state_at(files, base, reach.start.lsn) as kept:
+                        found = digest(kept)
                 else:
                     found = digest(state)
         except (Damage, CorruptBlock) as error:
@@ -97,8 +98,7 @@ def plan(files: MendedFiles, seen: Seen, *, skip_damaged: bool = False) -> Plan 
             break
     if best is None or not skip_damaged:
         return best
-    with state_of(files, best.base) as (state, start):
-        follow(files, start, state, best.lsn)
+    with state_at(files, best.base, best.lsn) as state:
         salvaged = salvage(files, state, best.lsn)
         return best._replace(salvaged=salvaged, digest=digest(state), run=[])
 
@@ -111,9 +111,3 @@ def _fault(files: MendedFiles, seen: Seen, base: Base) -> str | None:
         return seen.rotten
     finding = next(iter(walk(files.disk, base.folder, progress)), None)
     return None if finding is None else finding.text
-
-
-def _digest_at(files: MendedFiles, base: Base, lsn: int) -> str:
-    with state_of(files, base) as (state, start):
-        follow(files, start, state, lsn)
-        return digest(state)

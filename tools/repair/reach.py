@@ -7,6 +7,7 @@ state is right up to the last whole unit before the damage.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from tidelog.engine.effects.apply import APPLY, is_known
 from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 from tidelog.engine.keys.state import State
 from tidelog.tools.aof import record_check
+from tidelog.tools.bases import Base, state_of
 from tidelog.tools.logfiles import LogFiles
 
 
@@ -53,6 +55,14 @@ def follow(files: LogFiles, start: Start, state: State, to_lsn: int | None = Non
     except Damage as error:
         return followed.reach(error)
     return followed.reach(None)
+
+
+@contextmanager
+def state_at(files: LogFiles, base: Base, lsn: int) -> Iterator[State]:
+    """The state of a base after the frames up to `lsn`, for use in the block. Raises as `follow` and `state_of`."""
+    with state_of(files, base) as (state, start):
+        follow(files, start, state, lsn)
+        yield state
 
 
 class _Followed:

@@ -9,12 +9,11 @@ from typing import Any, Final
 import click
 
 from tidelog.tools import console
-from tidelog.tools.bases import state_of
 from tidelog.tools.repair.look import Seen
 from tidelog.tools.repair.lost import Lost, lost_behind
 from tidelog.tools.repair.mended import MendedFiles
 from tidelog.tools.repair.plan import Plan
-from tidelog.tools.repair.reach import follow
+from tidelog.tools.repair.reach import state_at
 from tidelog.tools.repair.salvage import Salvaged, records_behind
 from tidelog.tools.text import argument, json_value, time_text
 
@@ -25,8 +24,7 @@ REFUSED_SHOWN: Final = 10
 
 def what_is_lost(files: MendedFiles, found: Plan) -> Lost:
     """The records behind the last LSN before the damage."""
-    with state_of(files, found.base) as (state, start):
-        follow(files, start, state, found.lsn)
+    with state_at(files, found.base, found.lsn) as state:
         lost = lost_behind(records_behind(files, found.lsn), found.lsn, state)
     first = min((header.first_lsn for header in files.headers()[1]), default=found.first_lsn)
     last = min(found.first_lsn - 1, found.lsn)

@@ -16,7 +16,7 @@ from tidelog.tools.heads import OBJECT, tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.queue.store import Locked
 from tidelog.tools.replica.client import ask, is_url, place_of
-from tidelog.tools.replica.status import server, store
+from tidelog.tools.replica.status import facts_of
 from tidelog.tools.text import path_value
 
 
@@ -32,10 +32,10 @@ def command(place: str, as_json: bool) -> None:
     taking writes: stop it first. In a leader nothing changes.
     """
     at: Any = place_of(place) if is_url(place) else Path(place)
-    was = server(at) if isinstance(at, Address) else store(at)
+    was = facts_of(at)
     if was["role"] != "leader":
         promote(at)
-    now = server(at) if isinstance(at, Address) else store(at)
+    now = facts_of(at)
     promoted = was["role"] != "leader"
     old = was["link"]["leader"] if promoted else None
     if as_json:

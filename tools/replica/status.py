@@ -35,7 +35,7 @@ RIGHT: Final = "WRITTEN FSYNCED LAG BYTES SECONDS HEARD"
 def command(places: tuple[str, ...], as_json: bool) -> None:
     """If the leader is gone, name all of its followers. The last line says which of them has most."""
     asked = [place_of(text) if is_url(text) else Path(text) for text in places]
-    found = [server(place) if isinstance(place, Address) else store(place) for place in asked]
+    found = list(map(facts_of, asked))
     for number, facts in enumerate(found):
         if as_json:
             click.echo(json.dumps(facts | {"place": path_value(facts["place"])}))
@@ -46,6 +46,11 @@ def command(places: tuple[str, ...], as_json: bool) -> None:
     followers = [facts for facts in found if facts["role"] == "follower"]
     if len(followers) > 1 and not as_json:
         click.echo(f"\n{advice(followers)}")
+
+
+def facts_of(place: Address | Path) -> Facts:
+    """Return the facts of a server or a store. Raises as `server` and `store`."""
+    return server(place) if isinstance(place, Address) else store(place)
 
 
 def server(place: Address) -> Facts:

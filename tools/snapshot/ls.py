@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot.portable import Unreadable, snapshots
+from tidelog.snapshot.portable import Snapshot, Unreadable, snapshots
 from tidelog.tools import console, exits
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH
@@ -29,33 +29,29 @@ HEAD = ("SNAPSHOT", "LAST WRITE", "CREATED", "KEYS", "STREAMS", "ENTRIES", "PEND
 def command(path: Path, as_json: bool) -> int:
     disk = RealDisk()
     found = snapshots(disk, snapshots_of(disk, path))
-    rows = []
-    for item in found:
-        if isinstance(item, Unreadable):
-            if as_json:
-                click.echo(
-                    json.dumps({"path": path_value(item.path), "error": readable(str(item.error))})
-                )
-            rows.append((item.path.name, "cannot be read", *[""] * (len(HEAD) - 2)))
-            continue
-        if as_json:
-            click.echo(json.dumps(facts(item)))
-        manifest, counts = item.manifest, item.manifest.counts
-        rows.append(
-            (
-                item.path.name,
-                time_text(manifest.now_ms),
-                time_text(manifest.created_ms),
-                f"{sum(row.keys for row in counts.databases):,}",
-                f"{counts.streams:,}",
-                f"{counts.entries:,}",
-                f"{counts.pending:,}",
-                size_text(manifest.data_bytes),
-            )
-        )
     bad = [item for item in found if isinstance(item, Unreadable)]
-    if not as_json:
-        console.table(HEAD, rows, right="KEYS STREAMS ENTRIES PENDING BYTES")
+    if as_json:
+        console.objects(map(as_object, found))
+    else:
+        console.table(HEAD, list(map(cells, found)), right="KEYS STREAMS ENTRIES PENDING BYTES")
         for item in bad:
             click.echo(f"tidelog: {item.error}", err=True)
     return exits.DAMAGED if bad else exits.OK
+
+
+def as_object(item: Snapshot | Unreadable) -> dict[str, Any]:
+    if isinstance(item, Unreadable):
+        return {"path": path_value(item.path), "error": readable(str(item.error))}
+    return facts(item)
+
+
+def cells(item: Snapshot | Unreadable) -> tuple[str, ...]:
+    if isinstance(item, Unreadable):
+        return item.path.name, "cannot be read", *[""] * (len(HEAD) - 2)
+    manifest, counts = item.manifest, item.manifest.counts
+    keys = sum(row.keys for row in counts.databases)
+    return (
+        *(item.path.name, time_text(manifest.now_ms), time_text(manifest.created_ms)),
+        *(f"{each:,}" for each in (keys, counts.streams, counts.entries, counts.pending)),
+        size_text(manifest.data_bytes),
+    )

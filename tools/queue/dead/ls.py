@@ -17,6 +17,7 @@ from tidelog.tools.queue.value import (
     CODECS,
     Value,
     cell,
+    codec_option,
     decoded,
     moment_text,
     one_line,
@@ -25,11 +26,7 @@ from tidelog.tools.queue.value import (
 from tidelog.tools.text import milliseconds
 
 HEAD = ("ID", "DIED", "DELIVERIES", "REASON", "LAST ERROR", "VALUE")
-codec_option = click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    help="Codec for the values. Default: the codec that each job was put with.",
-)
+CODEC = "Codec for the values. Default: the codec that each job was put with."
 
 
 @reads_queue(
@@ -38,7 +35,7 @@ codec_option = click.option(
     "tidelog queue dead ls orders-data mails --json | jq -r .reason",
     json="Print one JSON object per line, with everything.",
 )
-@codec_option
+@codec_option(CODEC, None)
 @filter_options
 @click.option("--count", type=click.IntRange(1), help="List at most this many jobs.")
 def command(

@@ -8,10 +8,10 @@ import click
 
 from tidelog.jobs.rows import DeadJob
 from tidelog.tools.queue.dead.filter import matching
-from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
+from tidelog.tools.queue.dead.ls import CODEC, as_object, value_of
 from tidelog.tools.queue.failures import show as show_failure
 from tidelog.tools.queue.store import AnyQueue, reads_queue
-from tidelog.tools.queue.value import moment_text, one_line
+from tidelog.tools.queue.value import codec_option, moment_text, one_line
 
 
 @reads_queue(
@@ -19,7 +19,7 @@ from tidelog.tools.queue.value import moment_text, one_line
     "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
 )
 @click.argument("job_id", metavar="ID")
-@codec_option
+@codec_option(CODEC, None)
 def command(queue: AnyQueue, job_id: str, codec: str | None, as_json: bool) -> None:
     for number, job in enumerate(matching(queue.dead, job_id)):
         if as_json:
