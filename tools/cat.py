@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -23,7 +22,7 @@ from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
-from tidelog.tools import names
+from tidelog.tools import console, names
 from tidelog.tools.aof.wanted import id_range
 from tidelog.tools.failed import NotThere, Refused
 from tidelog.tools.heads import tool_command
@@ -107,7 +106,7 @@ def command(
             return
         for entry_id, row in entries(value, wanted):
             if as_json:
-                click.echo(json.dumps(as_object(entry_id, row)))
+                console.json_object(as_object(entry_id, row))
             else:
                 click.echo(f"{id_text(entry_id)}  {' '.join(map(argument, row))}")
 
@@ -192,6 +191,6 @@ def print_string(value: bytes, expire_at: int, *, as_json: bool, as_csv: bool, r
         line([value])
     elif as_json:
         expires = None if expire_at == NO_EXPIRY else expire_at
-        click.echo(json.dumps({"value": json_value(value), "expires_ms": expires}))
+        console.json_object({"value": json_value(value), "expires_ms": expires})
     else:
         click.echo(argument(value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,8 +17,7 @@ from tidelog.server.config.config import ConfigError, named
 from tidelog.server.config.file import Malformed
 from tidelog.server.config.kinds import Refused, Secret
 from tidelog.server.config.options import FIXED, OPTIONS, USERS, Option
-from tidelog.tools import exits
-from tidelog.tools.console import table
+from tidelog.tools import console, exits
 from tidelog.tools.failed import Wrong
 from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import Missing
@@ -103,13 +101,13 @@ def show(found: dict[str, Any], name: str, as_json: bool) -> int:
             raise ConfigError(f"the file does not say {name}")
         found = {name: found[name]}
     if as_json:
-        click.echo(json.dumps(found))
+        console.json_object(found)
     elif name:
         for text in lines_of(name, found[name]):
             click.echo(text)
     else:
         rows = [(key, text) for key, value in found.items() for text in lines_of(key, value)]
-        table(("OPTION", "VALUE"), rows)
+        console.table(("OPTION", "VALUE"), rows)
     return exits.OK
 
 

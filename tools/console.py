@@ -29,10 +29,15 @@ def told(as_json: bool, facts: dict[str, Any], text: str) -> None:
     click.echo(json.dumps(facts) if as_json else text)
 
 
+def json_object(facts: dict[str, Any]) -> None:
+    """Print one JSON object on a line."""
+    click.echo(json.dumps(facts))
+
+
 def objects(found: Iterable[dict[str, Any]]) -> None:
     """Print each as a JSON object on a line of its own."""
     for facts in found:
-        click.echo(json.dumps(facts))
+        json_object(facts)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:

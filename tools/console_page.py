@@ -12,8 +12,8 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +66,8 @@ def command(place: PathOrUrl, port: int, no_browser: bool) -> int:
     client = Client(addresses_of(str(place)), TIMEOUT_S, {}, True)
     try:
         name = _user(client)
-        ticket = Ticket(name, _Links(client), _Lives(place) if isinstance(place, Path) else None)
+        lives = _Lives(place) if isinstance(place, Path) else None
+        ticket = Ticket(name, lambda changes: nullcontext(_Link(client, changes)), lives)
         link = _bound(port)
         http = HttpServer(link, Console(ticket).answer, posts=f"{ROOT}/")
         try:
@@ -109,22 +110,14 @@ def _show(url: str, no_browser: bool) -> None:
     ended.wait()
 
 
-class _Links:
-    """Links of the console to the store's server. Each selects a database of its own."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    @contextmanager
-    def __call__(self, changes: bool) -> Iterator[_Link]:
-        yield _Link(self._client, Safe.NEVER if changes else Safe.READ)
-
-
 class _Link(Link):
-    """One of them. `safe`: whether a call is repeated if its connection breaks."""
+    """A link of the console to the store's server, which selects a database of its own.
 
-    def __init__(self, client: Client, safe: Safe) -> None:
-        self._client, self._safe = client, safe
+    A call is repeated if its connection breaks, unless it `changes` something.
+    """
+
+    def __init__(self, client: Client, changes: bool) -> None:
+        self._client, self._safe = client, Safe.NEVER if changes else Safe.READ
         self._db = 0
 
     def ask(self, *words: bytes) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -36,7 +35,7 @@ from tidelog.store import role
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
@@ -64,7 +63,7 @@ def command(place: PathOrUrl, oldest: float, as_json: bool) -> int:
     found = findings(of_server(place) if isinstance(place, str) else of_files(place), oldest)
     if as_json:
         told = [{"finding": each.name, "text": each.text, "todo": each.todo} for each in found]
-        click.echo(json.dumps({"place": path_value(shown(str(place))), "findings": told}))
+        console.json_object({"place": path_value(shown(str(place))), "findings": told})
     else:
         for each in found:
             click.echo(f"{each.name:<22} {each.text}\n{'':<22} {each.todo}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,7 +77,7 @@ def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) 
             facts |= {"snapshot_lsn": files.snapshot.lsn}
         if as_json:
             rows = [as_object(row) for row in facts["streams"]]
-            click.echo(json.dumps(facts | {"streams": rows}))
+            console.json_object(facts | {"streams": rows})
         else:
             show(facts)
 

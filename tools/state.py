@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,7 @@ from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
 from tidelog.figures.names import due_ms, has_due_times
 from tidelog.figures.queues import of_queue
-from tidelog.tools import names
+from tidelog.tools import console, names
 from tidelog.tools.aof.wanted import Match, names_option
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
@@ -62,7 +61,7 @@ def command(
             if as_json:
                 head = {"v": VERSION, "lsn": found.last_lsn, "time_ms": found.now}
                 facts = head | key_facts(db, key, value, expire_at, full)
-                click.echo(json.dumps(facts | {"queue": queue_object(queue)} if queue else facts))
+                console.json_object(facts | {"queue": queue_object(queue)} if queue else facts)
             else:
                 for line in key_lines(db, key, value, expire_at, full, found.now):
                     click.echo(line)

@@ -5,7 +5,6 @@ The exit code is the highest of the failed checks; those of the log are the code
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
 from tidelog.store.directory import is_snapshot
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.aof.verify import CHECKS as OF_THE_LOG
 from tidelog.tools.aof.verify import table_of
 from tidelog.tools.heads import tool_command
@@ -64,4 +63,4 @@ def show(findings: list[Finding], made: set[str]) -> None:
 
 def show_json(findings: list[Finding], made: set[str]) -> None:
     found = [finding._asdict() | {"path": path_value(finding.path)} for finding in findings]
-    click.echo(json.dumps({"findings": found, "snapshots": "snapshot" in made}))
+    console.json_object({"findings": found, "snapshots": "snapshot" in made})

@@ -8,7 +8,6 @@ for these the replay begins once more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from itertools import starmap
 from pathlib import Path
@@ -105,7 +104,7 @@ def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
             passed = None if before is None else event.now - before
             before = event.now
             if as_json:
-                click.echo(json.dumps(as_object(event, unit, passed, number)))
+                console.json_object(as_object(event, unit, passed, number))
             else:
                 click.echo(as_text(event, unit, passed, again=unit == shown), nl=False)
                 shown = unit

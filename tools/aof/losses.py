@@ -33,8 +33,11 @@ def as_objects(lost: Lost, others: Words = NO_WORDS) -> list[dict[str, object]]:
     """The losses, for JSON. `others`: kinds that are lost in another way than commands lose them, in words."""
     return [
         {
-            **{"kind": kind.value, "db": db, "key": json_value(key)},
-            **{"count": count, "what": others.get(kind, kind.told)},
+            "kind": kind.value,
+            "db": db,
+            "key": json_value(key),
+            "count": count,
+            "what": others.get(kind, kind.told),
         }
         for (kind, db, key), count in lost.counts.items()
     ]

@@ -7,7 +7,6 @@ frame of all.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from contextlib import closing
@@ -91,9 +90,9 @@ def command(paths: tuple[Path, ...], as_json: bool, scan: bool) -> int:
     if as_json:
         for row in rows:
             facts = row.facts if scan else row.facts | {"marks": marks_in(row, marks)}
-            click.echo(json.dumps(facts))
+            console.json_object(facts)
     elif rows or not troubles:
-        shown = [scanned_cells(row.facts) if scan else cells(row.facts) for row in rows]
+        shown = [cells(row.facts, scanned=scan) for row in rows]
         console.table(SCANNED if scan else HEAD, shown, right=RIGHT)
         if not scan:
             show_notes(rows, marks)
@@ -267,35 +266,24 @@ def marks_in(row: Row, marks: list[Mark]) -> list[dict[str, Any]]:
 # --- the form for people
 
 
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """The cells of a row."""
-    state = row["state"]
+def cells(row: dict[str, Any], *, scanned: bool) -> tuple[str, ...]:
+    """The cells of a row; `scanned`: for the columns of --scan."""
+    state = {"end": "clean"}.get(row["end"], row["end"]) if scanned else row["state"]
     if row["reason"]:
         at = "" if row["bytes"] is None else f" at byte {row['bytes']}"
         state = f"{state}{at}: {row['reason']}"
-    return (*common(row), *sizes(row), state)
-
-
-def scanned_cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """The cells of a row after --scan."""
-    end = {"end": "clean"}.get(row["end"], f"{row['end']} at byte {row['bytes']}: {row['reason']}")
-    if row["end"] == UNREADABLE:
-        end = f"{UNREADABLE}: {row['reason']}"
-    return (*common(row), number(row["frames"]), *sizes(row), end)
-
-
-def common(row: dict[str, Any]) -> tuple[str, ...]:
-    last = number(row["last_lsn"]) if row["records"] else "-"
-    return row["segment"], str(row["first_lsn"]), last, number(row["records"])
-
-
-def sizes(row: dict[str, Any]) -> tuple[str, ...]:
     created = row["created_ms"]
     return (
+        row["segment"],
+        str(row["first_lsn"]),
+        number(row["last_lsn"]) if row["records"] else "-",
+        number(row["records"]),
+        *([number(row["frames"])] if scanned else []),
         "-" if row["bytes"] is None else size_text(row["bytes"]),
         size_text(row["file_bytes"]),
         "-" if created is None else time_text(created),
         row["incarnation"] or "-",
+        state,
     )
 
 

@@ -6,7 +6,6 @@ then be too high by a number that is shown.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from heapq import nlargest
@@ -298,7 +297,7 @@ def command(
     for path, frame in frames_between(files, since, until, found, past_damage=past_damage):
         stats.take(path, frame)
     if as_json:
-        click.echo(json.dumps(as_object(stats)))
+        console.json_object(as_object(stats))
     else:
         show(stats)
     return exits.DAMAGED if found else exits.OK

@@ -6,7 +6,6 @@ checks.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Container, Iterable
 from operator import length_hint
@@ -317,4 +316,4 @@ def show_json(v: Verification) -> None:
         "last_lsn": v.last_lsn,
         "digest": v.digest or None,
     }
-    click.echo(json.dumps(facts))
+    console.json_object(facts)

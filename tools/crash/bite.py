@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,7 +16,7 @@ from tidelog.crash.mutants import PLANTED, Planted
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.testing.scratch import scratch
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.crash.site import sitecustomize
 
 SECONDS: Final = 40.0  # the bench looks so long for one fault
@@ -77,7 +76,14 @@ def bite(as_json: bool, faults: tuple[Planted, ...] = PLANTED) -> int:
     outcomes: list[tuple[Planted, Caught]] = []
     interrupted = False
     try:
-        _try(faults, say, outcomes)
+        with scratch(say) as place:
+            for fault in faults:
+                caught = _tried(fault, place / str(len(outcomes)))
+                outcomes.append((fault, caught))
+                found = caught.kind or "missed"
+                say(f"{found:8} {caught.seconds:5.1f} s  {fault.name}: {fault.promise}")
+                if not caught.kind:
+                    say(f"{'':18}{caught.words}")
     except KeyboardInterrupt:
         interrupted = True
     missed = sum(not caught.kind for _, caught in outcomes)
@@ -86,7 +92,7 @@ def bite(as_json: bool, faults: tuple[Planted, ...] = PLANTED) -> int:
             {"fault": fault.name, "layer": fault.layer, **caught._asdict()}
             for fault, caught in outcomes
         ]
-        click.echo(json.dumps({"mutants": found, "planted": len(outcomes), "missed": missed}))
+        console.json_object({"mutants": found, "planted": len(outcomes), "missed": missed})
     say(f"{len(outcomes) - missed} of {len(outcomes)} planted faults found")
     if interrupted:
         click.echo("interrupted", err=True)
@@ -94,24 +100,11 @@ def bite(as_json: bool, faults: tuple[Planted, ...] = PLANTED) -> int:
     return exits.FAILED if missed else exits.OK
 
 
-def _try(
-    faults: tuple[Planted, ...],
-    say: Callable[[str], object],
-    outcomes: list[tuple[Planted, Caught]],
-) -> None:
+def _tried(fault: Planted, room: Path) -> Caught:
     disk = RealDisk()
-    with scratch(say) as place:
-        for number, fault in enumerate(faults):
-            room = place / str(number)
-            disk.mkdir(room)
-            try:
-                # The last policy has the fewest syncs, so nearly every fault is found soonest.
-                caught = search(fault, fault.policies[-1], room, SECONDS)
-            finally:
-                recipe.remove_tree(disk, room)
-            outcomes.append((fault, caught))
-            say(
-                f"{caught.kind or 'missed':8} {caught.seconds:5.1f} s  {fault.name}: {fault.promise}"
-            )
-            if not caught.kind:
-                say(f"{'':18}{caught.words}")
+    disk.mkdir(room)
+    try:
+        # The last policy has the fewest syncs, so nearly every fault is found soonest.
+        return search(fault, fault.policies[-1], room, SECONDS)
+    finally:
+        recipe.remove_tree(disk, room)

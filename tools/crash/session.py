@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -178,7 +177,7 @@ class Session:
                 found["ordered"] = {
                     readable(str(path)): words for path, words in self.ordered.items()
                 }
-            click.echo(json.dumps(found))
+            console.json_object(found)
             return
         console.table(head, rows, right=" ".join(head[1:]))
         click.echo(f"{self.seconds:.0f} s, seed {self.seed}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from tidelog.tools import exits, names
+from tidelog.tools import console, exits, names
 from tidelog.tools.aof.wanted import Match, names_option
 from tidelog.tools.diff.logs import Parting, Side, lives_through, parting
 from tidelog.tools.diff.states import Difference, differences, text_of
@@ -88,7 +87,7 @@ def _logs(a: PathAt, b: PathAt, *, as_json: bool) -> bool:
     with one.still(), two.still():
         found = parting(one, two)
     if as_json:
-        click.echo(json.dumps(as_object(found)))
+        console.json_object(as_object(found))
     else:
         show(found, a, b)
     return found.reason is not None
@@ -171,7 +170,7 @@ def _states(a: PathAt, b: PathAt, wanted: Match | None, *, full: bool, as_json: 
         if as_json:
             count = 0
             for count, difference in enumerate(found, 1):
-                click.echo(json.dumps(difference_object(difference)))
+                console.json_object(difference_object(difference))
             return count > 0
         for name, path, held in (("A", a, left), ("B", b, right)):
             click.echo(f"{name}  {path}: state at LSN {held.last_lsn:,}{_written(held)}")

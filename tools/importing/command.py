@@ -7,7 +7,6 @@ only when all of it is there; after a cut, the same command starts over.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
+from tidelog.tools import console
 from tidelog.tools.failed import Unable
 from tidelog.tools.heads import tool_command
 from tidelog.tools.importing.filters import filter_of
@@ -173,7 +173,7 @@ def run(target: Path, source: str, take: Take, dry_run: bool, as_json: bool) -> 
             raise Unable(told) from error
         facts |= {"uuid": uuid.hex(), "lsn": made.lsn}
     if as_json:
-        click.echo(json.dumps(facts | report.facts()))
+        console.json_object(facts | report.facts())
         return
     click.echo(
         f"{source} contains {report.line()}" if dry_run else f"{target} contains {report.line()}"

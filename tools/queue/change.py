@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -24,7 +23,7 @@ def rehearse(queue: AnyQueue, ids: Iterable[str], wanted: Filter, verb: str, as_
     jobs = list(dead_jobs(queue.dead, ids, wanted))
     if as_json:
         chosen = [job.id for job in jobs]
-        click.echo(json.dumps({verb: len(chosen), "dry_run": True, "ids": chosen}))
+        console.json_object({verb: len(chosen), "dry_run": True, "ids": chosen})
         return
     if jobs:
         table(jobs, None)

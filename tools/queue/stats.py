@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from time import sleep
 
 import click
 
 from tidelog.figures.model import QueueFigures
+from tidelog.tools import console
 from tidelog.tools.path_or_url import PathOrUrl
 from tidelog.tools.queue.looks import as_object, look, oldest_s, text
 from tidelog.tools.queue.store import found, on_queue, opened
@@ -32,7 +32,7 @@ def command(
             seen = look(store, only, seen)
     for row in seen.rows:
         if as_json:
-            click.echo(json.dumps(as_object(row, seen.at_ms)))
+            console.json_object(as_object(row, seen.at_ms))
         else:
             show(row, seen.at_ms)
 

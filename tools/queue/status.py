@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import click
 
 from tidelog.jobs.status import DEAD, JobStatus
+from tidelog.tools import console
 from tidelog.tools.queue.failures import as_object as failure_object
 from tidelog.tools.queue.store import AnyQueue, reads_queue, refusals
 from tidelog.tools.queue.value import codec_option, decoded, one_line
@@ -28,7 +28,7 @@ def command(queue: AnyQueue, job_id: str, codec: str, as_json: bool) -> None:
     gone: dict[str, Any] = {"id": job_id, "state": GONE}
     facts = gone if found is None else facts_of(found, codec)
     if as_json:
-        click.echo(json.dumps(facts))
+        console.json_object(facts)
         return
     for label, fact in facts.items():
         told = time_text(fact) if label.endswith("_ms") else fact

@@ -6,7 +6,6 @@ and the dedup tables all survive, as far as the version of Redis has a place for
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +68,7 @@ def command(
             "bytes": nbytes,
             "lost": as_objects(lost, _TOLD),
         }
-        click.echo(json.dumps(facts))
+        console.json_object(facts)
         return
     click.echo(
         f"{file}: everything through LSN {lsn}, {size_text(nbytes)}, for Redis {target} and later"

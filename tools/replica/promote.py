@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 import tidelog
 from tidelog.client.address import Address, is_served
 from tidelog.store.errors import StoreLocked
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.heads import OBJECT, tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.queue.store import Locked
@@ -40,7 +39,7 @@ def command(place: str, as_json: bool) -> None:
     old = was["link"]["leader"] if promoted else None
     if as_json:
         facts = {"place": path_value(now["place"]), "role": now["role"], "promoted": promoted}
-        click.echo(json.dumps(facts | {"generation": now["generation"], "old_leader": old}))
+        console.json_object(facts | {"generation": now["generation"], "old_leader": old})
         return
     if not promoted:
         click.echo(f"{now['place']} leads already: generation {now['generation']}")

@@ -38,7 +38,7 @@ def command(places: tuple[str, ...], as_json: bool) -> None:
     found = list(map(facts_of, asked))
     for number, facts in enumerate(found):
         if as_json:
-            click.echo(json.dumps(facts | {"place": path_value(facts["place"])}))
+            console.json_object(facts | {"place": path_value(facts["place"])})
             continue
         if number:
             click.echo()

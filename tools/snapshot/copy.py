@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 
 import click
 
 from tidelog.snapshot.copying import copy_snapshot
 from tidelog.snapshot.place import place_of
+from tidelog.tools import console
 from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, progress
@@ -29,7 +29,7 @@ def command(snapshot: str, target: str, as_json: bool) -> None:
         made = copy_snapshot(source, to, progress)
     if as_json:
         facts = {"from": source.name, "kept_bytes": made.kept, "existed": made.existed}
-        click.echo(json.dumps(manifest_facts(made.name, made.manifest) | facts))
+        console.json_object(manifest_facts(made.name, made.manifest) | facts)
         return
     size = size_text(made.manifest.data_bytes)
     if made.existed:

@@ -5,7 +5,6 @@ If a process serves the store, it makes the snapshot.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -15,7 +14,7 @@ from tidelog.client.address import is_served
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.beside import create_beside
 from tidelog.snapshot.portable import Snapshot
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.logfiles import store_root
 from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.snapshot.facts import facts, progress
@@ -32,7 +31,7 @@ from tidelog.tools.text import size_text
 def command(path: PathOrUrl, as_json: bool) -> None:
     made = _created(path)
     if as_json:
-        click.echo(json.dumps(facts(made) | {"existed": made.existed}))
+        console.json_object(facts(made) | {"existed": made.existed})
         return
     counts = made.manifest.counts
     what = "exists already" if made.existed else "made"

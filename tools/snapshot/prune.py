@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import prune
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.heads import tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import snapshots_of
@@ -42,7 +41,7 @@ def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
             "bytes": nbytes,
             "dry_run": dry_run,
         }
-        click.echo(json.dumps(facts))
+        console.json_object(facts)
         return
     for item in pruned.deleted:
         click.echo(str(item.path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
+from tidelog.tools import console
 from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.logfiles import STORE_PATH
@@ -78,7 +78,7 @@ def command(
         )
     if as_json:
         facts = made._asdict() | {"path": path_value(made.path), "uuid": made.uuid.hex()}
-        click.echo(json.dumps(facts))
+        console.json_object(facts)
         return
     written = f", last written {time_text(made.now_ms)}" if made.lsn else ""
     click.echo(f"{made.path} contains everything through LSN {made.lsn}{written}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 
 import click
@@ -37,7 +36,7 @@ def command(snapshot: str, count: int, as_json: bool) -> None:
     counts = manifest.counts
     if as_json:
         facts = manifest_facts(place.name, manifest)
-        click.echo(json.dumps(facts | {"largest": stream_facts(manifest)}))
+        console.json_object(facts | {"largest": stream_facts(manifest)})
         return
     # fmt: off
     click.echo(f"store        {manifest.uuid.hex()}, {len(manifest.epochs)} lives")

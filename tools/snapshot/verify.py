@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 
 import click
@@ -11,7 +10,7 @@ from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import is_url, local, place_of
 from tidelog.snapshot.scrub import verify_place, verify_snapshot
-from tidelog.tools import exits
+from tidelog.tools import console, exits
 from tidelog.tools.heads import tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
@@ -35,7 +34,7 @@ def command(snapshot: str, as_json: bool) -> int:
         findings, name = verify_snapshot(RealDisk(), path, progress), str(path)
     if as_json:
         texts = [readable(finding.text) for finding in findings]
-        click.echo(json.dumps({"path": path_value(name), "findings": texts}))
+        console.json_object({"path": path_value(name), "findings": texts})
     else:
         for finding in findings:
             click.echo(finding.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Final
@@ -101,7 +100,7 @@ def command(
         if as_json:
             groups = [source.groups(row.place) for row in look.streams]
             told = {"v": VERSION, "place": path_value(source.title)}
-            click.echo(json.dumps(told | as_object(look, groups, source.queues())))
+            console.json_object(told | as_object(look, groups, source.queues()))
         else:
             show(source, look, count)
     finally:

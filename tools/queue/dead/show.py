@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from tidelog.jobs.rows import DeadJob
+from tidelog.tools import console
 from tidelog.tools.queue.dead.filter import matching
 from tidelog.tools.queue.dead.ls import CODEC, as_object, value_of
 from tidelog.tools.queue.failures import show as show_failure
@@ -23,7 +22,7 @@ from tidelog.tools.queue.value import codec_option, moment_text, one_line
 def command(queue: AnyQueue, job_id: str, codec: str | None, as_json: bool) -> None:
     for number, job in enumerate(matching(queue.dead, job_id)):
         if as_json:
-            click.echo(json.dumps(as_object(job, codec)))
+            console.json_object(as_object(job, codec))
             continue
         # A second dead job can match: one has this ID now, and the other had it before it died.
         if number:
