@@ -1,6 +1,6 @@
-"""The `tidelog` command: the table of its commands, and how errors are printed.
+"""The `tidelog` command: how it runs one of its commands (tools/commands.py), and how errors are printed.
 
-One command is one module beside this one, imported only when it runs. An error is one line on standard error that
+An error is one line on standard error that
 says what, where and what to do, never a traceback, and an exit code per kind (tools/exits.py).
 """
 
@@ -21,55 +21,12 @@ from tidelog.resp.urls import without_passwords
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.version import __version__
 from tidelog.tools import exits
+from tidelog.tools.commands import TOP
 from tidelog.tools.completion import COMPLETE, answer
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
 
 # fmt: off
-AOF = {
-    "ls":     ("tidelog.tools.aof.ls", "List the segments of the log."),
-    "dump":   ("tidelog.tools.aof.dump", "Print the records of the log as Redis commands."),
-    "stats":  ("tidelog.tools.aof.stats", "Count what the log consists of: commands, keys, groups, lives, frames."),
-    "plot":   ("tidelog.tools.aof.plot", "Draw write rate, bytes, lag, pending and exposed records over time."),
-    "verify": ("tidelog.tools.aof.verify", "Check every byte of the log; one exit code per check."),
-    "export": ("tidelog.tools.aof.export", "Write the log as commands for redis-cli --pipe."),
-}
-TOP = {
-    "aof":      ("tidelog.tools.cli", "Inspect the append-only log of a store."),
-    "info":     ("tidelog.tools.info", "Show what a store contains."),
-    "snapshot": ("tidelog.tools.snapshot.group", "Make, check, restore and delete snapshots of a store."),
-    "export":   ("tidelog.tools.export",
-                 "Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export."),
-    "import":   ("tidelog.tools.importing.command",
-                 "Make a store of the data of a Redis: an RDB file, an append-only file, or a server."),
-    "rdb":      ("tidelog.tools.rdb.group", "Write a store as a dump file of Redis."),
-    "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
-    "repair":   ("tidelog.tools.repair.command", "Say what a damaged store has left, and repair it."),
-    "state":    ("tidelog.tools.state", "Show streams, groups, pending entries and queues as of any moment."),
-    "cat":      ("tidelog.tools.cat", "Print the entries of a stream, or a string, as text, JSON or CSV."),
-    "why":      ("tidelog.tools.why",
-                 "Tell the life of one entry or job: added, delivered, acknowledged, trimmed."),
-    "top":      ("tidelog.tools.top.command",
-                 "Show streams, groups and queues as they change, of a store or a server."),
-    "console":  ("tidelog.tools.console_page", "Show a store in the browser: queues, jobs, schedules, workers."),
-    "doctor":   ("tidelog.tools.doctor", "Say what is not as recommended for production, and what to do."),
-    "diff":     ("tidelog.tools.diff.command",
-                 "Compare two logs, or two states: what is common, and where they differ."),
-    "queue":    ("tidelog.tools.queue.group",
-                 "Inspect the queues of a store, put jobs into them, and put dead jobs back."),
-    "worker":   ("tidelog.tools.worker.command",
-                 "Call a function with each job of a queue, until SIGTERM or Ctrl-C."),
-    "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
-    "replica":  ("tidelog.tools.replica.group", "Inspect leaders and their followers."),
-    "report":   ("tidelog.tools.report.command", "Draw latency, lag, poison messages and queues into an HTML file."),
-    "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
-    "config":   ("tidelog.tools.config", "Show and change how a store is served."),
-    "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
-    "crash":    ("tidelog.tools.crash.command",
-                 "Crash stores at every operation, and see whether they keep their promises."),
-    "completion": ("tidelog.tools.completion",
-                   "Print the script that lets a shell complete commands, options and names."),
-}
 # Exit codes of the errors of spark/. An error that was caused by another has the exit code of its cause instead.
 SPARK = {
     "TIDELOG_OPTION": exits.USAGE,
@@ -114,15 +71,6 @@ def cli() -> None:
     a lock, so its writer may be running. Snapshots are written to its folder snapshots/.
     Exit codes: docs/guides/command-line.md.
     """
-
-
-command = LazyGroup(
-    AOF,
-    "tidelog aof ls orders-data",
-    "tidelog aof dump orders-data --key orders --count 3",
-    "tidelog aof verify orders-data; echo $?",
-    moved={"repair": TOP["repair"]},
-)
 
 
 def exit_code(error: Exception) -> int | None:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from tidelog.tools.text import examples
 
-# Modules with one of these names hold groups, which have tables of their own.
-_GROUPS: Final = (".group", ".cli")
-
 
 class LazyGroup(click.Group):
-    """A group whose commands stand in a table: name -> (module, one line of help).
+    """A group whose commands stand in a table (tools/commands.py), from which they get their help.
 
-    The module's `command` is the click command, which gets its help from the table.
     `moved` has commands that moved to the top, in the same form. They still work, and say so.
     """
 
     def __init__(
         self,
-        table: dict[str, tuple[str, str]],
+        table: Table,
         *lines: str,
-        moved: dict[str, tuple[str, str]] | None = None,
+        moved: Table | None = None,
         **given: Any,
     ) -> None:
         """`lines` are examples for its help; `given` is for click."""
@@ -41,9 +37,12 @@ class LazyGroup(click.Group):
         known = self.table.get(cmd_name) or self.moved.get(cmd_name)
         if known is None:
             return None
-        module, help = known
-        found = import_module(module).command
-        assert isinstance(found, click.Command)
+        place, help = known
+        if isinstance(place, LazyGroup):
+            found: click.Command = place
+        else:
+            module, _, name = place.partition(":")
+            found = getattr(import_module(module), name or "command")
         found.help = help
         return found
 
@@ -74,15 +73,12 @@ class LazyGroup(click.Group):
 
     def _below(self) -> Iterator[tuple[str, str]]:
         """(path, last word) of every command of the groups in this one. Imports no command."""
-        for name, (module, _) in self.table.items():
-            if not module.endswith(_GROUPS):
-                continue
-            found = import_module(module).command
-            assert isinstance(found, LazyGroup)
-            for inner in found.table:
-                yield f"{name} {inner}", inner
-            for path, last in found._below():
-                yield f"{name} {path}", last
+        for name, (group, _) in self.table.items():
+            if isinstance(group, LazyGroup):
+                for inner in group.table:
+                    yield f"{name} {inner}", inner
+                for path, last in group._below():
+                    yield f"{name} {path}", last
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands from the table, so that a completion imports none of their modules; the options otherwise."""
@@ -96,3 +92,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help) for name, (_, help) in self.table.items()])
+
+
+# a command's name -> its module, or a group; and a line of help
+Table = Mapping[str, tuple[str | LazyGroup, str]]

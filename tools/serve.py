@@ -25,8 +25,8 @@ from tidelog.tools.heads import tool_command
 from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
 
-# Flags for options of the server that have another name. All options without a flag are set with --option.
-RENAMED = {"fsync": "appendfsync", "memory_budget": "maxmemory"}
+# The flags, by the names of their parameters, and the options of the server that they set. --option sets all others.
+DIRECT: dict[str, str] = {}
 
 
 def list_options(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -46,9 +46,11 @@ def leader(ctx: click.Context, param: click.Parameter, value: tuple[str, str] | 
 
 
 def direct(
-    name: str, metavar: str, help: str, **more: Any
+    name: str, metavar: str, help: str, option: str | None = None, **more: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A flag for an option of the server. The configuration checks its value."""
+    """A flag for an option of the server, of the same name unless told. The configuration checks its value."""
+    flag = name.removeprefix("--")
+    DIRECT[flag.replace("-", "_")] = option or flag
     return click.option(name, metavar=metavar, help=help, **more)
 
 
@@ -76,6 +78,7 @@ def direct(
     "--fsync",
     "WHEN",
     "When the log is synced to disk: always, everysec or no. A new store has always.",
+    "appendfsync",
 )
 @direct(
     "--requirepass",
@@ -85,17 +88,18 @@ def direct(
     envvar="TIDELOG_REQUIREPASS",
     show_envvar=True,
 )
-@click.option(
+@direct(
     "--replicaof",
+    "HOST PORT",
+    "Follow this leader, if the store has no role yet. Later, REPLICAOF changes the role.",
     nargs=2,
-    metavar="HOST PORT",
     callback=leader,
-    help="Follow this leader, if the store has no role yet. Later, REPLICAOF changes the role.",
 )
 @direct(
     "--memory-budget",
     "SIZE",
     "Memory budget such as 256mb; above it, unused data is evicted from memory. Default: no budget.",
+    "maxmemory",
 )
 @direct(
     "--maxdisk",
@@ -211,8 +215,7 @@ def configured(
         Stored(root).load(config)
     for name, text in given.items():
         if text is not None:
-            flag = name.replace("_", "-")
-            config.take(RENAMED.get(name, flag), text, f"--{flag}: ")
+            config.take(DIRECT[name], text, f"--{name.replace('_', '-')}: ")
     for other in others:
         name, equals, text = other.partition("=")
         if not equals:

@@ -27,10 +27,10 @@ from tidelog.engine.rdb.source import Source
 from tidelog.engine.rdb.write import RdbTarget, length
 from tidelog.snapshot.filling import Filling
 from tidelog.tools import cli, exits
+from tidelog.tools.commands import RDB
 from tidelog.tools.importing import keys as importing_keys
 from tidelog.tools.importing import pieces
 from tidelog.tools.importing.pieces import Pieces
-from tidelog.tools.rdb.group import RDB
 
 T0 = 1_700_000_000_000
 

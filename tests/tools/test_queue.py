@@ -23,11 +23,9 @@ from tests.tools.terminal import on_a_terminal
 import tidelog
 from tidelog.testing import Clock
 from tidelog.tools import exits
+from tidelog.tools.commands import DEAD, QUEUE, SCHEDULE
 from tidelog.tools.queue import stats as queue_stats
 from tidelog.tools.queue import store as queue_store
-from tidelog.tools.queue.dead.group import DEAD
-from tidelog.tools.queue.group import QUEUE
-from tidelog.tools.queue.schedule.group import SCHEDULE
 
 COMMANDS = {
     **{f"queue {name}": row for name, row in QUEUE.items()},
@@ -109,7 +107,8 @@ def test_every_help_has_examples_that_run(run: Run, name: str) -> None:
         example = shlex.split(line.split(" | ")[0])
         called = max((c for c in COMMANDS if line.startswith(f"tidelog {c} ")), key=len)
         assert called.startswith(name)
-        command = import_module(COMMANDS[called][0]).command
+        module, _, attribute = COMMANDS[called][0].partition(":")
+        command = getattr(import_module(module), attribute or "command")
         with command.make_context(called, example[1 + len(called.split()) :]) as context:
             assert context.params
 

@@ -17,8 +17,8 @@ from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.place import place_of
 from tidelog.tools import exits
+from tidelog.tools.commands import SNAPSHOT
 from tidelog.tools.snapshot import restore as snapshot_restore
-from tidelog.tools.snapshot.group import SNAPSHOT
 
 
 def only(root: Path) -> Path:

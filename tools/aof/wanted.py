@@ -158,8 +158,8 @@ def is_one_of(effect: Effect, names: tuple[tuple[bytes, ...], ...]) -> bool:
     )
 
 
-# The records that the log has -> the commands that are logged so.
-LOGGED_AS: Final = {
+# The records that the log has -> the commands that are logged so; and each of these -> its records.
+_LOGGED: Final = {
     "XCLAIM, XGROUP SETID and XGROUP CREATECONSUMER": "XREADGROUP",
     "XCLAIM and XACK": "XAUTOCLAIM",
     "XACK and XDEL": "XACKDEL",
@@ -170,16 +170,18 @@ LOGGED_AS: Final = {
     "PEXPIREAT, or DEL": "EXPIRE PEXPIRE EXPIREAT",
     "RENAME": "RENAMENX",
 }
+LOGGED_AS: Final = {
+    command.encode(): records for records, logged in _LOGGED.items() for command in logged.split()
+}
 
 
 def logged_as(names: tuple[tuple[bytes, ...], ...]) -> list[str]:
     """For each name that no record has: the records that the log has instead, in words."""
-    shown = [(b" ".join(name).decode(errors="backslashreplace"), name[0]) for name in names]
     return [
-        f"{text} is logged as its effects: {records}. Give these to --command"
-        for text, command in shown
-        for records, logged in LOGGED_AS.items()
-        if command in logged.encode().split()
+        f"{b' '.join(name).decode(errors='backslashreplace')} is logged as its effects: {LOGGED_AS[name[0]]}. "
+        "Give these to --command"
+        for name in names
+        if name[0] in LOGGED_AS
     ]
 
 

@@ -1,4 +1,4 @@
-"""Change one schedule by its name: pause, resume and rm."""
+"""`tidelog queue schedule pause`, `resume` and `rm`: change one schedule by its name."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def change(verb: str, done: str, method: str) -> click.Command:
         console.told(as_json, {done: name}, f"{one_line(name)} {done}")
 
     return command
+
+
+pause = change("pause", "paused", "pause")
+resume = change("resume", "resumed", "resume")
+rm = change("rm", "removed", "remove")

@@ -1,4 +1,4 @@
-"""`tidelog queue pause`: stop the deliveries of a queue, to all of its groups."""
+"""`tidelog queue pause`, `resume` and `rm`: what is done with a queue as a whole, for all of its groups."""
 
 from __future__ import annotations
 
@@ -32,4 +32,6 @@ def switch(
     return call
 
 
-command = switch("pause", "paused", "is paused", "was paused already")
+pause = switch("pause", "paused", "is paused", "was paused already")
+resume = switch("resume", "resumed", "goes on", "was not paused")
+rm = switch("remove", "removed", "is removed", "was not there", "rm")
