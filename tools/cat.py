@@ -25,7 +25,7 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.tools import console, names
 from tidelog.tools.aof.wanted import id_range
 from tidelog.tools.failed import NotThere, Refused
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.state import id_text
@@ -68,7 +68,7 @@ class Range(NamedTuple):
 )
 @click.option("--count", type=click.IntRange(1), help="Print at most this many entries.")
 @click.option("--reverse", is_flag=True, help="Print the newest entry first.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry and line.")
+@json_option("Print one JSON object per entry and line.")
 @click.option(
     "--csv", "as_csv", is_flag=True, help="Print CSV with a column for each name of a field."
 )

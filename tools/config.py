@@ -18,9 +18,8 @@ from tidelog.server.config.file import Malformed
 from tidelog.server.config.kinds import Refused, Secret
 from tidelog.server.config.options import FIXED, OPTIONS, USERS, Option
 from tidelog.tools import console, exits
-from tidelog.tools.failed import Wrong
-from tidelog.tools.heads import tool_command
-from tidelog.tools.installed import Missing
+from tidelog.tools.failed import Unable, Wrong
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH
 
 VERBS = ("get", "set", "unset", "edit")
@@ -48,9 +47,7 @@ def words_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 @click.argument("path", type=STORE_PATH)
 @click.argument("verb", type=click.Choice(VERBS), default="get", required=False)
 @click.argument("words", nargs=-1, metavar="[NAME | NAME=VALUE]...", shell_complete=words_of)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object with what the file says."
-)
+@json_option("Print one JSON object with what the file says.")
 def command(path: Path, verb: str, words: Sequence[str], as_json: bool) -> int:
     # here: it loads what writes a store's files, and the help needs none of it
     from tidelog.server.config.stored import Stored, checked
@@ -189,12 +186,12 @@ def edited(before: bytes, path: Path) -> Callable[[bytes], str]:
 
 
 def parsed(data: bytes) -> Any:
-    """The document, with its comments. Raises Malformed, Missing."""
+    """The document, with its comments. Raises Malformed, Unable."""
     try:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
     except ImportError as error:
-        raise Missing(
+        raise Unable(
             f"to change the file, run `pip install 'tidelog[server]'`, or use `edit` ({error})"
         ) from error
     try:

@@ -13,7 +13,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,8 +63,7 @@ def command(place: PathOrUrl, port: int, no_browser: bool) -> int:
     if isinstance(place, Path):
         with suppress(Damage):  # the server says what it can still serve
             identity.read(RealDisk(), place.absolute())
-    client = Client(addresses_of(str(place)), TIMEOUT_S, {}, True)
-    try:
+    with closing(Client(addresses_of(str(place)), TIMEOUT_S, {}, True)) as client:
         name = _user(client)
         lives = _Lives(place) if isinstance(place, Path) else None
         ticket = Ticket(name, lambda changes: nullcontext(_Link(client, changes)), lives)
@@ -74,8 +73,6 @@ def command(place: PathOrUrl, port: int, no_browser: bool) -> int:
             _show(f"http://{HOST}:{link.getsockname()[1]}{ROOT}/#token={ticket.token}", no_browser)
         finally:
             http.stop()
-    finally:
-        client.close()
     return exits.OK
 
 

@@ -8,7 +8,7 @@ import click
 
 from tidelog.engine.effects.digest import digest
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 
@@ -20,7 +20,7 @@ from tidelog.tools.moment import at_options, contents_at
 )
 @click.argument("path", type=STORE_PATH)
 @at_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the LSN.")
+@json_option("Print one JSON object, with the LSN.")
 def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) -> None:
     with contents_at(LogFiles(path, snapshots=True), at_lsn, at_time) as found:
         number = digest(found.state)

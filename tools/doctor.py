@@ -36,7 +36,7 @@ from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only
 from tidelog.tools import console, exits
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.path_or_url import PATH_OR_URL, PathOrUrl
 from tidelog.tools.queue.store import looked
@@ -58,7 +58,7 @@ from tidelog.tools.times import duration
     show_default=True,
     help="Age from which a waiting job counts as late.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(place: PathOrUrl, oldest: float, as_json: bool) -> int:
     found = findings(of_server(place) if isinstance(place, str) else of_files(place), oldest)
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.latest import named
 from tidelog.tools.spark_session import spark_session
@@ -107,7 +107,7 @@ def filters(command: Any) -> Any:
     help="Master of Spark, which runs the tasks; none: processes of this machine, without Java.",
 )
 @filters
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(
     path: str,
     to: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -12,6 +12,12 @@ from tidelog.tools.text import examples
 
 OBJECT: Final = "Print one JSON object."
 LINES: Final = "Print one JSON object per line."
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(help: str = OBJECT) -> Callable[[F], F]:
+    """The option --json."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
 
 
 def tool_command(

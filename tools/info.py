@@ -16,7 +16,7 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.store.keepers import keepers, pins
 from tidelog.store.options import Options
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.text import argument, json_value, path_value, size_text, time_text
@@ -35,7 +35,7 @@ KEEPERS: Final = {
 )
 @click.argument("path", type=STORE_PATH)
 @at_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(path: Path, at_lsn: int | None, at_time: int | None, as_json: bool) -> None:
     files = LogFiles(path, snapshots=True)
     promises, segments = files.survey()

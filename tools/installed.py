@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from tidelog.tools import exits
-from tidelog.tools.failed import Failed
-
-
-class Missing(Failed):
-    """A package that the command needs is not installed."""
-
-    exit_code = exits.SYSTEM
+from tidelog.tools.failed import Unable
 
 
 def installed(what: str, *packages: str, extra: str) -> None:
-    """Raises Missing, which names the packages that `what` lacks and the extra that has them."""
+    """Raises Unable, which names the packages that `what` lacks and the extra that has them."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
-        raise Missing(
+        raise Unable(
             f"{what} needs {' and '.join(missing)}; install with: pip install 'tidelog[{extra}]'"
         )

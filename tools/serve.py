@@ -22,7 +22,6 @@ from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.failed import NotThere, Unable, Wrong
 from tidelog.tools.heads import tool_command
-from tidelog.tools.installed import Missing
 from tidelog.tools.logfiles import STORE_PATH
 
 # The flags, by the names of their parameters, and the options of the server that they set. --option sets all others.
@@ -146,7 +145,7 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
         with Logs(config):
             return serve(root, config)
     except PackageMissing as error:
-        raise Missing(str(error)) from error
+        raise Unable(str(error)) from error
     except ConfigError as error:
         raise Wrong(str(error)) from error
     except StoreClosed as error:

@@ -17,7 +17,7 @@ from tidelog.figures.names import due_ms, has_due_times
 from tidelog.figures.queues import of_queue
 from tidelog.tools import console, names
 from tidelog.tools.aof.wanted import Match, names_option
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.queue_streams import due_in, queue_lines, queue_object
@@ -40,7 +40,7 @@ VALUE_SHOWN: Final = 60  # bytes of a string in the form for people, without --f
     "Show only this key, or keys that match this glob; may be repeated.",
 )
 @click.option("--full", is_flag=True, help="Show every entry and pending entry, and whole strings.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and key.")
+@json_option("Print one JSON object per line and key.")
 def command(
     path: Path,
     at_lsn: int | None,

@@ -16,7 +16,7 @@ from tidelog.store.directory import is_snapshot
 from tidelog.tools import console, exits
 from tidelog.tools.aof.verify import CHECKS as OF_THE_LOG
 from tidelog.tools.aof.verify import table_of
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot.facts import progress
 from tidelog.tools.text import path_value
@@ -42,7 +42,7 @@ CHECKS: Final = dict(
 )
 @click.argument("path", type=STORE_PATH)
 @click.option("--snapshots", is_flag=True, help="Also check the snapshots that are kept.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(path: Path, snapshots: bool, as_json: bool) -> int:
     disk = RealDisk()
     root = place_of(disk, path)

@@ -29,7 +29,7 @@ from tidelog.jobs.rows import fields_of
 from tidelog.tools import console, exits, names
 from tidelog.tools.bases import Base, bases, state_of
 from tidelog.tools.failed import Failed
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.life import BeganAs, Event, Life, Watch
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import first_lsn
@@ -79,7 +79,7 @@ class Found(NamedTuple):
 @click.argument("path", type=STORE_PATH)
 @click.argument("key", shell_complete=names.queues)
 @click.argument("entry_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and event.")
+@json_option("Print one JSON object per line and event.")
 def command(path: Path, key: str, entry_id: str, as_json: bool) -> None:
     try:
         wanted = parse(entry_id.encode(errors="surrogateescape"))

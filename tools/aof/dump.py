@@ -33,7 +33,7 @@ from tidelog.tools.aof.fields import fields_of
 from tidelog.tools.aof.frames import past_damage_option, wanted_frames
 from tidelog.tools.aof.records import FIRST, LAST, MIDDLE, ONLY, UNFIT, Record, unfit
 from tidelog.tools.aof.wanted import Match, Wanted, id_range, logged_as, names_option, needles_of
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, hold, look_at
 from tidelog.tools.text import command_line, json_value, time_text
 from tidelog.tools.times import moment, renamed
@@ -104,7 +104,7 @@ HEX_BYTES: Final = 32  # in a line of --hex
 @click.option("--reverse", is_flag=True, help="Print the newest record first.")
 @click.option("--frames", "with_frames", is_flag=True, help="Print the header of each frame too.")
 @click.option("--hex", "with_hex", is_flag=True, help="Print the bytes of each record too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and record.")
+@json_option("Print one JSON object per line and record.")
 @click.option(
     "--format",
     "form",

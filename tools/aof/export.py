@@ -33,7 +33,7 @@ from tidelog.resp.commands import encoded
 from tidelog.tools import console
 from tidelog.tools.aof.losses import as_objects, as_table, target_option
 from tidelog.tools.aof.records import LAST, ONLY, UNFIT, Record, blamed, records_of, unfit
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.output import new_file, output_option
@@ -95,9 +95,7 @@ def base_of(path: Path) -> Iterator[Base]:
 )
 @at_options
 @target_option(Target, Target.REDIS_8_8, "import the commands")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print what cannot be exported as one JSON object."
-)
+@json_option("Print what cannot be exported as one JSON object.")
 def command(
     path: Path,
     as_resp: bool,

@@ -25,7 +25,7 @@ from tidelog.disk import recipe
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.tools import console, exits
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, Header, LogFiles, hold, look_at
 from tidelog.tools.text import size_text, time_text
 
@@ -73,9 +73,7 @@ class Mark(NamedTuple):
     "tidelog aof ls orders-data/aof/00000000000000000001.aof",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=STORE_PATH)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object per line; sizes are in bytes."
-)
+@json_option("Print one JSON object per line; sizes are in bytes.")
 @click.option("--scan", is_flag=True, help="Read every frame, and count them.")
 def command(paths: tuple[Path, ...], as_json: bool, scan: bool) -> int:
     files = look_at(paths)

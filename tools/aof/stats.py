@@ -27,7 +27,7 @@ from tidelog.tools.aof.fields import IDS_AT, entries_of
 from tidelog.tools.aof.frames import frames_between, past_damage_option
 from tidelog.tools.aof.records import NAMES, UNFIT, unfit
 from tidelog.tools.aof.sketch import Row, Sketch
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, hold, look_at
 from tidelog.tools.text import argument, json_value, place_text, size_text, time_text
 from tidelog.tools.times import moment
@@ -280,7 +280,7 @@ def _check(db: Any, name: Any) -> None:
 @click.option(
     "--by", type=click.Choice(list(SPANS)), help="Count by the hour or by the minute too."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @past_damage_option
 def command(
     paths: tuple[Path, ...],

@@ -44,7 +44,7 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.streams.block import rows_of
 from tidelog.tools import console, exits
 from tidelog.tools.aof import record_check
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles, store_root
 from tidelog.tools.replay import contents
 
@@ -272,7 +272,7 @@ def place_of(frames: list[FrameTuple], at: int) -> tuple[int, int]:
     codes=(*exits.READING, exits.VERIFY_TAIL),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @click.option(
     "--no-replay",
     is_flag=True,

@@ -34,11 +34,11 @@ from tidelog.tools.crash.others import GIVEN, tasks_of
 from tidelog.tools.crash.session import (
     CannotRun,
     Session,
-    json_option,
     keep_option,
     seed_option,
     time_option,
 )
+from tidelog.tools.heads import json_option
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
 
@@ -144,7 +144,7 @@ def layers_of(ctx: click.Context, param: click.Parameter, value: str) -> set[str
     default="",
     help="With a command as --subject: a command that fails if {dir} lacks anything that the file {told} promises.",
 )
-@json_option
+@json_option()
 @click.pass_context
 def command(
     ctx: click.Context,

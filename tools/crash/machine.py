@@ -11,12 +11,11 @@ from tidelog.tools.crash.cutting import REAL, cut_machine
 from tidelog.tools.crash.models import STRICT
 from tidelog.tools.crash.session import (
     Session,
-    json_option,
     keep_option,
     seed_option,
     time_option,
 )
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 
 
 @tool_command(
@@ -29,7 +28,7 @@ from tidelog.tools.heads import tool_command
 @time_option("Begin no further workload after this time.", 30.0)
 @seed_option
 @keep_option
-@json_option
+@json_option()
 def command(seconds: float, seed: str | None, keep: Path, as_json: bool) -> int:
     session = Session(seed, keep, as_json, STRICT)
     kernel = os.uname()

@@ -21,7 +21,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.store.errors import CannotOpen, StoreLocked, TidelogError
 from tidelog.tools import exits
 from tidelog.tools.crash.medium import words_of
-from tidelog.tools.crash.plugged import Gone, Line, Writers, missing
+from tidelog.tools.crash.plugged import Line, Writers, missing
 from tidelog.tools.crash.session import time_option
 from tidelog.tools.crash.witness import NOTED, PORT, RUN, UNKNOWN, WRITERS_MAX
 from tidelog.tools.failed import NotThere, Unable, Wrong
@@ -142,7 +142,7 @@ def _line(address: tuple[str, int], kind: str, run: str) -> Line:
     expected = line.answer == NOTED if kind == "plug" else line.answer[:1] in ("{", UNKNOWN[0])
     if not expected:
         line.close()
-        raise Gone(f"{address[0]}:{address[1]} is no witness of tidelog crash")
+        raise Unable(f"{address[0]}:{address[1]} is no witness of tidelog crash")
     return line
 
 

@@ -11,20 +11,13 @@ from hashlib import blake2b
 from typing import Final
 
 from tidelog.api.sync import Store
-from tidelog.tools import exits
-from tidelog.tools.failed import Failed
+from tidelog.tools.failed import Unable
 
 KEPT: Final = 10_000  # entries of a stream; older ones are trimmed
 SILENCE_S: Final = 30.0  # a witness that does not answer for so long is gone
 PAGE: Final = 1000
 SIZES: Final = (16, 112, 704, 3008)  # bytes of a write; multiples of BLOCK
 BLOCK: Final = 16
-
-
-class Gone(Failed):
-    """The witness does not answer. The text says why."""
-
-    exit_code = exits.SYSTEM
 
 
 def stream_of(writer: int) -> bytes:
@@ -39,7 +32,7 @@ def payload(run: str, writer: int, number: int) -> bytes:
 
 
 class Line:
-    """A connection to the witness. `answer` is its answer to the first line. Raises Gone."""
+    """A connection to the witness. `answer` is its answer to the first line. Raises Unable."""
 
     def __init__(self, address: tuple[str, int], kind: str, run: str) -> None:
         host, port = address
@@ -47,7 +40,7 @@ class Line:
         try:
             self._socket = socket.create_connection(address, SILENCE_S)
         except OSError as error:
-            raise Gone(f"no witness answers at {self._where}: {_why(error)}") from error
+            raise Unable(f"no witness answers at {self._where}: {_why(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.sendall(f"{kind} {run}\n".encode())
@@ -55,14 +48,14 @@ class Line:
                 self.answer = lines.readline().strip()
         except OSError as error:
             self.close()
-            raise Gone(f"the witness at {self._where} does not answer: {_why(error)}") from error
+            raise Unable(f"the witness at {self._where} does not answer: {_why(error)}") from error
 
     def tell(self, writer: int, number: int) -> None:
-        """Tell that a write was acknowledged. Raises Gone."""
+        """Tell that a write was acknowledged. Raises Unable."""
         try:
             self._socket.sendall(f"{writer} {number}\n".encode())
         except OSError as error:
-            raise Gone(f"the witness at {self._where} is gone: {_why(error)}") from error
+            raise Unable(f"the witness at {self._where} is gone: {_why(error)}") from error
 
     def close(self) -> None:
         self._socket.close()

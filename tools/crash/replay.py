@@ -21,7 +21,7 @@ from tidelog.tools import console, exits
 from tidelog.tools.crash import blocks, shutdowns
 from tidelog.tools.crash.cutting import REAL
 from tidelog.tools.crash.models import NOT_FOUND, ORDERED, model_option, on_ordered
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 
 
 @tool_command(
@@ -35,7 +35,7 @@ from tidelog.tools.heads import tool_command
     help="The check of a finding of your own program. A check that the finding holds is shown, and not run.",
 )
 @model_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(directory: Path, check: str, model: str | None, as_json: bool) -> int:
     try:
         finding = reports.load(RealDisk(), directory)

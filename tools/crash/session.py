@@ -64,7 +64,6 @@ keep_option = renamed(
     type=click.Path(path_type=Path),
     help="Write findings into this directory. It is created with the first one.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 class CannotRun(click.ClickException):

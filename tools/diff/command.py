@@ -13,7 +13,7 @@ from tidelog.tools import console, exits, names
 from tidelog.tools.aof.wanted import Match, names_option
 from tidelog.tools.diff.logs import Parting, Side, lives_through, parting
 from tidelog.tools.diff.states import Difference, differences, text_of
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import LogFiles, look_at
 from tidelog.tools.moment import contents_at
 from tidelog.tools.replay import Contents
@@ -61,12 +61,7 @@ def place(ctx: click.Context, param: click.Parameter, value: str) -> PathAt:
     "With --state: compare only this key, or keys that match this glob; may be repeated.",
 )
 @click.option("--full", is_flag=True, help="With --state: show every difference of a key.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object; with --state one per line and difference.",
-)
+@json_option("Print one JSON object; with --state one per line and difference.")
 def command(
     a: PathAt, b: PathAt, of_states: bool, wanted_key: Match | None, full: bool, as_json: bool
 ) -> int:

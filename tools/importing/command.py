@@ -23,7 +23,7 @@ from tidelog.snapshot.filling import Filling
 from tidelog.snapshot.restore import Maker, check_target, make
 from tidelog.tools import console
 from tidelog.tools.failed import Unable
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.importing.filters import filter_of
 from tidelog.tools.importing.from_aof import take_directory, take_file
 from tidelog.tools.importing.from_server import take_dumps, take_psync
@@ -63,7 +63,7 @@ DUMP: Final = "dump"
     is_flag=True,
     help="Read all of the source and print what would be imported. TARGET is not touched.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @click.option(
     "--by",
     type=click.Choice([PSYNC, DUMP]),

@@ -15,7 +15,7 @@ from tidelog.engine.commands.rewrite import Kind, Lost
 from tidelog.engine.rdb.write import RdbTarget, rdb_file
 from tidelog.tools import console
 from tidelog.tools.aof.losses import as_objects, as_table, target_option
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.moment import at_options, contents_at
 from tidelog.tools.output import new_file
@@ -38,7 +38,7 @@ _TOLD: Final = {
 @click.argument("file", type=click.Path(path_type=Path))
 @target_option(RdbTarget, RdbTarget.REDIS_8_8, "load the file; later ones load it too")
 @at_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(
     path: Path,
     file: Path,

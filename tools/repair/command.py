@@ -23,7 +23,7 @@ from tidelog.aof import layout
 from tidelog.aof.lock import acquire
 from tidelog.disk import recipe
 from tidelog.tools import console, exits
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.repair import in_place, writing
 from tidelog.tools.repair.look import look, place_text
@@ -70,7 +70,7 @@ from tidelog.tools.repair.shown import (
     is_flag=True,
     help="Repair the store itself, if there is no room for a copy. Everything removed is kept in quarantine/.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(
     path: Path,
     way_cut: bool,

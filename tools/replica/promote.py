@@ -11,7 +11,7 @@ import tidelog
 from tidelog.client.address import Address, is_served
 from tidelog.store.errors import StoreLocked
 from tidelog.tools import console, exits
-from tidelog.tools.heads import OBJECT, tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.queue.store import Locked
 from tidelog.tools.replica.client import ask, is_url, place_of
@@ -25,7 +25,7 @@ from tidelog.tools.text import path_value
     codes=exits.CHANGING,
 )
 @click.argument("place", metavar="PATH|URL")
-@click.option("--json", "as_json", is_flag=True, help=OBJECT)
+@json_option()
 def command(place: str, as_json: bool) -> None:
     """The server of the store does it, or this command if nobody has the store open. Nothing stops the old leader from
     taking writes: stop it first. In a leader nothing changes.

@@ -13,7 +13,7 @@ from tidelog.replication.status import of_files, of_role
 from tidelog.store import role
 from tidelog.tools import console
 from tidelog.tools.failed import Refused
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import LINES, json_option, tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replay import contents
 from tidelog.tools.replica.client import ask, is_url, place_of
@@ -31,7 +31,7 @@ RIGHT: Final = "WRITTEN FSYNCED LAG BYTES SECONDS HEARD"
     "tidelog replica status orders-data --json | jq .generation",
 )
 @click.argument("places", nargs=-1, required=True, metavar="PATH|URL...")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@json_option(LINES)
 def command(places: tuple[str, ...], as_json: bool) -> None:
     """If the leader is gone, name all of its followers. The last line says which of them has most."""
     asked = [place_of(text) if is_url(text) else Path(text) for text in places]

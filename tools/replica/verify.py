@@ -14,7 +14,7 @@ from tidelog.snapshot.digested import Digesting, NotDigested
 from tidelog.store import role
 from tidelog.tools import console, exits
 from tidelog.tools.failed import Failed, Refused
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.replica.client import ask, is_url, place_of
 from tidelog.tools.text import path_value
@@ -39,7 +39,7 @@ class Differs(Failed):
     metavar="URL",
     help="For a PATH: the server of the leader. Default: the address that the store follows.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object if they are the same.")
+@json_option("Print one JSON object if they are the same.")
 def command(place: str, leader: str | None, as_json: bool) -> None:
     """A server compares its own data. Of a PATH, this command reads the files, and asks the leader's server."""
     if is_url(place):

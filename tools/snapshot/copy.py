@@ -9,7 +9,7 @@ import click
 from tidelog.snapshot.copying import copy_snapshot
 from tidelog.snapshot.place import place_of
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, progress
 from tidelog.tools.text import size_text
@@ -23,7 +23,7 @@ from tidelog.tools.text import size_text
 )
 @click.argument("snapshot")
 @click.argument("target")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(snapshot: str, target: str, as_json: bool) -> None:
     with closing(place_of(named(snapshot))) as source, closing(place_of(target)) as to:
         made = copy_snapshot(source, to, progress)

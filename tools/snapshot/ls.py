@@ -11,7 +11,7 @@ from tidelog.disk.readable import readable
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, Unreadable, snapshots
 from tidelog.tools import console, exits
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import facts, snapshots_of
 from tidelog.tools.text import path_value, size_text, time_text
@@ -23,9 +23,7 @@ HEAD = ("SNAPSHOT", "LAST WRITE", "CREATED", "KEYS", "STREAMS", "ENTRIES", "PEND
     "tidelog snapshot ls orders-data", "tidelog snapshot ls orders-data --json | jq -r .path"
 )
 @click.argument("path", type=STORE_PATH)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object per line; sizes are in bytes."
-)
+@json_option("Print one JSON object per line; sizes are in bytes.")
 def command(path: Path, as_json: bool) -> int:
     disk = RealDisk()
     found = snapshots(disk, snapshots_of(disk, path))

@@ -9,7 +9,7 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import prune
 from tidelog.tools import console, exits
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import snapshots_of
 from tidelog.tools.text import path_value, size_text
@@ -27,7 +27,7 @@ from tidelog.tools.text import path_value, size_text
 @click.option(
     "--dry-run", is_flag=True, help="List the snapshots that would be deleted; change nothing."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
     disk = RealDisk()
     pruned = prune(disk, snapshots_of(disk, path), keep, dry_run=dry_run)

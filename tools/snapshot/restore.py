@@ -12,7 +12,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
@@ -57,7 +57,7 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
     callback=moment,
     help="Apply the log up to the last unit at or before this time: ISO 8601, a Unix time, or 15m for 15 minutes ago.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(
     snapshot: str,
     target: Path,

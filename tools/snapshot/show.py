@@ -9,7 +9,7 @@ import click
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, stream_facts
 from tidelog.tools.text import argument, size_text, time_text
@@ -29,7 +29,7 @@ from tidelog.tools.text import argument, size_text, time_text
     show_default=True,
     help="List at most this many streams, the largest first.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all streams.")
+@json_option("Print one JSON object, with all streams.")
 def command(snapshot: str, count: int, as_json: bool) -> None:
     with closing(place_of(named(snapshot))) as place:
         manifest = read_manifest(place)

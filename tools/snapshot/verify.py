@@ -11,7 +11,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.place import is_url, local, place_of
 from tidelog.snapshot.scrub import verify_place, verify_snapshot
 from tidelog.tools import console, exits
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.latest import named
 from tidelog.tools.snapshot.facts import NOTE_URL, progress
 from tidelog.tools.text import path_value
@@ -23,7 +23,7 @@ from tidelog.tools.text import path_value
     note=NOTE_URL,
 )
 @click.argument("snapshot")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(snapshot: str, as_json: bool) -> int:
     snapshot = named(snapshot)
     if is_url(snapshot):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import click
 
 from tidelog.tools import console
-from tidelog.tools.heads import tool_command
+from tidelog.tools.heads import json_option, tool_command
 from tidelog.tools.installed import installed
 from tidelog.tools.replica.client import is_url, place_of
 from tidelog.tools.text import path_value, place_text
@@ -67,7 +68,7 @@ RATE_SECONDS: Final = 1.0  # between the two looks that --rates needs
 )
 @click.option("--rates", is_flag=True, help="With --once or --json: look twice, a second apart.")
 @click.option("--once", is_flag=True, help="Print one look as tables, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print one look as one JSON object, and end.")
+@json_option("Print one look as one JSON object, and end.")
 def command(
     place: str,
     every: float,
@@ -84,8 +85,7 @@ def command(
         if rates:
             raise click.UsageError("--rates belongs to --once and --json")
         installed("tidelog top", "textual", extra="top")
-    source = source_of(place, db, helpers=helpers)
-    try:
+    with closing(source_of(place, db, helpers=helpers)) as source:
         if not once and not as_json:
             # here: it loads textual
             from tidelog.tools.top.app import Top
@@ -103,8 +103,6 @@ def command(
             console.json_object(told | as_object(look, groups, source.queues()))
         else:
             show(source, look, count)
-    finally:
-        source.close()
 
 
 def source_of(place: str, db: int | None = None, *, helpers: bool = False) -> Source:

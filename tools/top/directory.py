@@ -7,10 +7,10 @@ since the previous look, not to the number of streams.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.aof import durable
 from tidelog.engine.api import DbKey
@@ -30,6 +30,7 @@ from tidelog.tools.state import id_text
 from tidelog.tools.top.look import EntryRow, Look, Rates
 from tidelog.tools.why import as_text, in_order, refusal, story
 
+T = TypeVar("T")
 # effects that change keys which they do not name, or streams in another database
 _ELSEWHERE: Final = frozenset((e.SWAPDB, e.FLUSHDB, e.FLUSHALL, e.RENAME, e.COPY, e.MOVE))
 
@@ -131,6 +132,10 @@ class Directory:
             facts["durable_lsn"] = max((promise.lsn for promise in promises), default=0)
         return facts
 
+    def _look(self, question: Callable[[State], list[T]]) -> list[T]:
+        found: list[T] = self._core.look(question)[0]
+        return found
+
     def groups(self, place: DbKey) -> list[GroupFigures]:
         at_ms = time.time_ns() // 1_000_000
 
@@ -141,19 +146,14 @@ class Directory:
             groups = [stream.groups[name] for name in sorted(stream.groups)]
             return [of_group(place[1], stream, group, at_ms) for group in groups]
 
-        rows: list[GroupFigures] = self._core.look(at)[0]
         return [
             replace(row, read_per_s=self._rates.of((*place, row.name), row.read, at_ms))
-            for row in rows
+            for row in self._look(at)
         ]
 
     def queues(self) -> list[QueueFigures]:
         now = time.time_ns() // 1_000_000
-
-        rows: list[QueueFigures] = self._core.look(
-            lambda state: in_state(state, self._databases, now)
-        )[0]
-        return rows
+        return self._look(lambda state: in_state(state, self._databases, now))
 
     def entries(self, place: DbKey, count: int) -> list[EntryRow]:
         def at(state: State) -> list[EntryRow]:
@@ -163,8 +163,7 @@ class Directory:
             found = reading.between(stream, 0, MAX, count, reverse=True)
             return [EntryRow(id_text(entry_id), row or ()) for entry_id, row in found]
 
-        rows: list[EntryRow] = self._core.look(at)[0]
-        return rows
+        return self._look(at)
 
     def why(self, place: DbKey, entry_id: str) -> str:
         return life_text(self._files, place[1], entry_id)
