@@ -69,7 +69,7 @@ def command(path: Path, verb: str, words: Sequence[str], as_json: bool) -> int:
         elif not words:
             raise click.UsageError(f"{verb} needs a name")
         else:
-            change = setting(words) if verb == "set" else unsetting(words)
+            change = setting(values_of(words)) if verb == "set" else setting({}, words)
         file.update(change)
         if as_json:
             return show(checked(file.path, file.text() or b"")[0], "", True)
@@ -123,8 +123,8 @@ def option_of(name: str) -> Option | None:
     return None if name == USERS else named(name)
 
 
-def setting(words: Sequence[str]) -> Callable[[bytes], str]:
-    """A change that sets options. Raises ConfigError."""
+def values_of(words: Sequence[str]) -> dict[str, Any]:
+    """The options of NAME=VALUE, as TOML. Raises ConfigError."""
     values: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -135,14 +135,7 @@ def setting(words: Sequence[str]) -> Callable[[bytes], str]:
             values.setdefault(USERS, []).append(text)
         else:
             values[name] = value_of(option, text)
-
-    def change(data: bytes) -> str:
-        document = parsed(data)
-        for name, value in values.items():
-            document[name] = value
-        return dumped(document)
-
-    return change
+    return values
 
 
 def value_of(option: Option, text: str) -> Any:
@@ -157,14 +150,16 @@ def value_of(option: Option, text: str) -> Any:
         raise ConfigError(f"{option.name} must be {allowed}, not {text!r}") from None
 
 
-def unsetting(words: Sequence[str]) -> Callable[[bytes], str]:
-    """A change that removes options. Raises ConfigError."""
-    for name in words:
+def setting(values: dict[str, Any], gone: Sequence[str] = ()) -> Callable[[bytes], str]:
+    """A change that sets options, and removes others. Raises ConfigError."""
+    for name in gone:
         option_of(name)
 
     def change(data: bytes) -> str:
         document = parsed(data)
-        for name in words:
+        for name, value in values.items():
+            document[name] = value
+        for name in gone:
             document.pop(name, None)
         return dumped(document)
 

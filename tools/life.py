@@ -137,7 +137,7 @@ class Watch:
         self._dead_gone: list[int] = []
         self._left: int | None = None
         self.needles: tuple[bytes, ...] = ()
-        self._watch_for(entry_id)
+        self.follow(entry_id)
         # fmt: off
         self._on: dict[int, Callable[[Effect], None]] = {
             e.XADD_MANY:          self._batch,
@@ -162,15 +162,12 @@ class Watch:
         }
         # fmt: on
 
-    def _watch_for(self, entry_id: int) -> None:
+    def follow(self, entry_id: int) -> None:
+        """Go on with the ID that the delayed job has now."""
         self.id = entry_id
         self._text = id_text(entry_id)
         self._packed_ms: bytes = msgpack.packb(entry_id >> 64)
         self._look_for()
-
-    def follow(self, job: int) -> None:
-        """Go on with the ID that the delayed job has now."""
-        self._watch_for(job)
 
     def begin(
         self, name: str, lsn: int, now: int, *, alone: bool = False, before: bool = False
@@ -190,11 +187,8 @@ class Watch:
             for key, value, _ in database.keys.walk():
                 if not isinstance(value, Stream):
                     continue
-                there = (
-                    value.contains(self.id)
-                    if value.first_id() <= self.id <= value.last_id
-                    else False
-                )
+                inside = value.first_id() <= self.id <= value.last_id
+                there = inside and value.contains(self.id)
                 held = [group for group in value.groups.values() if group.pending.contains(self.id)]
                 if there or held:
                     life = self._born((number, key))

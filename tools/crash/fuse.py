@@ -152,16 +152,12 @@ class _Server:
         self._answers: dict[int, Callable[[int, bytes], bytes]] = {
             FIRST: self._init,
             LOOKUP: self._lookup,
-            GETATTR: lambda node, _: VALID.pack(SECONDS, 0, 0) + self._attributes(node),
-            SETATTR: lambda node, _: VALID.pack(SECONDS, 0, 0) + self._attributes(node),
-            OPEN: lambda node, _: OPENED.pack(0, 0, 0),
-            OPENDIR: lambda node, _: OPENED.pack(0, 0, 0),
+            **dict.fromkeys((GETATTR, SETATTR), self._valid),
+            **dict.fromkeys((OPEN, OPENDIR), lambda node, _: OPENED.pack(0, 0, 0)),
+            **dict.fromkeys((FLUSH, RELEASE, RELEASEDIR), lambda node, _: b""),
             READ: self._read,
             WRITE: self._write,
             FSYNC: self._fsync,
-            FLUSH: lambda node, _: b"",
-            RELEASE: lambda node, _: b"",
-            RELEASEDIR: lambda node, _: b"",
             STATFS_: lambda node, _: STATFS.pack(size // BLOCK, 0, 0, 1, 0, BLOCK, 255, BLOCK, 0),
         }
 
@@ -217,6 +213,9 @@ class _Server:
         if arguments.rstrip(b"\0") != NAME.encode():
             raise OSError(errno.ENOENT, "no such file")
         return ENTRY.pack(FILE, 0, SECONDS, SECONDS, 0, 0) + self._attributes(FILE)
+
+    def _valid(self, node: int, arguments: bytes) -> bytes:
+        return VALID.pack(SECONDS, 0, 0) + self._attributes(node)
 
     def _attributes(self, node: int) -> bytes:
         size, mode = (len(self._content), 0o100600) if node == FILE else (0, 0o040700)

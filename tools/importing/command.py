@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -99,18 +100,16 @@ def command(
     truncate_tail: bool,
 ) -> None:
     wanted = filter_of(dbs, globs)
+    take: Take
     if not is_url(source):
         if follow or until_caught_up:
             raise click.UsageError(
                 "--follow and --until-caught-up need a server: redis://host:port"
             )
         path, now_ms = Path(source), time.time_ns() // 1_000_000
-        take_path = take_directory if path.is_dir() else take_file
-
-        def take_files(keys: Keys) -> None:
-            take_path(path, keys, wanted, now_ms, truncate_tail=truncate_tail)
-
-        run(target, source, take_files, dry_run, as_json)
+        read = take_directory if path.is_dir() else take_file
+        take = partial(read, path, wanted=wanted, now_ms=now_ms, truncate_tail=truncate_tail)
+        run(target, source, take, dry_run, as_json)
         return
     if by == DUMP and (follow or until_caught_up):
         raise click.UsageError("--follow and --until-caught-up need --by psync")
@@ -119,13 +118,10 @@ def command(
     place = place_of(source)
     if place.db:
         raise click.UsageError("choose databases with --db, and not in the URL")
-
-    def take(keys: Keys) -> None:
-        if by == DUMP:
-            take_dumps(place, keys, wanted)
-        else:
-            take_psync(place, keys, wanted, follow=follow, until_caught_up=until_caught_up)
-
+    take = partial(take_dumps, place, wanted=wanted)
+    if by != DUMP:
+        following = {"follow": follow, "until_caught_up": until_caught_up}
+        take = partial(take_psync, place, wanted=wanted, **following)
     run(target, str(place), take, dry_run, as_json)
 
 

@@ -246,7 +246,7 @@ class Top(App[None]):
         head = "\n".join([self._source.title, *fact_lines(look), streams])
         self.main.query_one("#head", Static).update(head)
         self.main.query_one("#streams", Table).fill(
-            (_name(row), stream_cells(row, look.at_ms)) for row in drawn
+            (_place_name(row.place), stream_cells(row, look.at_ms)) for row in drawn
         )
 
     @property
@@ -317,10 +317,6 @@ class Top(App[None]):
                 lambda: self._source.why(place, chosen),
                 lambda text: life.tell(text) if life.is_attached else None,
             )
-
-
-def _name(row: StreamFigures) -> str:
-    return _place_name(row.place)
 
 
 def _place_name(place: DbKey) -> str:
