@@ -83,9 +83,8 @@ def command(path: Path, verb: str, words: Sequence[str], as_json: bool) -> int:
 def check(root: Path, make: bool) -> None:
     """Raise NotAStore unless a store is here, or may be made here. `make`: the directory may be missing."""
     disk = RealDisk()
-    if identity.is_new(disk, root):
-        if make or disk.exists(root):
-            return
+    if identity.is_new(disk, root) and (make or disk.exists(root)):
+        return
     with suppress(Damage):  # it may be served again once it is repaired
         identity.read(disk, root)
 

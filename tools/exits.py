@@ -19,9 +19,8 @@ NEWER: Final = 7  # written by a newer version of tidelog
 REFUSED: Final = 8  # the store refused the call
 DIFFERS: Final = 9  # `tidelog diff`: the logs or the states are not the same
 ADVICE: Final = 10  # `tidelog doctor` has advice
-AGAIN: Final = (
-    11  # `tidelog worker`: the process has done enough, or half of its workers hang; start it again
-)
+# `tidelog worker`: the process has done enough, or half of its workers hang; start it again
+AGAIN: Final = 11
 INTERRUPTED: Final = 130  # Ctrl-C
 
 VERIFY_TAIL: Final = 20

@@ -84,10 +84,8 @@ def _event(effect: Effect, watch: Watch) -> tuple[str, str] | None:
         count = effect[7]
         if isinstance(count, (tuple, list)):
             count = count[idlist.unpack(effect[5]).index(watch.id)]
-        return (
-            "delivered",
-            f"delivered to {argument(effect[4])} of {in_group(effect)}, delivery {count}",
-        )
+        holder = f"{argument(effect[4])} of {in_group(effect)}"
+        return "delivered", f"delivered to {holder}, delivery {count}"
     if opcode == e.XACK:
         return "acked", f"acknowledged in {in_group(effect)}"
     if opcode == e.XNACK:

@@ -39,9 +39,8 @@ from tidelog.tools.text import command_line, json_value, time_text
 from tidelog.tools.times import moment, renamed
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
-VERSION: Final = (
-    1  # of the JSON and msgpack forms that --format names; raised when a field changes its meaning
-)
+# of the JSON and msgpack forms that --format names; raised when a field changes its meaning
+VERSION: Final = 1
 
 TEXT: Final = "text"
 JSON: Final = "json"

@@ -38,9 +38,8 @@ RIGHT: Final = "FIRST LAST RECORDS FRAMES BYTES FILE"
 # STATE of a segment
 SEALED: Final = "sealed"  # ends where the next segment's header says
 OPEN: Final = "open"  # the last one, to which a writer would append
-OPEN_OR_SEALED: Final = (
-    "open or sealed"  # segments may follow that were not given, and the file does not tell
-)
+# segments may follow that were not given, and the file does not tell
+OPEN_OR_SEALED: Final = "open or sealed"
 TORN_TAIL: Final = "torn"  # ends with an unfinished write
 DAMAGED: Final = "damaged"  # promised records are missing from it
 UNREADABLE: Final = "unreadable"  # its header is damaged, or it does not belong here

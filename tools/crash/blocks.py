@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -51,34 +51,28 @@ class Recorded:
         own_mounts(kind)
         disk = RealDisk()
         below, mounted = scratch / "below", scratch / "mounted"
-        disk.mkdir(below)
-        disk.mkdir(mounted)
-        try:
-            file = BlockFile(below, kind.nbytes)
-        except CannotServe as error:
-            disk.rmdir(below)
-            disk.rmdir(mounted)
-            raise CannotMount(str(error)) from error
-        try:
+        with ExitStack() as undo:
+            for directory in (below, mounted):
+                disk.mkdir(directory)
+                undo.callback(disk.rmdir, directory)
+            try:
+                file = BlockFile(below, kind.nbytes)
+            except CannotServe as error:
+                raise CannotMount(str(error)) from error
+            undo.callback(file.close)
+            undo.callback(call, "umount", below)
             make_in(file.path, kind)
             call("mount", "-o", "loop", file.path, mounted)
-            try:
-                disk.mkdir(mounted / PLACE)
-                disk.sync_directory(mounted)
-                self.base = bytearray(kind.nbytes)
-                for event in file.events():
-                    _apply(self.base, event)
-                self.units: list[Unit] = live(
-                    scene, disk, mounted / PLACE, lambda *counts: file.note(counts)
-                ).units
-                self.events = file.events()
-            finally:
-                call("umount", mounted)
-        finally:
-            call("umount", below)
-            file.close()
-            disk.rmdir(mounted)
-            disk.rmdir(below)
+            undo.callback(call, "umount", mounted)
+            disk.mkdir(mounted / PLACE)
+            disk.sync_directory(mounted)
+            self.base = bytearray(kind.nbytes)
+            for event in file.events():
+                _apply(self.base, event)
+            self.units: list[Unit] = live(
+                scene, disk, mounted / PLACE, lambda *counts: file.note(counts)
+            ).units
+            self.events = file.events()
 
     def cuts(self, rng: random.Random, drawn: int) -> Iterator[tuple[bytes, Promised]]:
         """Disks that a power cut leaves at random moments, and what was promised then."""

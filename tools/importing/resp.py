@@ -21,9 +21,8 @@ def commands(source: Source) -> Iterator[tuple[int, list[bytes]]]:
     while not source.at_end():
         start = source.offset
         buffer, at = source.window()
-        if (
-            buffer[at] not in b"*#"
-        ):  # also if no end of a line follows: zeros are no command that was cut
+        # Also if no end of a line follows: zeros are no command that was cut.
+        if buffer[at] not in b"*#":
             source.damaged(f"a command begins with *, not with {buffer[at : at + 5]!r}", start)
         line = _line(source)
         if line[:1] == b"#":

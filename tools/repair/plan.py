@@ -72,9 +72,8 @@ def plan(files: MendedFiles, seen: Seen, *, skip_damaged: bool = False) -> Plan 
     """
     best: Plan | None = None
     faults: list[str] = []
-    for base in reversed(
-        bases(files)
-    ):  # the newest is tried first, since it needs the least of the log
+    # The newest is tried first, since it needs the least of the log.
+    for base in reversed(bases(files)):
         fault = _fault(files, seen, base)
         if fault is not None:
             faults.append(f"{base.name}: {fault}")
