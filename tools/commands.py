@@ -6,7 +6,7 @@ one of them behind a colon.
 
 from __future__ import annotations
 
-from tidelog.tools.lazy import LazyGroup
+from tidelog.tools.lazy import LazyGroup, Table
 
 REPAIR = ("tidelog.tools.repair.command", "Say what a damaged store has left, and repair it.")
 IMPORT = (
@@ -95,7 +95,7 @@ OF_SCHEDULES = LazyGroup(
 )
 
 # fmt: off
-QUEUE = {
+QUEUE: Table = {
     "ls":       ("tidelog.tools.queue.ls", "List the queues of a store."),
     "watch":    ("tidelog.tools.queue.watch", "Show the queues of a store as they change."),
     "put":      ("tidelog.tools.queue.put", "Put jobs into a queue."),
@@ -136,7 +136,7 @@ OF_REPLICAS = LazyGroup(
 )
 
 # fmt: off
-TOP = {
+TOP: Table = {
     "aof":      (OF_AOF, "Inspect the append-only log of a store."),
     "info":     ("tidelog.tools.info", "Show what a store contains."),
     "snapshot": (OF_SNAPSHOTS, "Make, check, restore and delete snapshots of a store."),

@@ -19,13 +19,7 @@ class LazyGroup(click.Group):
     `moved` has commands that moved to the top, in the same form. They still work, and say so.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        *lines: str,
-        moved: Table | None = None,
-        **given: Any,
-    ) -> None:
+    def __init__(self, table: Table, *lines: str, moved: Table | None = None, **given: Any) -> None:
         """`lines` are examples for its help; `given` is for click."""
         super().__init__(**{"epilog": examples(*lines, codes=()), **given})
         self.table, self.moved = table, moved or {}
@@ -37,13 +31,8 @@ class LazyGroup(click.Group):
         known = self.table.get(cmd_name) or self.moved.get(cmd_name)
         if known is None:
             return None
-        place, help = known
-        if isinstance(place, LazyGroup):
-            found: click.Command = place
-        else:
-            module, _, name = place.partition(":")
-            found = getattr(import_module(module), name or "command")
-        found.help = help
+        found = loaded(known[0])
+        found.help = known[1]
         return found
 
     def resolve_command(
@@ -92,6 +81,15 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help) for name, (_, help) in self.table.items()])
+
+
+def loaded(place: str | LazyGroup) -> click.Command:
+    """The command or group of a row of a table. A module that makes several commands has one of them behind a colon."""
+    if isinstance(place, LazyGroup):
+        return place
+    module, _, name = place.partition(":")
+    found: click.Command = getattr(import_module(module), name or "command")
+    return found
 
 
 # a command's name -> its module, or a group; and a line of help

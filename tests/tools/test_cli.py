@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import tidelog
 from tidelog.aof import identity
 from tidelog.tools import exits
 from tidelog.tools.commands import AOF, REPLICA, TOP
+from tidelog.tools.lazy import loaded
 
 COMMANDS = {
     **TOP,
@@ -152,7 +152,7 @@ def test_every_commands_help_has_examples_that_run(run: Run, made: Made, name: s
     for line in lines:
         words = line.replace(";", " |").split(" | ")[0].split()
         assert words[0] == "tidelog" and " ".join(words[1:]).startswith(name)
-        command = import_module(COMMANDS[name][0]).command
+        command = loaded(COMMANDS[name][0])
         # Every option and argument is one that the command has.
         with command.make_context(name, words[1 + len(name.split()) :]) as context:
             assert context.params

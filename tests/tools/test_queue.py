@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import tidelog
 from tidelog.testing import Clock
 from tidelog.tools import exits
 from tidelog.tools.commands import DEAD, QUEUE, SCHEDULE
+from tidelog.tools.lazy import loaded
 from tidelog.tools.queue import stats as queue_stats
 from tidelog.tools.queue import store as queue_store
 
@@ -107,8 +107,7 @@ def test_every_help_has_examples_that_run(run: Run, name: str) -> None:
         example = shlex.split(line.split(" | ")[0])
         called = max((c for c in COMMANDS if line.startswith(f"tidelog {c} ")), key=len)
         assert called.startswith(name)
-        module, _, attribute = COMMANDS[called][0].partition(":")
-        command = getattr(import_module(module), attribute or "command")
+        command = loaded(COMMANDS[called][0])
         with command.make_context(called, example[1 + len(called.split()) :]) as context:
             assert context.params
 

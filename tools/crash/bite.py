@@ -80,8 +80,9 @@ def bite(as_json: bool, faults: tuple[Planted, ...] = PLANTED) -> int:
             for fault in faults:
                 caught = _tried(fault, place / str(len(outcomes)))
                 outcomes.append((fault, caught))
-                found = caught.kind or "missed"
-                say(f"{found:8} {caught.seconds:5.1f} s  {fault.name}: {fault.promise}")
+                say(
+                    f"{caught.kind or 'missed':8} {caught.seconds:5.1f} s  {fault.name}: {fault.promise}"
+                )
                 if not caught.kind:
                     say(f"{'':18}{caught.words}")
     except KeyboardInterrupt:

@@ -120,8 +120,9 @@ def command(
         raise click.UsageError("choose databases with --db, and not in the URL")
     take = partial(take_dumps, place, wanted=wanted)
     if by != DUMP:
-        following = {"follow": follow, "until_caught_up": until_caught_up}
-        take = partial(take_psync, place, wanted=wanted, **following)
+        take = partial(
+            take_psync, place, wanted=wanted, follow=follow, until_caught_up=until_caught_up
+        )
     run(target, str(place), take, dry_run, as_json)
 
 
