@@ -1,4 +1,4 @@
-"""The fields of a record by their names, as JSON and msgpack show them.
+"""The fields of a record: their names, as JSON and msgpack show them, and their kinds, which record_check.py checks.
 
 The order of the fields is in engine/effects/effect.py; docs/guides/command-line.md explains each name. Three of them
 are shown in another form than the record has: `ms` and `seq` are one ID, an ID list is a list of IDs, and rows are
