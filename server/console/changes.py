@@ -1,7 +1,7 @@
 """Changes: what the console can do, each with the command that a client would use.
 
 One call changes at most JOBS_MAX jobs and tells whether there are more, so that no request takes long. The page then
-asks again.
+asks again. The database of the link is selected before.
 """
 
 from __future__ import annotations
