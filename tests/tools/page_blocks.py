@@ -81,3 +81,9 @@ def printed(source: str) -> Iterator[str]:
     """The output that the comments behind the prints of an example promise; `; ` stands between lines."""
     for comment in re.findall(r"\bprint\(.*\) +# (.*)$", source, re.M):
         yield from comment.split("; ")
+
+
+def shows(block: str, told: str) -> bool:
+    """Whether a block of a page shows this output. A line of three dots stands for lines that it leaves out."""
+    parts = map(re.escape, re.split(r"^\.\.\.\n", block, flags=re.M))
+    return re.fullmatch(r"(?:.*\n)+".join(parts), told) is not None

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 from tests.tools.conftest import Run
+from tests.tools.page_blocks import shows
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/guides/reading-the-log.md"
@@ -72,7 +73,8 @@ def test_every_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = blocks()
     assert len(found) > 8
     for block in found:
-        assert masked(shown(run, block)) == masked(block)
+        told = masked(shown(run, block))
+        assert shows(masked(block), told), told
 
 
 def drawn(picture: str) -> list[str]:

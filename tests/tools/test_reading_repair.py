@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.tools.conftest import Run
+from tests.tools.page_blocks import shows
 from tests.tools.test_reading_guide import PAGE, REPAIR, maker, masked
 
 DAMAGE = b"disk error"
@@ -53,4 +54,5 @@ def test_every_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = blocks()
     assert len(found) > 3
     for block in found:
-        assert hidden(shown(run, block)) == hidden(block)
+        told = hidden(shown(run, block))
+        assert shows(hidden(block), told), told
