@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.tools.conftest import Run
+from tests.tools.page_blocks import shows
 
 import tidelog
 from tidelog import testing
@@ -54,8 +55,8 @@ def shown(page: str) -> Iterator[tuple[str, str]]:
             yield line, said
 
 
-def likened(text: str) -> list[str]:
-    """The lines of an output without what differs from run to run."""
+def likened(text: str) -> str:
+    """An output without what differs from run to run."""
     for pattern, name in (
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
         (r"\b[0-9a-f]{64}\b", "HASH"),
@@ -65,7 +66,7 @@ def likened(text: str) -> list[str]:
         (r" +", " "),
     ):
         text = re.sub(pattern, name, text)
-    return [line.rstrip() for line in text.splitlines()]
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 @pytest.mark.parametrize("page", ["command-line.md", "checkpoints.md"])
@@ -78,7 +79,8 @@ def test_console(page: str, run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
         words = shlex.split(line)
         assert words[0] == "tidelog"
         done = run(*words[1:])
-        assert likened(done.out + done.err) == likened(said), line
+        told = likened(done.out + done.err)
+        assert shows(likened(said), told), (line, told)
 
 
 def test_the_fields_of_info(tmp_path: Path) -> None:
