@@ -116,16 +116,12 @@ def tables() -> str:
             parts.append(f"### {group}\n\n")
             parts.append(table(("option", "default", "values", "set", "meaning"), rows) + "\n")
     parts.append("### Fixed\n\n")
-    parts.append(
-        "Clients and tools ask for these options. The values state how tidelog works; setting another value is an "
-        "error.\n\n"
+    stated = ", ".join(f"`{option.name}` ({default(option)})" for option in fixed)
+    text = (
+        "Clients and tools ask for these options, which state how tidelog works; setting another value is an error: "
+        f"{stated}."
     )
-    parts.append(
-        table(
-            ("option", "value", "meaning"),
-            [(f"`{option.name}`", default(option), option.help) for option in fixed],
-        )
-    )
+    parts.append(textwrap.fill(text, 118, break_on_hyphens=False, break_long_words=False) + "\n")
     parts.append("\n## On the command line\n\n")
     flags = {f"--{name.replace('_', '-')}": target for name, target in DIRECT.items()}
     alike = ", ".join(f"`{flag}`" for flag, target in flags.items() if flag == f"--{target}")
