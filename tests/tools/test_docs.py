@@ -34,7 +34,7 @@ PAGES = (
     "docs/guides/server.md",
     "docs/guides/replication.md",
     "docs/guides/one-machine.md",
-    "docs/guides/coming-from-celery-or-rq.md",
+    "docs/guides/coming-from-other-queues.md",
     "docs/guides/coming-from-redis-streams.md",
 )
 
