@@ -7,8 +7,8 @@ It is no part of the wheel and uses public names of tidelog only, so the same su
     worker.py      a process that holds one object of one version, or one baseline
     race.py        workers and servers in short alternating slices, medians
     ours.py        tidelog's streams and queues as such an object
-    baselines/     system calls, sqlite3, lmdb, queuelib, persist-queue, litequeue, huey, RQ, redis-py
-    servers.py     `tidelog serve` and redis-server, and redis-benchmark as their client
+    baselines/     system calls, sqlite3, lmdb, queuelib, persist-queue, litequeue, huey, RQ, redis-py; task queues
+    servers.py     `tidelog serve` and redis-server, and redis-benchmark as their client; postgres.py
     latency.py     clients that measure the way of an entry; pair.py: a leader and its follower
     subjects/      one module per subject, each with `rows(run)`
 

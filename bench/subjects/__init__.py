@@ -17,6 +17,7 @@ SUBJECTS: Final = {
     "startup": "import and open",
     "queue":   "the durable queue beside other queues, and how deep or worked off it is",
     "shared":  "a queue that several processes share, beside other queues",
+    "peers":   "task queues beside each other: jobs per second, latency, memory and import of their workers",
     "later":   "delayed jobs beside jobs that are due at once",
     "limits":  "priorities, keys and limits of a queue beside jobs without them",
     "server":  "the server beside redis-server: commands per second, latency",
