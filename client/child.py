@@ -11,6 +11,7 @@ import os
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from multiprocessing import spawn
 
 from tidelog.api.queue.running.plan import Recycled, is_coroutine, log
@@ -32,7 +33,7 @@ def main() -> int:
         prepared = pickle.load(given)
         working.preparing = True
         spawn.prepare(prepared)
-        work: Work = pickle.load(given)
+        work: Work | Callable[[], int] = pickle.load(given)
     except Exception as error:
         # The message has no descriptor yet, so the traceback alone says it.
         traceback.print_exception(error)
@@ -40,7 +41,7 @@ def main() -> int:
     finally:
         working.preparing = False
     try:
-        left = _work(work)
+        left = _work(work) if isinstance(work, Work) else work()
         answer, code = str(int(left)), AGAIN if isinstance(left, Recycled) else 0
     except WorkersHang as error:
         log.error("%s; another process takes the place of this one", error)
@@ -50,7 +51,7 @@ def main() -> int:
     except (DataError, CannotOpen) as error:
         line = " ".join(f"!{type(error).__name__}: {error}".split())
         answer, code = line[:MESSAGE_BYTES_MAX], CANNOT_WORK
-    os.write(work.answers, f"{answer}\n".encode())
+    os.write(prepared["answers"], f"{answer}\n".encode())
     return code
 
 

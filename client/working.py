@@ -3,11 +3,11 @@
 The parent sends each child (client/child.py) one message: its length in 8 bytes, big-endian, and two pickles behind
 each other.
 
-    dict     for `multiprocessing.spawn.prepare`: sys.path, the main file and so on
-    Work     the store, the queue, the handler by its name, and the arguments of `run`
+    dict     for `multiprocessing.spawn.prepare`: sys.path, the main file and so on; `answers`: a descriptor
+    Work     the store, the queue, the handler by its name, and the arguments of `run`; or a function that does all
 
-Children answer on a second pipe, with lines: the number of jobs that were given back, or `!`, the name of an error and
-its text.
+Children answer on a second pipe, that descriptor, with lines: the number of jobs that were given back, or `!`, the name
+of an error and its text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class Work:
     start, db                          how to connect, as in `Link`
     queue                              the arguments of `Store.queue`
     run                                the arguments of `run`
-    answers                            descriptor of the pipe for answers
     """
 
     addresses: Sequence[Address]
@@ -55,7 +54,6 @@ class Work:
     queue: dict[str, Any]
     handler: Callable[[Any], Any]
     run: dict[str, Any]
-    answers: int
 
 
 def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dict[str, Any]) -> int:
@@ -63,34 +61,51 @@ def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dic
 
     Returns how many jobs were given back. Raises DataError, CannotOpen, NotStored.
     """
-    if preparing:
-        raise DataError(
-            "run(processes=) was called while one of its processes imported the program; call it under "
-            'if __name__ == "__main__":'
-        )
+    _check_prepared()
     plan = (queue, handler, run["workers"], run["drain"])
     consume = {name: run[name] for name in ("worker", "batch", "block")}
     rest = {name: value for name, value in run.items() if name not in ("workers", "drain")}
     make_plan(*plan, asynchronous=is_coroutine(handler), **rest)  # checks them
     queue.consume(**consume).close()
+    link = remote.link
+    work = Work(
+        *(link.addresses, link.timeout, link.options, link.start, remote.db),
+        # the codec as given, which other processes can import; that of the options may be a closure
+        arguments_of(remote.options) | {"codec": remote.codec},
+        *(handler, run),
+    )
+    parts = [("handler", handler), ("codec", remote.codec)]
+    parts += [(name, run[name]) for name in HOOKS]
+    parts += [("middleware", each) for each in run["middleware"]]
+    drain, once = patience("drain", run["drain"]), run["block"] is not None
+    return run_children(work, parts, count, drain, once=once, over=lambda: link.closed)
+
+
+def run_children(
+    work: Work | Callable[[], int],
+    parts: Sequence[tuple[str, Any]],
+    count: int,
+    drain: float | None,
+    *,
+    once: bool,
+    over: Callable[[], bool],
+) -> int:
+    """Let processes work until a signal comes, `over` says so, or all have ended with success (`once`).
+
+    `parts` are the names and values in the work that each process imports. Returns and raises as `run_processes`.
+    """
+    _check_prepared()
     ours, theirs = os.pipe()
     try:
         try:
-            link = remote.link
-            work = Work(
-                *(link.addresses, link.timeout, link.options, link.start, remote.db),
-                # the codec as given, which other processes can import; that of the options may be a closure
-                arguments_of(remote.options) | {"codec": remote.codec},
-                *(handler, run, theirs),
-            )
             processes = Processes(
                 ["-m", "tidelog.client.child"],
                 count,
-                patience("drain", run["drain"]),
-                run["block"] is not None,
+                drain,
+                once,
                 final=(CANNOT_WORK,),
-                over=lambda: link.closed,
-                given=_message(work),
+                over=over,
+                given=_message(work, parts, theirs),
                 fds=(theirs,),
             )
             code = processes.run()
@@ -103,16 +118,21 @@ def run_processes(queue: Any, remote: Remote, handler: Any, count: int, run: dic
         os.close(ours)
 
 
-def _message(work: Work) -> bytes:
-    given: list[tuple[str, Any]] = [("handler", work.handler), ("codec", work.queue["codec"])]
-    given += [(name, work.run[name]) for name in HOOKS]
-    given += [("middleware", each) for each in work.run["middleware"]]
-    check_importable(*given)
+def _check_prepared() -> None:
+    if preparing:
+        raise DataError(
+            "run(processes=) was called while one of its processes imported the program; call it under "
+            'if __name__ == "__main__":'
+        )
+
+
+def _message(work: Work | Callable[[], int], parts: Sequence[tuple[str, Any]], fd: int) -> bytes:
+    check_importable(*parts)
     try:
         body = pickle.dumps(work)
     except Exception as error:
         raise DataError(f"another process cannot get the arguments of run: {error}") from error
-    both = pickle.dumps(preparation()) + body
+    both = pickle.dumps(preparation() | {"answers": fd}) + body
     return LENGTH.pack(len(both)) + both
 
 

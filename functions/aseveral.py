@@ -62,7 +62,9 @@ class AsyncSeveral(RunsTasks[Any]):
 
     name       the names of all
     first      the first of them
+    store      of all of them
     passing    errors after which the workers go on
+    backends   of the queues
     """
 
     passing = FAULTS
@@ -78,6 +80,8 @@ class AsyncSeveral(RunsTasks[Any]):
         # threads: self._over = threading.Event()
         # threads: self._waiters: set[threading.Thread] = set()
         self.first = queues[order.names[0]]
+        self.store = self.first.store
+        self.backends = [queue.backend for queue in queues.values()]
         self._idle = 0  # workers that have nothing to do
         self._failure: BaseException | None = None
 

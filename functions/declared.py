@@ -1,12 +1,11 @@
-"""The types of the decorators of `Tasks`, and of the options that they and a run take."""
+"""The types of the decorators of `Tasks`, and of the options that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypedDict, overload
+from typing import Any, Protocol, overload
 
 from tidelog.functions.task import C, P, R, Task, TaskOptions
-from tidelog.store.durations import Duration
 
 
 class Maker(Protocol):
@@ -44,11 +43,3 @@ class TaskArguments(TaskOptions, total=False):
     queue: str
     name: str | None
     results: bool | None
-
-
-class RunOptions(TypedDict, total=False):
-    """The options of `Queue.run` that `Tasks.run` has, too."""
-
-    worker: str | None
-    block: Duration | None
-    time_limit: Duration | None

@@ -6,19 +6,23 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack, cast, overload
 
 from tidelog.api.aopening import beside
 from tidelog.api.closing import Closing
 from tidelog.api.opening import open_store
+from tidelog.api.queue.running.plan import check_functions, check_hook, count_processes
 from tidelog.api.sync import Store
 from tidelog.client.aio import AsyncSharedStore
 from tidelog.client.opening import connect
 from tidelog.client.store import SharedStore
 from tidelog.functions.aseveral import AsyncSeveral
 from tidelog.functions.cron import Cron
-from tidelog.functions.declared import Maker, RunOptions, Scheduler, TaskArguments
-from tidelog.functions.order import order_of
+from tidelog.functions.declared import Maker, Scheduler, TaskArguments
+from tidelog.functions.order import Order, order_of
+from tidelog.functions.running import LoopArguments, RunArguments, RunOptions
 from tidelog.functions.several import Several
 from tidelog.functions.task import C, P, R, Task, TaskOptions
 from tidelog.functions.work import Work, working
@@ -26,7 +30,7 @@ from tidelog.jobs.codecs import NAMED
 from tidelog.jobs.job_options import job_options
 from tidelog.jobs.scheduling import Schedule
 from tidelog.jobs.typed import QueueOptions
-from tidelog.store.durations import Duration
+from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DataError
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.opening import AnyPath, is_url
@@ -70,7 +74,7 @@ class Tasks(Closing):
         self._queues: dict[str, Any] = {}
         self._aqueues: dict[str, Any] = {}
         self._crons: dict[str, Cron] = {}
-        self.work = Work(self._tasks, NAMED[codec])
+        self.work = Work(self, self._tasks, NAMED[codec])
 
     def __repr__(self) -> str:
         return f"<tasks of {os.fspath(self.where)}: {', '.join(self._tasks) or 'none'}>"
@@ -220,7 +224,7 @@ class Tasks(Closing):
         """
         found = self._queues.get(name)
         if found is None:
-            found = self._queues[name] = self._made(self.store, name)
+            found = self._queues[name] = self._made(self.work.through or self.store, name)
         return found
 
     async def aqueue(self, name: str) -> Any:
@@ -244,8 +248,10 @@ class Tasks(Closing):
         return before
 
     def _made(self, store: Any, name: str) -> Any:
-        options = {**self._options, **self._given.get(name, {})}
-        return store.queue(name, self.group, codec=self.codec, **options)
+        return store.queue(name, self.group, codec=self.codec, **self.options_of(name))
+
+    def options_of(self, name: str) -> QueueOptions:
+        return {**self._options, **self._given.get(name, {})}
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, if it is open. The next put opens it again.
@@ -264,10 +270,7 @@ class Tasks(Closing):
     def run(
         self,
         queues: Iterable[str] | Mapping[str, int] | None = None,
-        *,
-        workers: int = 4,
-        drain: Duration | None = DRAIN_SECONDS,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunArguments],
     ) -> int:
         """Let workers call the functions, until SIGTERM or Ctrl-C comes. As `Queue.run`.
 
@@ -277,39 +280,90 @@ class Tasks(Closing):
         Args:
             queues: Names: the workers take a job from the first of them that has one. A mapping of names to weights:
                 they take turns. None = all queues that have a task, by even turns.
-            workers: How many jobs at once, of all queues together.
-            drain: Seconds or a timedelta that running jobs have to end after the signal; None = for ever, 0 = none.
-            options: `worker`, `block` and `time_limit`, as of `Queue.run`.
+            options: Those of `Queue.run` without `batch` and `results`, for all queues together: `workers` jobs at
+                once. Hooks and middleware get the job, whose value names the task and its arguments. If one of the
+                functions is async, middleware must be, too. With `isolate` none may be async, other processes import
+                the tasks by the names of their functions, and `on_done` gets a result that is kept, else None.
 
         Returns:
             How many jobs were given back because they did not end in time.
 
         Raises:
-            DataError: An argument is invalid, or nothing is a task of one of the queues.
+            DataError: An argument is invalid, nothing is a task of one of the queues, or another process cannot import
+                a function.
+            CannotOpen: As `Queue.run`.
+            NotStored: As `Queue.run`.
+            WorkersHang: As `Queue.run`.
         """
+        run = RunOptions.of(options)
         order = order_of(queues, self.queues)
-        if any(task.is_async for task in self._tasks.values() if task.queue in order.names):
-            return asyncio.run(self.arun(queues, workers=workers, drain=drain, **options))
+        if count_processes(run.processes) > 1:
+            return self._run_processes(queues, order, run)
+        if any_async := self.work.coroutines(order.names):
+            if run.isolate is not None:
+                raise DataError(
+                    f"isolate is for plain functions, and {any_async[0]} is async: give it another queue"
+                )
+            return asyncio.run(self.arun(queues, **run.of_loop()))
         self.schedule()
         found = {name: self.queue(name) for name in order.names}
         runs = found[order.names[0]] if len(found) == 1 else Several(found, order)
-        return int(runs.run(self.work.handle, workers=workers, drain=drain, **options))
+        given = run.arguments()
+        if run.isolate is not None and run.on_done is not None:
+            check_hook("on_done", run.on_done, 2, "a job and its result", asynchronous=False)
+            given["on_done"] = partial(self.work.told, run.on_done)
+        handler = self.work.handle
+        if run.middleware and isinstance(run.middleware, list | tuple):
+            handler, given["middleware"] = self.work.call, [self.work.keep, *run.middleware]
+        left: int = runs.run(handler, **given)
+        return left
 
     async def arun(
         self,
         queues: Iterable[str] | Mapping[str, int] | None = None,
-        *,
-        workers: int = 4,
-        drain: Duration | None = DRAIN_SECONDS,
-        **options: Unpack[RunOptions],
+        **options: Unpack[LoopArguments],
     ) -> int:
-        """Let tasks of this event loop call the functions. As `run`."""
+        """Let tasks of this event loop call the functions. As `run`, without `processes` and `isolate`."""
+        given = RunOptions.of(options).of_loop()
         order = order_of(queues, self.queues)
         if self._crons:
             await in_thread(self.schedule, "make schedules", "tidelog-schedule")
         found = {name: await self.aqueue(name) for name in order.names}
         runs = found[order.names[0]] if len(found) == 1 else AsyncSeveral(found, order)
-        return int(await runs.arun(self.work.ahandle, workers=workers, drain=drain, **options))
+        handler = self.work.ahandle
+        if given["middleware"] and isinstance(given["middleware"], list | tuple):
+            handler = self.work.acall
+            given["middleware"] = [self.work.akeep, *given["middleware"]]
+        left: int = await runs.arun(handler, **given)
+        return left
+
+    def _run_processes(self, queues: Any, order: Order, run: RunOptions) -> int:
+        hooks = {name: getattr(run, name) for name in ("on_dead", "on_retry", "on_done")}
+        waits = bool(self.work.coroutines(order.names))
+        check_functions(waits, **hooks, middleware=run.middleware)
+        if not self.shared:
+            raise DataError("several processes need shared tasks: tidelog.tasks(path)")
+        # here: few programs start processes
+        from tidelog.client.working import run_children
+
+        store = self.store
+        work = partial(_run_here, self.work, queues, replace(run, processes=1))
+        parts = [("tasks", self.work), *hooks.items()]
+        return run_children(
+            work,
+            [*parts, *(("middleware", each) for each in run.middleware)],
+            run.processes,
+            patience("drain", run.drain),
+            once=run.block is not None,
+            over=lambda: self._store is not store,
+        )
+
+
+def _run_here(work: Work, queues: Any, run: RunOptions) -> int:
+    """One of several processes."""
+    with work.owner as tasks:
+        left: int = tasks.run(queues, **run.arguments())
+    return left
 
 
 def place_of(function: Any) -> str:

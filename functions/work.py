@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, Final
 
+from tidelog.api.queue.running import preparing
 from tidelog.functions.errors import Changed, Unfit
 from tidelog.functions.task import Task
 from tidelog.jobs.codecs import Codec
@@ -24,22 +25,54 @@ working: Final[ContextVar[Any]] = ContextVar("working")
 class Work:
     """The handlers of the jobs of a store's tasks.
 
+    owner    the Tasks
     tasks    by their names
     codec    of their queues
     finish   runs the coroutine of an async function, for threads
+    finder   returns this object in another process; None = the names of the functions lead to it
+    through  in a process of a run: the store of its jobs, which the run has
     """
 
     finish: Callable[[Coroutine[Any, Any, Any]], Any] = staticmethod(asyncio.run)
 
-    def __init__(self, tasks: Mapping[str, Task[Any, Any, Any]], codec: Codec) -> None:
-        self._tasks, self._codec = tasks, codec
+    def __init__(self, owner: Any, tasks: Mapping[str, Task[Any, Any, Any]], codec: Codec) -> None:
+        self.owner, self._tasks, self._codec = owner, tasks, codec
+        self.finder: Callable[[], Work] | None = None
+        self.through: Any = None
+        self._isolated = False
 
-    def handle(self, job: Any) -> None:
+    def __repr__(self) -> str:
+        return f"the work of {self.owner!r}"
+
+    def __reduce__(self) -> Any:
+        return _found, (self.finder or partial(_of_tasks, *self._tasks.values()),)
+
+    def isolate(self) -> None:
+        """This process works for a run with `isolate="process"`."""
+        self._isolated = True
+
+    # --- for threads
+
+    def handle(self, job: Any) -> Any:
         """Call the function of a job, and keep what it returns. Raises GiveUp if no retry would help."""
         task = self._task(job.value)
+        return self._kept(task, job, self._called(task, job))
+
+    def call(self, job: Any) -> Any:
+        """Call the function of a job: `handle` with `keep` around it."""
+        return self._called(self._task(job.value), job)
+
+    def keep(self, job: Any, next: Callable[[Any], Any]) -> Any:
+        """The middleware around all others: keep what the function and they return."""
+        found = next(job)
+        return self._kept(self._task(job.value), job, found)
+
+    def _called(self, task: Task[Any, Any, Any], job: Any) -> Any:
+        if self._isolated:
+            self.through = job.store
         if TICK in job.value:
             job.done_and(task.ticked(job.value))
-            return
+            return None
         args, kwargs = self._arguments(task, job.value)
         token = working.set(job)
         try:
@@ -48,27 +81,76 @@ class Work:
                 found = self.finish(found)
         finally:
             working.reset(token)
-        if self._keeps(task, found) and job.state == "open":
-            job.ack(self._kept(task, found))
+        return found
 
-    async def ahandle(self, job: Any) -> None:
-        """The same, for asyncio. A function that is not async runs in a thread."""
+    def _kept(self, task: Task[Any, Any, Any], job: Any, found: Any) -> Any:
+        if keeps(task, found) and job.state == "open":
+            job.ack(self._packed(task, found))
+        return found
+
+    def told(self, on_done: Callable[[Any, Any], object], job: Any, raw: Any) -> None:
+        """Call `on_done` with a result as another process has stored it."""
+        on_done(job, None if raw is None else self._task(job.value).restored(raw))
+
+    # --- for asyncio
+
+    async def ahandle(self, job: Any) -> Any:
+        """As `handle`. A function that is not async runs in a thread."""
         task = self._task(job.value)
+        return await self._akept(task, job, await self._acalled(task, job))
+
+    async def acall(self, job: Any) -> Any:
+        """As `call`."""
+        return await self._acalled(self._task(job.value), job)
+
+    async def akeep(self, job: Any, next: Callable[[Any], Any]) -> Any:
+        """As `keep`."""
+        found = await next(job)
+        return await self._akept(self._task(job.value), job, found)
+
+    async def _acalled(self, task: Task[Any, Any, Any], job: Any) -> Any:
         if TICK in job.value:
             await job.done_and(task.ticked(job.value))
-            return
+            return None
         args, kwargs = self._arguments(task, job.value)
         token = working.set(job)
         try:
             if task.is_async:
-                found = await task.function(*args, **kwargs)
-            else:
-                run = partial(copy_context().run, task.function, *args, **kwargs)
-                found = await in_thread(run, "run a task", "tidelog-task")
+                return await task.function(*args, **kwargs)
+            run = partial(copy_context().run, task.function, *args, **kwargs)
+            running = in_thread(run, "run a task", "tidelog-task")
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # The thread runs on, and so does the task: a run counts those that hang.
+                await asyncio.wait({running})
+                raise
         finally:
             working.reset(token)
-        if self._keeps(task, found) and job.state == "open":
-            await job.ack(self._kept(task, found))
+
+    async def _akept(self, task: Task[Any, Any, Any], job: Any, found: Any) -> Any:
+        if keeps(task, found) and job.state == "open":
+            await job.ack(self._packed(task, found))
+        return found
+
+    # --- for both
+
+    def coroutines(self, queues: Collection[str]) -> list[str]:
+        """The names of the async tasks of some queues."""
+        tasks = self._tasks.values()
+        return [task.name for task in tasks if task.queue in queues and task.is_async]
+
+    def limited(self, queues: Collection[str]) -> list[str]:
+        """The names of the tasks of some queues that have a limit of time, of their own or of their queue."""
+        return [
+            task.name
+            for task in self._tasks.values()
+            if task.queue in queues
+            and (
+                task.options.get("time_limit")
+                or self.owner.options_of(task.queue).get("time_limit")
+            )
+        ]
 
     def _task(self, value: Any) -> Task[Any, Any, Any]:
         """The task of a job. Raises GiveUp."""
@@ -88,12 +170,7 @@ class Work:
         except Changed as error:
             raise GiveUp(str(error)) from error.__cause__
 
-    @staticmethod
-    def _keeps(task: Task[Any, Any, Any], found: Any) -> bool:
-        """Whether a result is kept."""
-        return found is not None if task.results is None else task.results
-
-    def _kept(self, task: Task[Any, Any, Any], found: Any) -> Any:
+    def _packed(self, task: Task[Any, Any, Any], found: Any) -> Any:
         """A result, as the queue keeps it. Raises GiveUp: to retry would do the work once more."""
         try:
             packed = task.calls.result.pack(found)
@@ -107,3 +184,22 @@ class Work:
                 "the function store it elsewhere, and return its place"
             )
         return packed
+
+
+def keeps(task: Task[Any, Any, Any], found: Any) -> bool:
+    """Whether a result is kept."""
+    return found is not None if task.results is None else task.results
+
+
+def _of_tasks(*tasks: Task[Any, Any, Any]) -> Work:
+    owner: Any = tasks[0]._owner
+    found: Work = owner.work
+    return found
+
+
+def _found(finder: Callable[[], Work]) -> Work:
+    """The work of another process, in this one."""
+    work = finder()
+    if preparing.isolated:
+        work.isolate()
+    return work

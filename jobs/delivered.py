@@ -40,9 +40,9 @@ class Delivered(JobFacts):
         def _delivery_key(self) -> Hashable: ...
 
     @property
-    def queue_time_limit(self) -> float | None:
-        """The limit of time of its queue, in seconds; None if it has none."""
-        return self._options.time_limit
+    def queue_options(self) -> Options:
+        """The options of its queue, for a run."""
+        return self._options
 
     @property
     def state(self) -> str:

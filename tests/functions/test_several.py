@@ -234,10 +234,8 @@ def test_a_run_of_tasks_that_is_cancelled_gives_jobs_back(make: Make) -> None:
     asyncio.run(main())
 
 
-def test_what_a_run_of_several_queues_refuses(make: Make) -> None:
-    shop = Shop(make(), "threads", "ab")
-    wrong: Any = shop.tasks
+def test_workers_of_several_queues_take_one_job_at_a_time(make: Make) -> None:
+    tasks = make()
+    several = Several({name: tasks.queue(name) for name in "ab"}, Order(None, "ab"))
     with pytest.raises(tidelog.DataError, match="one job at a time, not 2"):
-        wrong.run(batch=2, block=0)
-    with pytest.raises(tidelog.DataError, match="time_limit"):
-        wrong.run(time_limit=-1, block=0)
+        several.run(print, batch=2, block=0)

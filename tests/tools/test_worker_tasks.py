@@ -142,3 +142,78 @@ def test_processes_share_a_store_with_the_program(place: Path, shop: Any) -> Non
                 out, err = worker.communicate(timeout=PATIENCE_S)
         assert worker.returncode == exits.OK, err
         assert sorted(out.split()[1::2], key=int) == [str(number) for number in range(20)]
+
+
+HOOKS = """
+import shop, time
+
+@shop.tasks.task(queue="reports", results=True)
+def slow(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+tasks = shop.tasks
+
+def done(job, result):
+    print(f"done {job.value['task']} {result!r}\\n", end="", flush=True)
+
+def around(job, next):
+    print(f"around {job.value['task']}\\n", end="", flush=True)
+    return next(job)
+
+async def waits(job, next):
+    return await next(job)
+"""
+
+
+def test_hooks_and_middleware_of_the_command_line(run: Run, place: Path, shop: Any) -> None:
+    (place / "hooks.py").write_text(HOOKS)
+    filled(shop, place)
+    words = ("--on-done", "hooks:done", "--middleware", "hooks:around", "--queues", "mails")
+    done = run("worker", "hooks", *EMBEDDED, *words)
+    assert done.code == exits.OK, done.err
+    said = sorted(done.out.splitlines())
+    names = ("ann", "ben", "cy")
+    assert said == sorted(
+        [f"sent {name}" for name in names] + [f"done send {name!r}" for name in names]
+        + ["around send"] * 3
+    )  # fmt: skip
+    done = run("worker", "hooks", *EMBEDDED, "--middleware", "hooks:waits")
+    assert done.code == exits.USAGE and "a middleware must be a plain function" in done.err
+
+
+@pytest.mark.slow
+def test_a_task_that_hangs_is_stopped_in_its_process(place: Path, shop: Any) -> None:
+    (place / "hooks.py").write_text(HOOKS)
+    with ended_owner(place / "s"):
+        filled(shop, place)
+        with tidelog.open(place / "s", fsync="no") as db:
+            shop.tasks.replace_store(db)
+            value = {"task": "slow", "args": {"seconds": 600.0}}
+            shop.tasks.queue("reports").put(value, retry=tidelog.RetryPolicy(max=1))
+        shop.tasks.replace_store(None)
+        words = ["hooks", "--until-idle", "3", "--time-limit", "1", "--on-done", "hooks:done"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tidelog", "worker", *words, "--max-jobs", "4", "--workers", "2"],
+            cwd=place, env=environment(), capture_output=True, text=True, timeout=3 * PATIENCE_S,
+        )  # fmt: skip
+        assert done.returncode == exits.OK, done.stderr
+        assert sorted(line.split()[-1] for line in done.stdout.splitlines() if "done" in line) == [
+            "'ann'", "'ben'", "'cy'", "None", "None", "None",
+        ]  # fmt: skip
+        assert done.stdout.count("sent") == 3 and done.stdout.count("report") == 6
+        with shop.tasks:
+            (dead,) = shop.tasks.queue("reports").dead
+            assert "TimeLimitExceeded" in dead.errors[-1].error
+
+
+def test_a_limit_that_cannot_stop_its_task_is_named(run: Run, place: Path, shop: Any) -> None:
+    filled(shop, place)
+    sys.modules.pop("shop")
+    text = SHOP.replace('queue="reports"', 'queue="reports", time_limit=60') + LATER
+    (place / "shop.py").write_text(text)
+    done = run("worker", "shop", *EMBEDDED)
+    assert "the limit of time of report cannot stop it" in done.err and "thumb is async" in done.err
+    assert len(done.out.splitlines()) == 6
+    done = run("worker", "shop", *EMBEDDED, "--isolate", "process")
+    assert done.code == exits.USAGE and "an async one is cancelled" in done.err

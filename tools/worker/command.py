@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,14 @@ from tidelog.tools.times import duration
 from tidelog.tools.worker import logs
 from tidelog.tools.worker.handler import Named, load
 from tidelog.tools.worker.sources import Sources
-from tidelog.tools.worker.tasks import OF_TASKS, check_options, queues_of, tasks_of
+from tidelog.tools.worker.tasks import (
+    OF_TASKS,
+    check_options,
+    queues_of,
+    run_options,
+    tasks_of,
+    work_of,
+)
 
 LOOK_S: Final = 1.0
 # Options of the queue, and arguments of its `run`, that have the names of the command's options.
@@ -44,7 +52,6 @@ OPTIONS: Final = (
     *("codec", "retry_after", "max_deliveries", "max_failures", "keep"),
     *("concurrency", "concurrency_per_key", "rate", "lease", "retry", "time_limit"),
 )
-RUN_TASKS: Final = ("workers", "drain", "worker", "time_limit")
 RUN: Final = ("workers", "drain", "worker", "batch", "results", "max_jobs", "max_memory")
 # Functions of the program: how many arguments each takes, and which.
 HOOKS: Final = {
@@ -191,7 +198,7 @@ class Wrong(Failed):
 @click.option(
     "--isolate",
     type=click.Choice(("process", "thread")),
-    help="Call the function in processes that can be killed, or in threads. Default: process with --time-limit.",
+    help="Call the function in processes that can be killed, or in threads. Default: process with a limit of time.",
 )
 @click.option(
     "--max-jobs",
@@ -286,37 +293,51 @@ def command(path: PathOrUrl, name: str | None, function: str | None, **given: An
         raise click.UsageError("Missing argument 'MODULE:FUNCTION'.")
     if given["queues"] is not None:
         raise Wrong("--queues is for a module of tasks; this worker has the queue of its line")
-    spends = given["max_jobs"] is not None or given["max_memory"] is not None
-    replaced = spends or given["isolate"] == "thread" and given["time_limit"] is not None
-    if not given["child"] and (given["processes"] > 1 or given["reload"] or replaced):
+    hangs = given["isolate"] == "thread" and given["time_limit"] is not None
+    if not given["child"] and (hangs or has_children(given)):
         look_for(path, name, given["create"])
         return run_children(path, name, function, given)
     handler = load(function, os.getcwd())
     run = {key: given[key] for key in RUN}
     run["block"] = given["until_idle"]
     run |= loaded(given, is_coroutine(handler))
-    if is_coroutine(handler):
-        if given["isolate"] == "process":
-            raise Wrong(
-                "--isolate process is for a plain function; an async one is cancelled at its limit"
-            )
-    elif (
-        given["isolate"] == "process"
-        or given["isolate"] is None
-        and given["time_limit"] is not None
-    ):
+    if isolates(given, given["time_limit"] is not None, is_coroutine(handler)):
         handler, run["isolate"] = Named(function, os.getcwd()), "process"
     if given["child"]:
         end_with_parent()
     else:
         look_for(path, name, given["create"])
     options = {key: given[key] for key in OPTIONS}
-    try:
+
+    def work() -> int:
         if is_coroutine(handler):
-            left = asyncio.run(work_in_tasks(path, name, given, options, handler, run))
-        else:
-            with opened(path, given) as store:
-                left = store.queue(name, given["group"], **options).run(handler, **run)
+            return asyncio.run(work_in_tasks(path, name, given, options, handler, run))
+        with opened(path, given) as store:
+            return store.queue(name, given["group"], **options).run(handler, **run)
+
+    return code_of(work)
+
+
+def has_children(given: dict[str, Any]) -> bool:
+    """Whether other processes do the work, which this one replaces when they end."""
+    spends = given["max_jobs"] is not None or given["max_memory"] is not None
+    return bool(given["processes"] > 1 or given["reload"] or spends)
+
+
+def isolates(given: dict[str, Any], limited: bool, asynchronous: bool) -> bool:
+    """Whether processes of their own call the functions: without --isolate, those that have a limit of time."""
+    if asynchronous and given["isolate"] == "process":
+        raise Wrong(
+            "--isolate process is for a plain function; an async one is cancelled at its limit"
+        )
+    asked = given["isolate"] or ("process" if limited else "thread")
+    return asked == "process" and not asynchronous
+
+
+def code_of(work: Callable[[], int]) -> int:
+    """The exit code of a run."""
+    try:
+        left = work()
     except tidelog.WorkersHang as error:
         log.error("%s; this process ends, to be started again", error)
         return exits.AGAIN
@@ -342,7 +363,8 @@ def work_on_tasks(module: str, given: dict[str, Any]) -> int:
     """Work on the queues of a module of tasks: all, or those of --queues."""
     if not given["child"]:
         check_options(click.get_current_context())
-        if given["processes"] > 1 or given["reload"]:
+        # of --isolate thread: a task may have a limit of time
+        if has_children(given) or given["isolate"] == "thread":
             used = {name: value for name, value in given.items() if name in OF_TASKS}
             return run_children(module, None, None, used)
     tasks = tasks_of(module, os.getcwd())
@@ -350,9 +372,19 @@ def work_on_tasks(module: str, given: dict[str, Any]) -> int:
     if given["child"]:
         end_with_parent()
     tasks.shared = not given["embedded"]
+    tasks.work.finder = partial(work_of, module, os.getcwd())
+    names = tasks.queues if queues is None else queues
+    coroutines, limited = tasks.work.coroutines(names), tasks.work.limited(names)
+    if coroutines and (plain := [name for name in limited if name not in coroutines]):
+        log.warning(
+            "the limit of time of %s cannot stop it: it runs in a thread, since %s is async; give the async tasks "
+            "another queue, and a worker with --queues of their own",
+            *(plain[0], coroutines[0]),
+        )
+    isolated = isolates(given, bool(limited or given["time_limit"]), bool(coroutines))
+    given = given | loaded(given, bool(coroutines)) | {"isolate": "process" if isolated else None}
     with tasks:
-        tasks.run(queues, block=given["until_idle"], **{name: given[name] for name in RUN_TASKS})
-    return exits.OK
+        return code_of(partial(tasks.run, queues, **run_options(given).arguments()))
 
 
 def loaded(given: dict[str, Any], asynchronous: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from types import ModuleType
 from typing import Any, Final
 
@@ -9,14 +10,24 @@ import click
 from click.core import ParameterSource
 
 from tidelog.functions.order import order_of
+from tidelog.functions.running import RunOptions
 from tidelog.functions.tasks import Tasks
+from tidelog.functions.work import Work
 from tidelog.store.errors import DataError
 from tidelog.tools.worker.handler import NoHandler, imported, part_of
 
+# The options of a run of tasks that have other names here, or that the command keeps itself.
+NAMES: Final = {"block": "until_idle"}
+OF_COMMAND: Final = {"processes": "the command starts the processes, and each of them has a run"}
+_RUN: Final = {
+    field.name: NAMES.get(field.name, field.name)
+    for field in fields(RunOptions)
+    if field.name not in OF_COMMAND
+}
 # The options of a worker of tasks. The module says the others.
 OF_TASKS: Final = (
-    *("path", "queues", "workers", "processes", "drain", "reload", "worker", "time_limit"),
-    *("until_idle", "embedded", "loglevel", "log_format", "child"),
+    *("path", "queues", "processes", "reload", "embedded", "loglevel", "log_format", "child"),
+    *_RUN.values(),
 )
 
 
@@ -33,6 +44,16 @@ def tasks_of(name: str, here: str) -> Tasks:
     if not isinstance(found, Tasks):
         raise NoHandler(f"{name!r} is not what tidelog.tasks returns, but {type(found).__name__!r}")
     return found
+
+
+def work_of(name: str, here: str) -> Work:
+    """The handlers of the tasks of a module, in another process. Raises NoHandler."""
+    return tasks_of(name, here).work
+
+
+def run_options(given: dict[str, Any]) -> RunOptions:
+    """The options of the command as those of a run."""
+    return RunOptions(**{name: given[option] for name, option in _RUN.items()})
 
 
 def check_options(ctx: click.Context) -> None:

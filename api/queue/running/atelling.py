@@ -20,18 +20,42 @@ FAILED_MAX: Final = 10  # calls that raise, after which a look ends
 
 
 class AsyncTeller:
-    """The teller of one run."""
+    """The teller of one run.
+
+    late    the run has ended; no more calls begin
+    """
 
     def __init__(self, plan: Plan, words: Words) -> None:
-        self._deaths = AsyncDeaths(plan.backend)
-        self._on_dead, self._words = plan.on_dead, words
-        self._again_s = plan.backend.options.retry_after
-        self._trouble = ""
+        self._queues = [_QueueTeller(backend, plan, words) for backend in plan.backends]
         self.late = False
-        """The run has ended; no more calls begin."""
 
     async def begin(self) -> None:
         """Before the workers take jobs: deaths count from here on, if no earlier run has begun."""
+        for queue in self._queues:
+            await queue.begin()
+
+    async def run(self, over: Any) -> None:
+        """Tell until `over`, which waits for the next look, says that the workers have ended; then what is left."""
+        last = False
+        while True:
+            for queue in self._queues:
+                if not await queue.look(self):
+                    return
+            if last:
+                return
+            last = await over()
+
+
+class _QueueTeller:
+    """That of one of its queues."""
+
+    def __init__(self, backend: Any, plan: Plan, words: Words) -> None:
+        self._deaths = AsyncDeaths(backend)
+        self._on_dead, self._words = plan.on_dead, words
+        self._again_s = backend.options.retry_after
+        self._trouble = ""
+
+    async def begin(self) -> None:
         try:
             await self._deaths.begin()
         except StoreClosed:
@@ -39,27 +63,18 @@ class AsyncTeller:
         except Exception as error:
             self._troubled(error)
 
-    async def run(self, over: Any) -> None:
-        """Tell until `over`, which waits for the next look, says that the workers have ended; then what is left."""
-        last = False
-        while True:
-            try:
-                left = FAILED_MAX
-                while left and (told := await self._one()) is not None:
-                    left -= not told
-                self._trouble = ""
-            except StoreClosed:
-                return
-            except Exception as error:
-                self._troubled(error)
-            if last:
-                return
-            last = await over()
-
-    async def _one(self) -> bool | None:
-        """Tell the next death. Returns whether the call succeeded; None: there is none."""
-        job = None if self.late else await self._deaths.next()
-        return None if job is None else await self._told(job)
+    async def look(self, run: AsyncTeller) -> bool:
+        """Tell what there is to tell, until the run is over. False: the store is closed."""
+        left = FAILED_MAX
+        try:
+            while left and not run.late and (job := await self._deaths.next()) is not None:
+                left -= not await self._told(job)
+            self._trouble = ""
+        except StoreClosed:
+            return False
+        except Exception as error:
+            self._troubled(error)
+        return True
 
     async def _told(self, job: DeadJob) -> bool:
         assert self._on_dead is not None

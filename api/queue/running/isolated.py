@@ -66,7 +66,7 @@ def main() -> int:
     try:
         spawn.prepare(prepared)
         start: Start = pickle.loads(given)
-        options = make_options(**start.queue)
+        queues = [make_options(**queue) for queue in start.queues]
     except BaseException as error:
         if not isinstance(error, TidelogError):
             traceback.print_exception(error)
@@ -74,7 +74,7 @@ def main() -> int:
         return 1
     parent.tell(READY)
     while (task := parent.task()) is not None:
-        _work(parent, start, options, task)
+        _work(parent, start, queues[task.queue], task)
         sys.stdout.flush()
     return 0
 

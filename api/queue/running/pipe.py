@@ -42,21 +42,22 @@ class Start:
     """The work of a process.
 
     handler    called with each job
-    queue      arguments of `Store.queue`
+    queues     arguments of `Store.queue`, for each queue of the run
     results    what the handler returns is wanted
     """
 
     handler: Callable[[Any], Any]
-    queue: Arguments
+    queues: list[Arguments]
     results: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job to work on, as it was delivered."""
+    """A job to work on, as it was delivered. `queue` is the place of its queue in `Start.queues`."""
 
     entry: JobEntry
     worker: str
+    queue: int
 
 
 class Joined(Ending):

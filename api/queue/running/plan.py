@@ -91,6 +91,12 @@ class Plan:
     max_jobs: int | None = None
     max_memory: int | None = None
 
+    @property
+    def backends(self) -> list[Any]:
+        """Those of its queues: tasks run several at once."""
+        found: list[Any] = getattr(self.backend, "backends", [self.backend])
+        return found
+
     def spent(self, jobs: int, pid: int) -> str:
         """Why a process that has done this number of jobs does no more; "" if it may."""
         if self.max_jobs is not None and jobs >= self.max_jobs:
@@ -104,7 +110,7 @@ class Plan:
         found: float | None = job.time_limit
         if found is None:
             found = self.limit
-        return job.queue_time_limit if found is None else found
+        return job.queue_options.time_limit if found is None else found
 
     def consumers(self) -> list[Any]:
         """The consumers of all workers, which share one name. Raises DataError."""
@@ -314,9 +320,9 @@ class Words:
         """`on_dead` raised."""
         log.error(
             "queue %s: on_dead raised %s for dead job %s; it is called again after %g s",
-            *(self._where["queue"], evidence(error)[0], job.id, again_s),
+            *(job.queue, evidence(error)[0], job.id, again_s),
             exc_info=printable(error),
-            extra={**self._where, "job": job.original_id},
+            extra={**self._where, "queue": job.queue, "job": job.original_id},
         )
 
     def silent(self, error: Exception) -> None:

@@ -55,11 +55,13 @@ class Pool:
                 'run(isolate="process") was called while one of its processes imported the program; call it under '
                 'if __name__ == "__main__":'
             )
-        options = plan.backend.options
-        queue = arguments_of(options) | {"codec": options.codec.given or options.codec.name}
-        check_importable(*parts_of(plan.handler), ("codec", queue["codec"]))
-        self._plan, self._words, self._decode = plan, words, options.codec.decode
-        self._start = pickle.dumps(Start(plan.handler, queue, plan.results))
+        known = [backend.options for backend in plan.backends]
+        codecs = [options.codec.given or options.codec.name for options in known]
+        check_importable(*parts_of(plan.handler), *(("codec", codec) for codec in codecs))
+        queues = [arguments_of(one) | {"codec": codec} for one, codec in zip(known, codecs)]
+        self._plan, self._words = plan, words
+        self._places = {options.name: place for place, options in enumerate(known)}
+        self._start = pickle.dumps(Start(plan.handler, queues, plan.results))
         self._children: list[Child | None] = [None] * plan.workers
         self._queues: dict[bytes, Any] = {}  # those that handlers have used, by their arguments
         self._lock = threading.Lock()
@@ -77,7 +79,7 @@ class Pool:
         Returns the result, if a result is kept and `on_done` wants it. If the job is cancelled, its process is killed.
         Raises TimeLimitExceeded and ProcessDied; and if the job could not be settled, the error of that.
         """
-        task = Task(job.entry, job.worker)
+        task = Task(job.entry, job.worker, self._places[job.queue_options.name])
         while True:
             child = self._children[number]
             if child is None:
@@ -139,6 +141,7 @@ class Pool:
         """Do what the process asks, until it has done the job. Returns as `work`."""
         until = None if limit is None else time.monotonic() + limit
         unsettled: TidelogError | None = None
+        kept: bytes | None = None
         while True:
             look_at = time.monotonic() + LOOK_SECONDS
             try:
@@ -159,15 +162,19 @@ class Pool:
             elif kind == message.END:
                 found = self._answered(self._end, job, *args)
                 unsettled = None if found[0] else found[1]
+                if isinstance(args[1], DoneWith) and found == (True, True):
+                    kept = args[1].data
                 child.answer(found)
             elif kind == message.ASK:
                 child.answer(self._answered(self._asked, *args))
             else:
                 break
-        if kind == message.DONE and args[0] is not None:
-            job.settle(DoneWith(args[0], RESULT_SECONDS))
-            if self._plan.on_done is not None:
-                return self._decode(args[0])
+        if kind == message.DONE:
+            if args[0] is not None:
+                job.settle(DoneWith(args[0], RESULT_SECONDS))
+                kept = args[0]
+            if self._plan.on_done is not None and kept is not None:
+                return job.queue_options.codec.decode(kept)
         elif kind == message.NO_RESULT:
             error = EncodeError(args[0])
             job.fail(error)
@@ -218,7 +225,7 @@ class Pool:
     def _child(self) -> Child:
         """A process that can work. Raises NotStored, and the error that it says."""
         # that of a store which this process has open
-        core = getattr(self._plan.backend, "core", None)
+        core = getattr(self._plan.backends[0], "core", None)
         levels = {"": logging.root.level}
         for name, logger in list(logging.root.manager.loggerDict.items()):
             if isinstance(logger, logging.Logger) and logger.level:

@@ -21,18 +21,42 @@ FAILED_MAX: Final = 10  # calls that raise, after which a look ends
 
 
 class Teller:
-    """The teller of one run."""
+    """The teller of one run.
+
+    late    the run has ended; no more calls begin
+    """
 
     def __init__(self, plan: Plan, words: Words) -> None:
-        self._deaths = Deaths(plan.backend)
-        self._on_dead, self._words = plan.on_dead, words
-        self._again_s = plan.backend.options.retry_after
-        self._trouble = ""
+        self._queues = [_QueueTeller(backend, plan, words) for backend in plan.backends]
         self.late = False
-        """The run has ended; no more calls begin."""
 
     def begin(self) -> None:
         """Before the workers take jobs: deaths count from here on, if no earlier run has begun."""
+        for queue in self._queues:
+            queue.begin()
+
+    def run(self, over: Any) -> None:
+        """Tell until `over`, which waits for the next look, says that the workers have ended; then what is left."""
+        last = False
+        while True:
+            for queue in self._queues:
+                if not queue.look(self):
+                    return
+            if last:
+                return
+            last = over()
+
+
+class _QueueTeller:
+    """That of one of its queues."""
+
+    def __init__(self, backend: Any, plan: Plan, words: Words) -> None:
+        self._deaths = Deaths(backend)
+        self._on_dead, self._words = plan.on_dead, words
+        self._again_s = backend.options.retry_after
+        self._trouble = ""
+
+    def begin(self) -> None:
         try:
             self._deaths.begin()
         except StoreClosed:
@@ -40,27 +64,18 @@ class Teller:
         except Exception as error:
             self._troubled(error)
 
-    def run(self, over: Any) -> None:
-        """Tell until `over`, which waits for the next look, says that the workers have ended; then what is left."""
-        last = False
-        while True:
-            try:
-                left = FAILED_MAX
-                while left and (told := self._one()) is not None:
-                    left -= not told
-                self._trouble = ""
-            except StoreClosed:
-                return
-            except Exception as error:
-                self._troubled(error)
-            if last:
-                return
-            last = over()
-
-    def _one(self) -> bool | None:
-        """Tell the next death. Returns whether the call succeeded; None: there is none."""
-        job = None if self.late else self._deaths.next()
-        return None if job is None else self._told(job)
+    def look(self, run: Teller) -> bool:
+        """Tell what there is to tell, until the run is over. False: the store is closed."""
+        left = FAILED_MAX
+        try:
+            while left and not run.late and (job := self._deaths.next()) is not None:
+                left -= not self._told(job)
+            self._trouble = ""
+        except StoreClosed:
+            return False
+        except Exception as error:
+            self._troubled(error)
+        return True
 
     def _told(self, job: DeadJob) -> bool:
         assert self._on_dead is not None
