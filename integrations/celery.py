@@ -5,6 +5,8 @@
     app = Celery("app", broker="tidelog:///app-data", backend="tidelog:///app-data")
 
 The broker is the transport of integrations/kombu.py. A result is a string that expires after `result_expires`.
+
+    revoke(app, result.id)                               # a task that waits, or runs
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Any, Final
 from celery.app.backends import BACKEND_ALIASES
 from celery.backends.base import KeyValueStoreBackend
 from celery.exceptions import ImproperlyConfigured
+from celery.signals import worker_ready
+from kombu.transport import TRANSPORT_ALIASES
 from kombu.utils.encoding import ensure_bytes
 
 from tidelog.client.opening import connect
@@ -23,8 +27,49 @@ from tidelog.integrations import kombu as _kombu
 from tidelog.resp.urls import shown
 
 SCHEME: Final = "tidelog://"
-# importing it registers the scheme for brokers
-transport = _kombu.Transport
+
+
+class Transport(_kombu.Transport):
+    """That of kombu, which lets the worker of Celery end a task whose message was cancelled."""
+
+    def cancelled(self, message_id: str) -> None:
+        """Revoke the task, and terminate the process that runs it."""
+        # here: programs that only put tasks do not load the worker
+        from celery.worker import state
+
+        state.revoked.add(message_id)
+        request = state.requests.get(message_id)
+        if request is not None and _workers:
+            request.terminate(_workers[-1].pool)
+
+
+_workers: list[Any] = []  # the consumer of the worker of this process
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _begun(sender: Any, **kwargs: Any) -> None:
+    _workers[:] = [sender]
+
+
+def revoke(app: Any, task_id: str, queue: str | None = None) -> bool:
+    """Cancel a task that waits, or runs: then its process is terminated. As `app.control.revoke`, which needs a fanout.
+
+    With `task_acks_late` only: otherwise a task that runs was acknowledged.
+
+    Args:
+        app: The Celery app.
+        task_id: The ID of the task.
+        queue: Name of its queue; None = the default one of the app.
+
+    Returns:
+        False if there was nothing to cancel: the queue has no such task.
+    """
+    with app.connection_for_write() as connection:
+        connection.ensure_connection()
+        done: bool = connection.transport.cancel(queue or app.conf.task_default_queue, task_id)
+    if done:
+        app.backend.mark_as_revoked(task_id, "revoked")
+    return done
 
 
 class TidelogBackend(KeyValueStoreBackend):  # type: ignore[misc]
@@ -78,4 +123,5 @@ class TidelogBackend(KeyValueStoreBackend):  # type: ignore[misc]
         return bool(self.store.expire(key, int(value)))
 
 
+TRANSPORT_ALIASES["tidelog"] = "tidelog.integrations.celery:Transport"
 BACKEND_ALIASES["tidelog"] = "tidelog.integrations.celery:TidelogBackend"

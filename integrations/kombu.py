@@ -8,12 +8,13 @@
 Each queue of kombu is a queue of the store, and each message a job, which is acknowledged when its message is. If a
 process dies, the messages that it had are delivered again. The options of `Store.queue` (`retry_after`,
 `max_deliveries`, `max_depth`), `fsync` and the `worker`'s name are transport options. There is no fanout, so Celery's
-remote control and events reach nobody.
+remote control and events reach nobody; `Transport.cancel` is the cancel of a queue.
 """
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from queue import Empty
 from typing import Any, Final
 
@@ -79,7 +80,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         return found
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        self._queue(queue).put(json.dumps(message).encode())
+        limit = limit_of(message)
+        given: dict[str, Any] = {} if limit is None else {"time_limit": limit}
+        self._queue(queue).put(json.dumps(message).encode(), **given)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
         while True:
@@ -98,6 +101,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 job.ack()
             else:
                 self._jobs[delivery_tag] = job
+                job.on_cancel(partial(self.connection.cancelled, id_of(message)))
             return message
 
     def _poll(self, cycle: Any, callback: Any, timeout: float | None = None) -> Any:
@@ -172,6 +176,26 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             found = self._queues[name] = self.store.queue(name, codec="bytes", **self._options)
         return found
 
+    def cancel(self, queue: str, message_id: str) -> bool:
+        """Cancel a message that waits or was delivered, by its correlation ID, which is that of a task of Celery. It
+        looks through the messages of the queue.
+
+        Returns:
+            False if the queue has no such message.
+        """
+        jobs = self.queue(queue)
+        found = jobs.find(text=message_id)
+        while True:
+            for job in found.jobs:
+                if job.state not in ("dead", "cancelled") and id_of(_read(job.value)) == message_id:
+                    return jobs.cancel(job.id)
+            if not found.until:
+                return False
+            found = jobs.find(text=message_id, after=found.until)
+
+    def cancelled(self, message_id: str) -> None:
+        """A message was cancelled that this connection has delivered. Its acknowledgement will do nothing."""
+
     def is_only(self, channel: Any) -> bool:
         """Whether no other channel has consumers."""
         return all(other is channel or not other._consumers for other in self.channels)
@@ -192,6 +216,25 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def driver_version(self) -> str:
         """The version of the client, for kombu."""
         return __version__
+
+
+def id_of(message: Any) -> str:
+    """The correlation ID of a message; empty if it has none."""
+    properties = message.get("properties") if isinstance(message, dict) else None
+    return str((properties or {}).get("correlation_id") or "")
+
+
+def limit_of(message: dict[str, Any]) -> float | None:
+    """The limit of time, in seconds, that Celery has given to a task."""
+    limits = (message.get("headers") or {}).get("timelimit") or (None,)
+    return limits[0] or None
+
+
+def _read(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None
 
 
 TRANSPORT_ALIASES["tidelog"] = "tidelog.integrations.kombu:Transport"

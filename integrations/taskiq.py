@@ -9,17 +9,30 @@
 
 `taskiq worker module:broker` works on it in as many processes as wanted. A task is a job of the queue, acknowledged
 when taskiq says so. If the worker's process dies, the job is delivered again. A task that raises is acknowledged, as
-with taskiq's other brokers: its middlewares decide about retries.
+with taskiq's other brokers: its middlewares decide about retries. taskiq itself keeps the limit of time of the label
+`timeout`.
+
+    task = await send.kicker().with_labels(timeout=30, priority=3).kiq("ann")
+    await broker.cancel(task.task_id)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, MutableMapping
 from functools import partial
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
-from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage, TaskiqResult
+from taskiq import (
+    AckableMessage,
+    AsyncBroker,
+    AsyncResultBackend,
+    BrokerMessage,
+    TaskiqMessage,
+    TaskiqMiddleware,
+    TaskiqResult,
+)
 from taskiq.abc.serializer import TaskiqSerializer
 from taskiq.exceptions import ResultGetError
 from taskiq.serializers import JSONSerializer
@@ -34,8 +47,14 @@ from tidelog.store.opening import AnyPath
 
 T = TypeVar("T")
 PREFIX: Final = "taskiq:result:"
-# labels of a task that are arguments of `put`
-LABELS: Final = ("delay", "dedup_id")
+# Labels of a task that are arguments of `put`, and the types that taskiq's labels may have lost.
+LABELS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "delay": ("delay", float),
+    "timeout": ("time_limit", float),
+    "ttl": ("ttl", float),
+    "priority": ("priority", int),
+    **{name: (name, str) for name in ("key", "dedup_id", "dedup")},
+}
 DAY_S: Final = 86_400.0
 
 
@@ -71,7 +90,8 @@ class _Opened:
 class TidelogBroker(AsyncBroker):
     """A broker of taskiq whose tasks are jobs of a durable queue.
 
-    The labels `delay` (seconds) and `dedup_id` of a task are arguments of `Queue.put`.
+    The labels `delay`, `ttl` (seconds), `priority`, `key`, `dedup_id` and `dedup` of a task are arguments of
+    `Queue.put`, and so is `timeout`, as `time_limit`.
     """
 
     def __init__(
@@ -108,6 +128,10 @@ class TidelogBroker(AsyncBroker):
         }
         self._queue: Any = None
         self._held: set[Any] = set()  # jobs that taskiq has not acknowledged
+        # by the IDs of tasks; and those that were fetched, and cancelled before they began
+        self._running = WeakValueDictionary[str, asyncio.Task[Any]]()
+        self._revoked: set[str] = set()
+        self.add_middlewares(_Running(self._running, self._revoked))
 
     @property
     def queue(self) -> Any:
@@ -135,18 +159,57 @@ class TidelogBroker(AsyncBroker):
 
     async def kick(self, message: BrokerMessage) -> None:
         """Put a task."""
-        labels = message.labels
-        given = {name: labels[name] for name in LABELS if labels.get(name) is not None}
-        if "delay" in given:
-            given["delay"] = float(given["delay"])
+        given = {
+            option: kind(message.labels[label])
+            for label, (option, kind) in LABELS.items()
+            if message.labels.get(label) is not None
+        }
         await self.queue.put(message.message, **given)
+
+    async def cancel(self, task_id: str) -> bool:
+        """Cancel a task that waits, is delayed, or runs: its asyncio task is cancelled, and its result is that error.
+        One that is not async goes on in its thread. It looks through the jobs of the queue.
+
+        Returns:
+            False if there was nothing to cancel.
+        """
+        found = await self.queue.find(text=task_id)
+        while True:
+            for job in found.jobs:
+                if job.state not in ("dead", "cancelled") and self._id_of(job.value) == task_id:
+                    return bool(await self.queue.cancel(job.id))
+            if not found.until:
+                return False
+            found = await self.queue.find(text=task_id, after=found.until)
+
+    def _id_of(self, data: bytes) -> str:
+        try:
+            return str(self.formatter.loads(data).task_id)
+        except Exception:  # of a formatter of the program
+            return ""
+
+    def _cancelled(self, loop: asyncio.AbstractEventLoop, job: Any) -> None:
+        """A job that taskiq has was cancelled; any thread learns of it."""
+
+        def end() -> None:
+            self._held.discard(job)
+            task_id = self._id_of(job.value)
+            running = self._running.get(task_id)
+            if running is None:
+                self._revoked.add(task_id)
+            else:
+                running.cancel()
+
+        loop.call_soon_threadsafe(end)
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """The tasks that come."""
         consumer = self.queue.consume(self._worker)
+        loop = asyncio.get_running_loop()
         try:
             async for job in consumer:
                 self._held.add(job)
+                job.on_cancel(partial(self._cancelled, loop, job))
                 yield AckableMessage(data=job.value, ack=partial(self._ack, job))
         finally:
             await asyncio.shield(asyncio.ensure_future(consumer.aclose()))
@@ -154,6 +217,24 @@ class TidelogBroker(AsyncBroker):
     async def _ack(self, job: Any) -> None:
         await job.ack()
         self._held.discard(job)
+
+
+class _Running(TaskiqMiddleware):
+    """Knows the asyncio task of each of taskiq's that runs, and does not begin one that was cancelled."""
+
+    def __init__(self, running: MutableMapping[str, asyncio.Task[Any]], revoked: set[str]) -> None:
+        super().__init__()
+        self._of, self._revoked = running, revoked
+
+    def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
+        """See `TaskiqMiddleware`."""
+        if message.task_id in self._revoked:
+            self._revoked.discard(message.task_id)
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        if task is not None:
+            self._of[message.task_id] = task
+        return message
 
 
 class TidelogResultBackend(AsyncResultBackend[T]):

@@ -6,18 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import celery
 import pytest
-from celery.exceptions import ImproperlyConfigured
+from celery.exceptions import ImproperlyConfigured, TaskRevokedError, TimeLimitExceeded
 from tests.client.owners import ended_owner
 from tests.until import PATIENCE_S, until
 
 import tidelog
 from tidelog.disk.process import environment
-from tidelog.integrations.celery import TidelogBackend
+from tidelog.integrations.celery import TidelogBackend, revoke
 
 APP = """
 import os
@@ -90,3 +91,65 @@ def test_a_celery_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             worker.terminate()
             worker.wait(PATIENCE_S)
             sys.modules.pop("app", None)
+
+
+LIMITS = """
+import time
+from celery import Celery
+import tidelog.integrations.celery
+
+app = Celery("limits", broker="tidelog:///s", backend="tidelog:///s")
+app.conf.update(task_acks_late=True, worker_prefetch_multiplier=2, worker_enable_remote_control=False)
+
+@app.task(name="hangs", time_limit=600)
+def hangs(path=None):
+    if path:
+        open(path, "w").close()
+    time.sleep(600)
+
+@app.task(name="one")
+def one():
+    return 1
+"""
+
+
+@pytest.mark.slow
+def test_limits_of_time_and_revoked_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "limits.py").write_text(LIMITS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = [sys.executable, "-m", "celery", "-A", "limits", "worker", "-c", "1", "-l", "info"]
+    with ended_owner(tmp_path / "s"), (tmp_path / "log").open("wb") as log:
+        limits: Any = import_module("limits")
+        limits.hangs.delay()  # it waits, and so no worker sees it
+        with tidelog.connect(tmp_path / "s") as db:
+            queue = db.queue("celery", codec="json")
+            (job,) = queue.peek()
+            found = queue.job(job.id)
+            assert found is not None and found.time_limit == 600
+            task_id = job.value["headers"]["id"]
+            assert revoke(limits.app, task_id) and not revoke(limits.app, task_id)
+            with pytest.raises(TaskRevokedError):
+                limits.app.AsyncResult(task_id).get(timeout=PATIENCE_S)
+            assert len(queue) == 0
+        worker = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=log, stderr=log)
+        try:
+            running = limits.hangs.delay("begun")
+            fetched = limits.hangs.delay("never")
+            until(lambda: (tmp_path / "begun").exists(), "the task does not begin")
+            assert revoke(limits.app, fetched.id) and revoke(limits.app, running.id)
+            for result in (running, fetched):
+                with pytest.raises(TaskRevokedError):
+                    result.get(timeout=PATIENCE_S)
+            late = limits.hangs.apply_async(time_limit=1)
+            assert limits.one.delay().get(timeout=PATIENCE_S) == 1  # its process is free
+            with pytest.raises(TimeLimitExceeded):
+                late.get(timeout=PATIENCE_S)
+            with tidelog.connect(tmp_path / "s") as db:
+                until(lambda: len(db.queue("celery")) == 0, "a task is left")
+            assert not (tmp_path / "never").exists()
+        finally:
+            limits.app.close()
+            worker.terminate()
+            worker.wait(PATIENCE_S)
+            sys.modules.pop("limits", None)

@@ -75,8 +75,14 @@ def test_fastapi(served: tidelog.Store) -> None:
     assert (job.id, job.value) == (reply["id"], {"to": "ann@example.org"})
     shown = asyncio.run(asked(names["app"], "GET", f"/mails/{job.id}"))
     assert (shown["state"], shown["value"]) == ("waiting", {"to": "ann@example.org"})
+    assert shown["time_limit"] == 30
     for other in ("1-1", "x"):
         asyncio.run(asked(names["app"], "GET", f"/mails/{other}", status=404))
+    for cancelled in (True, False):
+        reply = asyncio.run(asked(names["app"], "DELETE", f"/mails/{job.id}"))
+        assert reply == {"cancelled": cancelled}
+    asyncio.run(asked(names["app"], "DELETE", "/mails/x", status=404))
+    assert len(served.queue("mails")) == 0
 
 
 DJANGO = """
@@ -96,27 +102,33 @@ from django.test import RequestFactory
 call_command("migrate", verbosity=0)
 import views
 
+import json
 post = RequestFactory().post("/", {"name": "ann", "email": "ann@example.org"})
+mails = views.tasks.queue("mails")
 try:
     with transaction.atomic():
         views.register(post)
-        assert len(views.mails) == 0
+        assert len(mails) == 0
         raise KeyError("rolled back")
 except KeyError:
     pass
-assert len(views.mails) == 0
+assert len(mails) == 0
 views.register(post)
-assert len(views.mails) == 1
-import work
-views.mails.run(work.send, workers=1, block=0)
-assert len(views.mails) == 0
-views.mails.close()
+assert len(mails) == 1
+(job,) = mails.find(state="waiting").jobs
+assert job.time_limit == 60
+views.tasks.run(workers=1, block=0)
+assert len(mails) == 0
+put = views.welcome.put(7)
+assert json.loads(views.cancel(post, put).content) == {"cancelled": True}
+assert len(mails) == 0
+views.tasks.close()
 """
 
 
 @pytest.mark.slow
 def test_django(served: tidelog.Store, tmp_path: Path) -> None:
-    views, work = programs("Django")
+    work, views = programs("Django")
     (tmp_path / "views.py").write_text(views)
     (tmp_path / "work.py").write_text(work)
     done = subprocess.run(
@@ -133,7 +145,7 @@ def test_django(served: tidelog.Store, tmp_path: Path) -> None:
 def test_the_brokers_of_the_guide_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for title in ("taskiq", "Celery"):
-        (program,) = programs(title)
+        program = programs(title)[0]
         exec(compile(program, f"{title}.py", "exec", dont_inherit=True), {"__name__": title})
     assert not (tmp_path / "app-data").exists()
 

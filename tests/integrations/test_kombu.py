@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kombu import Connection, Exchange, Queue
 from tests.client.conftest import Bench, bench  # noqa: F401  # a fixture
+from tests.until import until
 
 import tidelog.integrations.kombu as transport
 
@@ -149,3 +150,22 @@ def test_two_queues_and_the_version(connect: Any) -> None:
     assert sorted(found) == [1, 2]
     assert one.transport.driver_version()
     assert transport.Transport.driver_type == "tidelog"
+
+
+def test_messages_are_cancelled_by_their_correlation_id(
+    connect: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:  # fmt: skip
+    one, two = connect(), connect()
+    queue, told = bench.db.queue("mail"), list[str]()
+    for name in ("a", "b"):
+        publish(one, f"b of {name}", correlation_id=name)
+    cancel = one.default_channel.connection.cancel
+    assert cancel("mail", "b") and not cancel("mail", "b") and not cancel("mail", "c")
+    assert len(queue) == 1
+    two.ensure_connection()
+    monkeypatch.setattr(two.transport, "cancelled", told.append)
+    (message,) = take(two)
+    assert message.payload == "b of a" and cancel("mail", "a")
+    until(lambda: told == ["a"], "the connection that has the message is not told")
+    message.ack()
+    assert len(queue) == 0 and queue.find(state="cancelled").jobs

@@ -27,11 +27,13 @@ from tidelog.integrations.taskiq import TidelogBroker, TidelogResultBackend
 
 
 @asynccontextmanager
-async def working(broker: AsyncBroker) -> AsyncIterator[None]:
-    """A receiver of taskiq that works on the tasks of a broker."""
+async def working(broker: AsyncBroker, prefetch: int = 0) -> AsyncIterator[None]:
+    """A receiver of taskiq that works on the tasks of a broker, and fetches some before it begins them."""
     with ThreadPoolExecutor(2) as pool:
         finish = asyncio.Event()
-        receiver = Receiver(broker, executor=pool, run_startup=False, max_async_tasks=4)
+        receiver = Receiver(
+            broker, executor=pool, run_startup=False, max_async_tasks=4, max_prefetch=prefetch
+        )
         task = asyncio.create_task(receiver.listen(finish))
         yield
         finish.set()
@@ -81,9 +83,54 @@ def test_labels(tmp_path: Path) -> None:
         await nothing.kicker().with_labels(delay=3600).kiq()
         stats = await broker.queue.stats()
         assert (stats.waiting, stats.scheduled) == (1, 1)
+        labels: dict[str, Any] = {"timeout": 30, "priority": "3", "key": "ann", "ttl": "60"}
+        await nothing.kicker().with_labels(**labels).kiq()
+        (found,) = (await broker.queue.find(key="ann")).jobs
+        assert (found.time_limit, found.priority, found.key) == (30, 3, "ann")
         await broker.shutdown()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("shared", rest_slow([False, True], 1))
+def test_limits_of_time_and_cancelled_tasks(shared: bool, tmp_path: Path) -> None:
+    begun = list[str]()
+
+    async def main() -> None:
+        broker = TidelogBroker(tmp_path / "s", shared=shared, fsync="no").with_result_backend(
+            TidelogResultBackend(tmp_path / "results", shared=False, fsync="no")
+        )
+
+        @broker.task(task_name="hangs")
+        async def hangs(name: str) -> None:
+            begun.append(name)
+            await asyncio.sleep(600)
+
+        async def outcome(task: Any) -> Any:
+            return (await task.wait_result(0.01, timeout=PATIENCE_S)).error
+
+        await broker.startup()
+        waiting = await hangs.kicker().with_labels(delay=3600).kiq("never")
+        assert await broker.cancel(waiting.task_id) and not await broker.cancel(waiting.task_id)
+        assert not await broker.cancel("nothing")
+        async with working(broker, prefetch=2):
+            running = [await hangs.kiq(str(number)) for number in range(4)]
+            fetched = await hangs.kiq("fetched")
+            last = await hangs.kicker().with_labels(timeout=0.05).kiq("late")
+            while len(begun) < 4 or len(broker._held) < 5:
+                await asyncio.sleep(0.001)
+            assert await broker.cancel(fetched.task_id)
+            for task in running:
+                assert await broker.cancel(task.task_id)
+                assert isinstance(await outcome(task), asyncio.CancelledError)
+            assert isinstance(await outcome(last), TimeoutError)
+        assert sorted(begun) == ["0", "1", "2", "3", "late"]
+        assert not broker._held and not broker._revoked
+        assert (await broker.queue.stats()).depth == 0
+        await broker.shutdown()
+
+    with ended_owner(tmp_path / "s"):
+        asyncio.run(main())
 
 
 @pytest.mark.parametrize("shared", rest_slow([False, True], 1))
