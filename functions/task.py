@@ -190,25 +190,22 @@ class Task(Generic[P, C, R]):
             QueueFull: The queue stayed full until the timeout; nothing was put.
             DataError: An option is invalid.
         """
-        value = self.value_of(args, kwargs)
         queue = self._owner.queue(self.queue)
-        handle = queue.put(value, **self._identified(value)) if self.options else queue.put(value)
+        value = self.value_of(args, kwargs)
+        handle = queue.put(value, **self._identified(value))
         if self._owner.at_once is not None:
             self._owner.at_once.came()
         if self._asks.queue is not queue:
             self._asks = _Asked(queue, self.restored)
-        # In place: a second object would cost a fifth of the put.
-        handle.__class__, handle.asked = TaskHandle, self._asks
-        made: TaskHandle[R] = handle
-        return made
+        return self._of_task(handle, TaskHandle, self._asks)
 
     def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job for `Job.done_and` to put, as `Queue.new` makes it.
 
         tasks.job.done_and(bill.new(order=7), send.new(to="ann"))
         """
-        value, options = self._asked(args, kwargs)
-        return self.new_of(value, options)
+        value = self.value_of(args, kwargs)
+        return self.new_of(value, self._identified(value))
 
     def at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Put a job that is due at a time.
@@ -247,14 +244,9 @@ class Task(Generic[P, C, R]):
             TypeError: The function does not take the arguments of a job. Those before it were put.
             QueueFull: The queue stayed full until the timeout; `stored` jobs were put, the first ones.
         """
-        queue = self._owner.queue(self.queue)
-        if self.options.keys() <= _MANY:
-            count = int(queue.put_many(self._values(calls), **self.options))
-        else:
-            count = 0
-            for value, options in self._each(calls):
-                queue.put(value, **options)
-                count += 1
+        queue, count = self._owner.queue(self.queue), 0
+        for method, what, options in self._puts(calls):
+            count += _number(getattr(queue, method)(what, **options))
         if self._owner.at_once is not None:
             self._owner.at_once.came()
         return count
@@ -263,16 +255,14 @@ class Task(Generic[P, C, R]):
 
     async def aput(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Put a job, for asyncio. As `put`; `result` of what it returns is awaited."""
-        value, options = self._asked(args, kwargs)
         queue = await self._owner.aqueue(self.queue)
-        handle = await queue.put(value, **options)
+        value = self.value_of(args, kwargs)
+        handle = await queue.put(value, **self._identified(value))
         if self._owner.at_once is not None:
             await self._owner.at_once.acame()
         if self._aasks.queue is not queue:
             self._aasks = _AsyncAsked(queue, self.restored)
-        handle.__class__, handle.asked = AsyncTaskHandle, self._aasks
-        made: AsyncTaskHandle[R] = handle
-        return made
+        return self._of_task(handle, AsyncTaskHandle, self._aasks)
 
     async def aat(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Put a job that is due at a time, for asyncio. As `at`."""
@@ -286,14 +276,9 @@ class Task(Generic[P, C, R]):
 
     async def aput_many(self, calls: Iterable[Call | Mapping[str, Any]]) -> int:
         """Put many jobs, for asyncio. As `put_many`."""
-        queue = await self._owner.aqueue(self.queue)
-        if self.options.keys() <= _MANY:
-            count = int(await queue.put_many(self._values(calls), **self.options))
-        else:
-            count = 0
-            for value, options in self._each(calls):
-                await queue.put(value, **options)
-                count += 1
+        queue, count = await self._owner.aqueue(self.queue), 0
+        for method, what, options in self._puts(calls):
+            count += _number(await getattr(queue, method)(what, **options))
         if self._owner.at_once is not None:
             await self._owner.at_once.acame()
         return count
@@ -332,13 +317,6 @@ class Task(Generic[P, C, R]):
             raise DecodeError(f"the result of task {self.name} {error}") from error.__cause__
         return found
 
-    def _asked(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Mapping[str, Any]]:
-        """(value, options) of a put."""
-        value = self.value_of(args, kwargs)
-        return value, self._identified(value)
-
     def _identified(self, value: dict[str, Any]) -> Mapping[str, Any]:
         """The options of a put, with a dedup ID if they ask for one."""
         options = self.options
@@ -346,16 +324,31 @@ class Task(Generic[P, C, R]):
             return {**options, "dedup_id": dedup_id(self.name, value["args"])}
         return options
 
-    def _each(
-        self, calls: Iterable[Call | Mapping[str, Any]]
-    ) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
-        for call in calls:
-            if isinstance(call, Call):
-                yield self._asked(*call)
-            elif isinstance(call, Mapping):
-                yield self._asked((), call)
-            else:
-                raise DataError(f"put_many needs the arguments of a job by name, not {call!r}")
+    @staticmethod
+    def _of_task(handle: Any, kind: Any, asks: _Asked) -> Any:
+        """The handle of a queue, made one of this task. In place: a second object would cost a fifth of the put."""
+        handle.__class__, handle.asked = kind, asks
+        return handle
 
-    def _values(self, calls: Iterable[Call | Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        return (value for value, _ in self._each(calls))
+    def _puts(
+        self, calls: Iterable[Call | Mapping[str, Any]]
+    ) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+        """The calls of a queue that put these jobs: a method, its argument and its options."""
+        values = map(self._value_of_call, calls)
+        if self.options.keys() <= _MANY:
+            yield "put_many", values, self.options
+        else:
+            for value in values:
+                yield "put", value, self._identified(value)
+
+    def _value_of_call(self, call: Call | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(call, Call):
+            return self.value_of(*call)
+        if isinstance(call, Mapping):
+            return self.value_of((), call)
+        raise DataError(f"put_many needs the arguments of a job by name, not {call!r}")
+
+
+def _number(put: Any) -> int:
+    """How many jobs a call has put, by what it returned: that number, or the ID of one."""
+    return int(put) if put.__class__ is int else 1
