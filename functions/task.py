@@ -42,6 +42,9 @@ class Owner(Protocol):
     def queue(self, name: str) -> Any:
         """A queue for threads. Opens the store."""
 
+    def raw_queue(self, name: str) -> Any:
+        """The same, whose values are bytes: calls that are encoded already."""
+
     async def aqueue(self, name: str) -> Any:
         """A queue for asyncio. Opens the store."""
 
@@ -90,6 +93,10 @@ class _Asked:
     def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """See `Asked`."""
         return self._restored(self.queue.result(job_id, timeout))
+
+    def job(self, job_id: str) -> Any:
+        """See `Asked`. For asyncio it is awaited."""
+        return self.queue.job(job_id)
 
 
 class _AsyncAsked(_Asked):
@@ -190,14 +197,22 @@ class Task(Generic[P, C, R]):
             QueueFull: The queue stayed full until the timeout; nothing was put.
             DataError: An option is invalid.
         """
-        queue = self._owner.queue(self.queue)
-        value = self.value_of(args, kwargs)
-        handle = queue.put(value, **self._identified(value))
-        if self._owner.at_once is not None:
-            self._owner.at_once.came()
-        if self._asks.queue is not queue:
-            self._asks = _Asked(queue, self.restored)
-        return self._of_task(handle, TaskHandle, self._asks)
+        owner, asks = self._owner, self._asks
+        queue = owner.queue(self.queue)
+        encoded = None if self.options else self.calls.encoded(args, kwargs)
+        if encoded is not None:
+            handle = owner.raw_queue(self.queue).put(encoded)
+        else:
+            value = self.value_of(args, kwargs)
+            handle = queue.put(value, **self._identified(value))
+        if owner.at_once is not None:
+            owner.at_once.came()
+        if asks.queue is not queue:
+            asks = self._asks = _Asked(queue, self.restored)
+        # In place: a second object would cost a fifth of the put.
+        handle.__class__, handle.asked = TaskHandle, asks
+        made: TaskHandle[R] = handle
+        return made
 
     def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job for `Job.done_and` to put, as `Queue.new` makes it.
@@ -262,7 +277,9 @@ class Task(Generic[P, C, R]):
             await self._owner.at_once.acame()
         if self._aasks.queue is not queue:
             self._aasks = _AsyncAsked(queue, self.restored)
-        return self._of_task(handle, AsyncTaskHandle, self._aasks)
+        handle.__class__, handle.asked = AsyncTaskHandle, self._aasks
+        made: AsyncTaskHandle[R] = handle
+        return made
 
     async def aat(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Put a job that is due at a time, for asyncio. As `at`."""
@@ -323,12 +340,6 @@ class Task(Generic[P, C, R]):
         if "dedup" in options and options.get("dedup_id") is None:
             return {**options, "dedup_id": dedup_id(self.name, value["args"])}
         return options
-
-    @staticmethod
-    def _of_task(handle: Any, kind: Any, asks: _Asked) -> Any:
-        """The handle of a queue, made one of this task. In place: a second object would cost a fifth of the put."""
-        handle.__class__, handle.asked = kind, asks
-        return handle
 
     def _puts(
         self, calls: Iterable[Call | Mapping[str, Any]]

@@ -72,6 +72,7 @@ class Tasks(Closing):
         self._lock = threading.Lock()  # of opening
         self._store: Store | SharedStore | None = None
         self._queues: dict[str, Any] = {}
+        self._raw_queues: dict[str, Any] = {}
         self._aqueues: dict[str, Any] = {}
         self._crons: dict[str, Cron] = {}
         self.work = Work(self, self._tasks, NAMED[codec])
@@ -227,6 +228,14 @@ class Tasks(Closing):
             found = self._queues[name] = self._made(self.work.through or self.store, name)
         return found
 
+    def raw_queue(self, name: str) -> Any:
+        """The same, whose values are bytes: the stored forms as the codec encodes them."""
+        found = self._raw_queues.get(name)
+        if found is None:
+            made = self._made(self.work.through or self.store, name, "bytes")
+            found = self._raw_queues[name] = made
+        return found
+
     async def aqueue(self, name: str) -> Any:
         """A queue of the store, for asyncio. Opens the store, in a thread."""
         found = self._aqueues.get(name)
@@ -244,11 +253,12 @@ class Tasks(Closing):
         """
         with self._lock:
             before, self._store = self._store, store
-            self._queues, self._aqueues = {}, {}
+            self._queues, self._raw_queues, self._aqueues = {}, {}, {}
         return before
 
-    def _made(self, store: Any, name: str) -> Any:
-        return store.queue(name, self.group, codec=self.codec, **self.options_of(name))
+    def _made(self, store: Any, name: str, codec: str = "") -> Any:
+        options = self.options_of(name)
+        return store.queue(name, self.group, codec=codec or self.codec, **options)
 
     def options_of(self, name: str) -> QueueOptions:
         return {**self._options, **self._given.get(name, {})}

@@ -56,7 +56,8 @@ class Work:
     def handle(self, job: Any) -> Any:
         """Call the function of a job, and keep what it returns. Raises GiveUp if no retry would help."""
         task = self._task(job.value)
-        return self._kept(task, job, self._called(task, job))
+        found = self._called(task, job)
+        return found if found is None and not task.results else self._kept(task, job, found)
 
     def call(self, job: Any) -> Any:
         """Call the function of a job: `handle` with `keep` around it."""
@@ -73,7 +74,10 @@ class Work:
         if TICK in job.value:
             job.done_and(task.ticked(job.value))
             return None
-        args, kwargs = self._arguments(task, job.value)
+        try:
+            args, kwargs = task.calls.unpack(job.value.get("args"))
+        except Changed as error:
+            raise GiveUp(str(error)) from error.__cause__
         token = working.set(job)
         try:
             found = task.function(*args, **kwargs)
@@ -112,7 +116,10 @@ class Work:
         if TICK in job.value:
             await job.done_and(task.ticked(job.value))
             return None
-        args, kwargs = self._arguments(task, job.value)
+        try:
+            args, kwargs = task.calls.unpack(job.value.get("args"))
+        except Changed as error:
+            raise GiveUp(str(error)) from error.__cause__
         token = working.set(job)
         try:
             if task.is_async:
@@ -154,21 +161,14 @@ class Work:
 
     def _task(self, value: Any) -> Task[Any, Any, Any]:
         """The task of a job. Raises GiveUp."""
-        name = value.get("task") if isinstance(value, dict) else None
+        try:
+            return self._tasks[value["task"]]
+        except (TypeError, LookupError):
+            name = value.get("task") if isinstance(value, dict) else None
         if not isinstance(name, str):
             raise GiveUp("the job calls no task: it was not put by one")
-        found = self._tasks.get(name)
-        if found is None:
-            known = ", ".join(sorted(self._tasks)) or "none"
-            raise GiveUp(f"there is no task {name!r} here; those that there are: {known}")
-        return found
-
-    def _arguments(self, task: Task[Any, Any, Any], value: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call. Raises GiveUp."""
-        try:
-            return task.calls.unpack(value.get("args"))
-        except Changed as error:
-            raise GiveUp(str(error)) from error.__cause__
+        known = ", ".join(sorted(self._tasks)) or "none"
+        raise GiveUp(f"there is no task {name!r} here; those that there are: {known}")
 
     def _packed(self, task: Task[Any, Any, Any], found: Any) -> Any:
         """A result, as the queue keeps it. Raises GiveUp: to retry would do the work once more."""

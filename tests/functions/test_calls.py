@@ -7,11 +7,12 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tidelog.functions.calls import Calls, dedup_id
 from tidelog.functions.errors import Changed
+from tidelog.jobs.codecs import NAMED
 from tidelog.store.errors import EncodeError
 
 DAY = date(2026, 1, 2)
@@ -53,6 +54,34 @@ def test_arguments_that_are_stored_as_they_are(function: Any, args: Any, kwargs:
     back_args, back_kwargs = calls.unpack(stored)
     bound = inspect.signature(function).bind(*back_args, **back_kwargs)
     assert bound.arguments == inspect.signature(function).bind(*args, **kwargs).arguments
+
+
+TEXTS = st.text(st.characters(), max_size=8)  # surrogates, too
+JSON = st.one_of(TEXTS, st.integers(), st.booleans(), st.none())
+
+
+@given(ARGS, st.dictionaries(st.sampled_from("abcd"), st.one_of(VALUES, JSON), max_size=4), TEXTS)
+def test_a_job_that_is_encoded_at_once(args: Any, kwargs: Any, name: str) -> None:
+    """It is the encoded form of what the general path stores, or the general path tells why not."""
+    assume(is_text(name))
+    calls = Calls(name, plain, False)
+    for codec, each in (("json", calls), ("msgpack", Calls(name, plain, True))):
+        encoded = each.encoded(args, kwargs)
+        if encoded is not None:
+            stored = stored_as_declared(each.pack_each(args, kwargs))
+            assert encoded == NAMED[codec].encode({"task": name, "args": stored})
+    text = kwargs.get("b")
+    if isinstance(text, str) and is_text(text):
+        assert calls.encoded((), {"a": 1, "b": text}) is not None
+
+
+def is_text(text: str) -> bool:
+    return text.encode(errors="replace").decode() == text
+
+
+def stored_as_declared(stored: dict[str, Any]) -> dict[str, Any]:
+    """The same in the order of the parameters."""
+    return {name: stored[name] for name in "abcd" if name in stored}
 
 
 @given(st.sampled_from([plain, mixed]), KWARGS)

@@ -190,6 +190,24 @@ def test_a_job_is_done_and_puts_others(make: Make) -> None:
     assert called == [(2, 2)]
 
 
+def test_a_handle_tells_how_far_a_job_has_come(make: Make) -> None:
+    tasks, told = make(), []
+
+    @tasks.task
+    def slow(number: int) -> None:
+        tasks.job.progress(0.5, "half")
+        told.append(handles[number].progress())
+
+    handles = [slow.put(0)]
+
+    async def main() -> Any:
+        return await (await slow.aput(0)).progress()
+
+    work(tasks)
+    assert told[0] is not None and (told[0].fraction, told[0].text) == (0.5, "half")
+    assert asyncio.run(main()) is None and handles[0].progress() is None
+
+
 def test_what_a_function_raises_is_retried(make: Make) -> None:
     tasks, tries = make(), []
 
