@@ -145,7 +145,7 @@ class Task(Generic[P, C, R]):
         options: TaskOptions,
     ) -> None:
         update_wrapper(self, function)
-        self._owner, self.function, self.name, self.queue = owner, function, name, queue
+        self.owner, self.function, self.name, self.queue = owner, function, name, queue
         self.results, self.options = results, options
         # one, once it is asked for, which copies with other options share
         self._calls: list[Calls] = []
@@ -165,7 +165,7 @@ class Task(Generic[P, C, R]):
     def calls(self) -> Calls:
         """The form of its arguments. Made at the first put: annotations may name what comes later in a module."""
         if not self._calls:
-            self._calls.append(Calls(self.name, self.function, self._owner.binary))
+            self._calls.append(Calls(self.name, self.function, self.owner.binary))
         return self._calls[0]
 
     def using(self, **options: Unpack[TaskOptions]) -> Task[P, C, R]:
@@ -197,7 +197,7 @@ class Task(Generic[P, C, R]):
             QueueFull: The queue stayed full until the timeout; nothing was put.
             DataError: An option is invalid.
         """
-        owner, asks = self._owner, self._asks
+        owner, asks = self.owner, self._asks
         queue = owner.queue(self.queue)
         encoded = None if self.options else self.calls.encoded(args, kwargs)
         if encoded is not None:
@@ -259,22 +259,22 @@ class Task(Generic[P, C, R]):
             TypeError: The function does not take the arguments of a job. Those before it were put.
             QueueFull: The queue stayed full until the timeout; `stored` jobs were put, the first ones.
         """
-        queue, count = self._owner.queue(self.queue), 0
+        queue, count = self.owner.queue(self.queue), 0
         for method, what, options in self._puts(calls):
             count += _number(getattr(queue, method)(what, **options))
-        if self._owner.at_once is not None:
-            self._owner.at_once.came()
+        if self.owner.at_once is not None:
+            self.owner.at_once.came()
         return count
 
     # --- for asyncio
 
     async def aput(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Put a job, for asyncio. As `put`; `result` of what it returns is awaited."""
-        queue = await self._owner.aqueue(self.queue)
+        queue = await self.owner.aqueue(self.queue)
         value = self.value_of(args, kwargs)
         handle = await queue.put(value, **self._identified(value))
-        if self._owner.at_once is not None:
-            await self._owner.at_once.acame()
+        if self.owner.at_once is not None:
+            await self.owner.at_once.acame()
         if self._aasks.queue is not queue:
             self._aasks = _AsyncAsked(queue, self.restored)
         handle.__class__, handle.asked = AsyncTaskHandle, self._aasks
@@ -293,11 +293,11 @@ class Task(Generic[P, C, R]):
 
     async def aput_many(self, calls: Iterable[Call | Mapping[str, Any]]) -> int:
         """Put many jobs, for asyncio. As `put_many`."""
-        queue, count = await self._owner.aqueue(self.queue), 0
+        queue, count = await self.owner.aqueue(self.queue), 0
         for method, what, options in self._puts(calls):
             count += _number(await getattr(queue, method)(what, **options))
-        if self._owner.at_once is not None:
-            await self._owner.at_once.acame()
+        if self.owner.at_once is not None:
+            await self.owner.at_once.acame()
         return count
 
     # --- values
@@ -319,7 +319,7 @@ class Task(Generic[P, C, R]):
     def new_of(self, value: dict[str, Any], options: Mapping[str, Any]) -> NewJob:
         """A job for `done_and`."""
         given = {key: option for key, option in options.items() if key != "timeout"}
-        made: NewJob = self._owner.queue(self.queue).new(value, **given)
+        made: NewJob = self.owner.queue(self.queue).new(value, **given)
         return made
 
     def restored(self, raw: Any) -> R:

@@ -192,7 +192,7 @@ def keeps(task: Task[Any, Any, Any], found: Any) -> bool:
 
 
 def _of_tasks(*tasks: Task[Any, Any, Any]) -> Work:
-    owner: Any = tasks[0]._owner
+    owner: Any = tasks[0].owner
     found: Work = owner.work
     return found
 
