@@ -61,11 +61,15 @@ def queues_told(
     """
     known = list(names)
     once = dict.fromkeys(name for name, _ in known)
+    stats = [(b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in known]
     told = ask(
-        *((b"QUEUE", b"STATS", name, b"GROUP", group) for name, group in known),
+        *((*each, b"MORE") for each in stats),
         *((b"QUEUE", b"PAUSED", name) for name in once),  # version 0.1 refuses it, and pauses none
     )
     replies, stopped = told[: len(known)], dict(zip(once, told[len(known) :], strict=True))
+    refused = [at for at, reply in enumerate(replies) if isinstance(reply, Exception)]
+    for at, reply in zip(refused, ask(*(stats[at] for at in refused)), strict=True):
+        replies[at] = reply  # version 0.1 does not know MORE
     at_ms = time.time_ns() // 1_000_000
     lanes = [jobs_of(name) if rates else [] for name, _ in known]
     infos = iter(ask(*((b"XINFO", b"STREAM", key) for keys in lanes for key in keys)))
@@ -96,6 +100,7 @@ def _queue_told(
         by_priority=tuple((int(rank), count) for rank, count in pairs(ranks).items()),
         put=put,
         left=max(0, put - stats[b"depth"]),
+        cancelled=stats.get(b"cancelled", 0),
         put_per_s=None if put_per_s is None else float(put_per_s),
         left_per_s=None if left_per_s is None else float(left_per_s),
     )

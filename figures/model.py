@@ -105,6 +105,7 @@ class QueueFigures:
     put         jobs ever put; a delayed one counts from its time on
     left        jobs that left the group: done or dead
     stopped_ms  when the queue itself was paused, unix ms; None if it delivers jobs
+    cancelled   jobs that were cancelled, once for each group that had not done them. The store keeps the counter
 
     Of two looks, `put_per_s` and `left_per_s` are what came between them. Of an open store also counters that the store
     keeps, so they go on after a restart:
@@ -132,6 +133,7 @@ class QueueFigures:
     put: int = 0
     left: int = 0
     stopped_ms: int | None = None
+    cancelled: int = 0
     put_per_s: float | None = None
     left_per_s: float | None = None
     done: int | None = None

@@ -15,6 +15,7 @@ from tidelog.engine.api import Group, State, Stream, reading
 from tidelog.engine.ids import MAX
 from tidelog.figures.model import QueueFigures
 from tidelog.figures.names import (
+    CANCELS,
     DEAD,
     DUE,
     FAILURES,
@@ -74,7 +75,9 @@ def _figures(
 ) -> list[QueueFigures]:
     """The figures of the queue whose jobs that are due lie in these streams."""
     jobs = [(rank, stream, stream_at(state, (db, name + HOLDS))) for rank, name, stream in due]
-    dead, failures, later = (stream_at(state, (db, key + end)) for end in (DEAD, FAILURES, LATER))
+    dead, failures, later, cancels = (
+        stream_at(state, (db, key + end)) for end in (DEAD, FAILURES, LATER, CANCELS)
+    )
     in_later = later is not None and DUE in later.groups
     still = scheduled(later, now) if later is not None and in_later else 0
     arrived = len(later.groups[DUE].pending) - still if later is not None and in_later else 0
@@ -82,6 +85,7 @@ def _figures(
         "dead": _length(dead),
         "failures": _length(failures),
         "scheduled": None if later is None else still,
+        "cancelled": 0 if cancels is None else cancels.entries_added,
         "stopped_ms": since(state.databases[db].keys.get(key + PAUSED)),
     }
     groups: list[bytes | None] = [*groups_of(due)]

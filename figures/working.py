@@ -20,6 +20,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX
 from tidelog.figures.model import QueueFigures
 from tidelog.figures.names import (
+    CANCELS,
     DEAD,
     DUE,
     FAILURES,
@@ -147,12 +148,13 @@ class Working:
             for priority, each in enumerate(jobs_of(key))
             if (stream := stream_at(state, (db, each))) is not None
         ]
-        dead, failures, later, *holds = (
+        dead, failures, later, cancels, *holds = (
             stream_at(state, (db, each))
             for each in (
                 key + DEAD,
                 key + FAILURES,
                 key + LATER,
+                key + CANCELS,
                 *(k + HOLDS for k in jobs_of(key)),
             )
         )
@@ -164,9 +166,10 @@ class Working:
             *(db, key, None, arrived, arrived, 0, 0, _length(dead), None, _length(failures)),
             scheduled=None if waiting is None else len(waiting.pending) - arrived,
             put=sum(stream.entries_added for _, stream in lanes),
-            died=0 if dead is None else dead.entries_added,
-            failed=0 if failures is None else failures.entries_added,
-            retried=sum(each.entries_added for each in holds if each is not None),
+            died=_added(dead),
+            failed=_added(failures),
+            cancelled=_added(cancels),
+            retried=sum(map(_added, holds)),
         )
         named = {
             name
@@ -257,3 +260,7 @@ def _is_text(raw: bytes) -> bool:
 
 def _length(stream: Stream | None) -> int:
     return 0 if stream is None else stream.length
+
+
+def _added(stream: Stream | None) -> int:
+    return 0 if stream is None else stream.entries_added

@@ -31,7 +31,7 @@ class Stats:
         oldest_seconds: Age of the oldest job that is not done; None if there is none.
         put_per_second: Jobs put, over the last minute at most; None until there are two samples to compare.
         done_per_second: Likewise, jobs that left the queue: done, dead or cancelled.
-        cancelled: Cancelled jobs that are kept, of all groups.
+        cancelled: Jobs that were cancelled since the queue was made, once for each group that had not done them.
     """
 
     name: str

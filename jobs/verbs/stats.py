@@ -90,7 +90,7 @@ class AskStats(Verb):
                 put_per_second=put,
                 done_per_second=done,
                 by_priority=by_priority,
-                cancelled=_length(state, db, options.cancels_key),
+                cancelled=_added(state, db, options.cancels_key),
             )
 
         answer: Answer = core.look(at)
@@ -131,3 +131,8 @@ def _two_by_two(flat: list[Any]) -> list[tuple[Any, Any]]:
 def _length(state: State, db: int, key: bytes) -> int:
     value = state.databases[db].keys.get(key)
     return value.length if isinstance(value, Stream) else 0
+
+
+def _added(state: State, db: int, key: bytes) -> int:
+    value = state.databases[db].keys.get(key)
+    return value.entries_added if isinstance(value, Stream) else 0

@@ -114,6 +114,7 @@ _COUNTED_IN_GROUPS: Final = (
 _COUNTED_IN_QUEUES: Final = (
     ("put", "put", "Jobs ever put; a delayed one counts from its time on."),
     ("died", "died", "Jobs that became dead jobs, by any group."),
+    ("cancelled", "cancelled", "Jobs that were cancelled, once for each group that had not done them."),
     ("failed", "failed", "Failures that were recorded."),
     ("retried", "retried", "Pauses before a retry that were recorded, and leases that were extended."),
 )

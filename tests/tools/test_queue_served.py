@@ -47,6 +47,12 @@ def test_reading(run: Run, place: str) -> None:
     assert json.loads(line)["depth"] == 2
     stats = json.loads(run("queue", "stats", place, "mails", "--json").out)
     assert (stats["waiting"], stats["in_flight"], stats["dead"]) == (1, {"w": 1}, 1)
+    assert stats["cancelled"] == 0
+    late = json.loads(run("queue", "put", place, "mails", "{}", "--delay", "60", "--json").out)
+    assert run("queue", "cancel", place, "mails", late["ids"][0]).code == 0
+    assert json.loads(run("queue", "stats", place, "mails", "--json").out)["cancelled"] == 1
+    assert "cancelled    1" in run("queue", "stats", place, "mails").out
+    assert "CANCELLED" in run("queue", "watch", place, "mails", "--looks", "1").out
     assert "waiting" in run("queue", "peek", place, "mails").out
     assert REASON in run("queue", "failures", place, "mails").out
     assert REASON in run("queue", "dead", "ls", place, "mails").out

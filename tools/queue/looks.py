@@ -53,6 +53,7 @@ def as_object(row: QueueFigures, at_ms: int) -> dict[str, Any]:
         "paused": row.paused,
         "scheduled": row.scheduled or 0,
         "dead": row.dead,
+        "cancelled": row.cancelled,
         "failures": row.failures,
         "kept": row.kept,
         "oldest_seconds": oldest_s(row, at_ms),

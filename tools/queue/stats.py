@@ -50,6 +50,8 @@ def show(row: QueueFigures, at_ms: int) -> None:
     if row.scheduled:
         click.echo(f"scheduled    {row.scheduled:,} not due yet")
     click.echo(f"dead         {row.dead:,}")
+    if row.cancelled:
+        click.echo(f"cancelled    {row.cancelled:,}")
     click.echo(f"failures     {row.failures:,} kept")
     click.echo(f"finished     {row.kept:,} kept")
     # fmt: on

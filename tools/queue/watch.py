@@ -23,7 +23,7 @@ from tidelog.tools.top.words import QUEUE_HEAD
 
 VERSION: Final = 1
 FAILURES: Final = 5
-HEAD: Final = (*QUEUE_HEAD, "PUT/S", "DONE/S")
+HEAD: Final = (*QUEUE_HEAD, "CANCELLED", "PUT/S", "DONE/S")
 WORKER_HEAD: Final = ("WORKER", "IN-FLIGHT")
 # head, rows, columns that are set to the right
 Drawn = tuple[tuple[str, ...], list[tuple[str, ...]], str]
@@ -95,6 +95,7 @@ def tables(found: Look, failures: list[Failure]) -> list[Drawn]:
     queues = [
         (
             *cells(row, found.at_ms),
+            f"{row.cancelled:,}",
             *(f"{rate:,.1f}" if rate is not None else "" for rate in row.rates),
         )
         for row in found.rows

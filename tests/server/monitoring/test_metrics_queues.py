@@ -39,11 +39,12 @@ def watched(start: Start) -> Watched:
 
 
 def spend(watched: Watched) -> None:
-    """Of six jobs one is done, one failed and paused, one dead, one held, two wait; one is delayed."""
+    """Of six jobs one is done, one failed and paused, one dead, one held, two wait; one is delayed, one cancelled."""
     db = watched.running.db
     mails = db.queue("mails", codec="bytes")
     mails.put_many([b"1", b"2", b"3", b"4", b"5", b"6"])
     mails.put(b"7", delay=3600)
+    assert mails.cancel(mails.put(b"8", delay=3600))
     with closing(connect(watched.running.port)) as client:
         taken = [calls(client, "QUEUE TAKE mails w1")[0][0] for _ in range(3)]
         (done, failed, dead) = (job[0].decode() for job in taken)
@@ -68,8 +69,9 @@ def test_the_figures_of_a_queue(watched: Watched) -> None:
     assert (value("left_total", WORKERS), value("done_total", WORKERS)) == (2, 1)
     whole = {name: value(name, MAILS) for name in ("scheduled", "dead", "failures")}
     assert whole == {"scheduled": 1, "dead": 1, "failures": 2}
-    counted = {name: value(f"{name}_total", MAILS) for name in ("put", "died", "failed", "retried")}
-    assert counted == {"put": 6, "died": 1, "failed": 2, "retried": 1}
+    names = ("put", "died", "failed", "retried", "cancelled")
+    counted = {name: value(f"{name}_total", MAILS) for name in names}
+    assert counted == {"put": 6, "died": 1, "failed": 2, "retried": 1, "cancelled": 1}
     assert value("held_seconds_count", MAILS) == 3
     assert found["queues_shown", ()] == 1
     stats = watched.running.db.queue("mails").stats()
