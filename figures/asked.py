@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tidelog.figures.model import ConsumerFigures, GroupFigures, QueueFigures
 from tidelog.figures.names import due_ms, has_due_times, is_helper, jobs_of
+from tidelog.jobs.verbs.stats import MORE
 
 ALIVE_MS: Final = 600_000  # a worker that asked for jobs within this time is alive
 
@@ -100,7 +101,7 @@ def _queue_told(
         by_priority=tuple((int(rank), count) for rank, count in pairs(ranks).items()),
         put=put,
         left=max(0, put - stats[b"depth"]),
-        cancelled=stats.get(b"cancelled", 0),
+        **{name: stats.get(name.encode(), 0) for name in MORE},
         put_per_s=None if put_per_s is None else float(put_per_s),
         left_per_s=None if left_per_s is None else float(left_per_s),
     )

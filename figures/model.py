@@ -106,6 +106,8 @@ class QueueFigures:
     left        jobs that left the group: done or dead
     stopped_ms  when the queue itself was paused, unix ms; None if it delivers jobs
     cancelled   jobs that were cancelled, once for each group that had not done them. The store keeps the counter
+    hanging     handlers that hang now, and processes that were killed for that, as the runs of workers say; see
+    killed      jobs/hangs.py. 0 if the source does not know it, as a directory
 
     Of two looks, `put_per_s` and `left_per_s` are what came between them. Of an open store also counters that the store
     keeps, so they go on after a restart:
@@ -134,6 +136,8 @@ class QueueFigures:
     left: int = 0
     stopped_ms: int | None = None
     cancelled: int = 0
+    hanging: int = 0
+    killed: int = 0
     put_per_s: float | None = None
     left_per_s: float | None = None
     done: int | None = None

@@ -250,6 +250,7 @@ class Working:
             oldest_ms=min(oldest) >> 64 if oldest else None,
             left=max(base.put - unread - pending, 0),
             workers=0 if known is None else len(living_workers(known)),
+            **leases_of(self._core).hangs.sum((base.db, base.key, name), mono)._asdict(),
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
+
+from tidelog.jobs.progress import Progress
 
 # A name that tidelog gives: QueueOf._worker
 _GIVEN: Final = re.compile(r"(?P<host>.+)-(?P<pid>[0-9]+)-(?:shared-)?[0-9]+", re.DOTALL)
@@ -32,6 +34,8 @@ class Stats:
         put_per_second: Jobs put, over the last minute at most; None until there are two samples to compare.
         done_per_second: Likewise, jobs that left the queue: done, dead or cancelled.
         cancelled: Jobs that were cancelled since the queue was made, once for each group that had not done them.
+        hanging: Handlers that work on beyond their limit of time now, as their runs say.
+        killed: Processes that the runs of now have killed, at a limit of time or after a cancel.
     """
 
     name: str
@@ -49,6 +53,8 @@ class Stats:
     done_per_second: float | None
     by_priority: dict[int, int] = field(default_factory=dict)
     cancelled: int = 0
+    hanging: int = 0
+    killed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as a dict, for JSON."""
@@ -69,6 +75,9 @@ class WorkerStatus:
             the moment is not known to live.
         seen_at: When it last asked for jobs, got one or renewed a lease, in UTC; None if that is not stored.
         got_at: When it last got a job, in UTC; None if it never did.
+        hanging: Its handlers that work on beyond their limit of time now, as its run says.
+        killed: Processes that its run has killed, at a limit of time or after a cancel.
+        progress: How far some of `jobs` have come, by their IDs.
     """
 
     name: str
@@ -78,6 +87,9 @@ class WorkerStatus:
     lives: bool
     seen_at: datetime | None
     got_at: datetime | None
+    hanging: int = 0
+    killed: int = 0
+    progress: Mapping[str, Progress] = field(default_factory=dict)
 
     @property
     def host(self) -> str | None:
@@ -97,4 +109,6 @@ class WorkerStatus:
             name: None if at is None else at.isoformat()
             for name, at in (("seen_at", self.seen_at), ("got_at", self.got_at))
         }
-        return asdict(self) | {"jobs": list(self.jobs), "host": self.host, "pid": self.pid} | times
+        told = {"jobs": list(self.jobs), "host": self.host, "pid": self.pid}
+        come = {job: progress.as_dict() for job, progress in self.progress.items()}
+        return asdict(self) | told | times | {"progress": come}

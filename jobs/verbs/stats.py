@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tidelog.engine.api import State, Stream
 from tidelog.engine.ids import MAX
@@ -19,6 +19,8 @@ from tidelog.jobs.verbs.verb import CANCEL, LOOKS, Facts, Verb
 from tidelog.jobs.work.later import later_of
 from tidelog.store.commit.core import Answer
 
+MORE: Final = ("cancelled", "hanging", "killed")
+
 
 @dataclass(frozen=True, slots=True)
 class AskStats(Verb):
@@ -32,7 +34,7 @@ class AskStats(Verb):
         *(-3, LOOKS, "RO access", "0.1.0", "Figures about a queue"),
         (
             "STATS <name> [MORE]",
-            "Figures about the queue; MORE: the number of cancelled jobs, too.",
+            "Figures about the queue; MORE: also how many jobs were cancelled, and how many handlers hang.",
         ),
     )
     options = {b"MORE": FLAG}
@@ -74,6 +76,7 @@ class AskStats(Verb):
             age = None if oldest == MAX else max(0, now - (oldest >> 64)) / 1000
             put, done = known.sample(mono, *totals(state, db, options))
             later = later_of(state, db, options)
+            place = db, options.key, options.group_key
             arrived = known.later.count_due(core, later, now)
             return Stats(
                 name=options.name,
@@ -91,6 +94,7 @@ class AskStats(Verb):
                 done_per_second=done,
                 by_priority=by_priority,
                 cancelled=_added(state, db, options.cancels_key),
+                **engine.leases.hangs.sum(place, mono)._asdict(),
             )
 
         answer: Answer = core.look(at)
@@ -100,7 +104,8 @@ class AskStats(Verb):
         """See `Verb`."""
         figures = result.as_dict()
         if not self.more:
-            del figures["cancelled"]
+            for name in MORE:
+                del figures[name]
         return _pairs(figures)
 
     def result(self, reply: Any) -> Stats:

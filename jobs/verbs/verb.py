@@ -38,6 +38,7 @@ CANCEL: Final = b"cancel"
 PROGRESS: Final = b"progress"
 LIMIT: Final = b"limit"
 RELEASE: Final = b"release"
+HANGS: Final = b"hangs"
 
 
 # The commands of a change, and its result

@@ -21,6 +21,7 @@ from typing import Final
 
 from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
 from tidelog.jobs.cancels import Cancels
+from tidelog.jobs.hangs import Hangs
 from tidelog.jobs.options import Options
 from tidelog.jobs.progress import Reports
 from tidelog.jobs.rows import text
@@ -61,6 +62,7 @@ class Leases:
     alone     the processes that get less than they ask for, which all queues share
     cancels   the deliveries that were cancelled
     reports   the progress that is still to be recorded
+    hangs     the handlers that hang, as the runs of workers say
     """
 
     def __init__(self, core: Core) -> None:
@@ -71,6 +73,7 @@ class Leases:
         self.alone = Alone(self.known)
         self.cancels = Cancels()
         self.reports = Reports()
+        self.hangs = Hangs()
         self._latest: deque[Known] = deque(maxlen=LATEST_MAX)
         self.laters: weakref.WeakValueDictionary[tuple[int, bytes], Later] = (
             weakref.WeakValueDictionary()

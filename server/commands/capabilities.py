@@ -13,6 +13,7 @@ from tidelog.server.session import Session
 # dedup      QUEUE PUT with DEDUP and MODE, QUEUE FORGET
 # find       QUEUE FIND
 # handover   TIDELOG HANDOVER
+# hangs      QUEUE HANGS
 # job        QUEUE JOB
 # limit      QUEUE PUT and PUTMANY with TIMELIMIT
 # pause      QUEUE PAUSE, RESUME and PAUSED
@@ -22,8 +23,8 @@ from tidelog.server.session import Session
 # workers    QUEUE WORKERS
 # fsync:...  the fsync policy at this time
 CAPABILITIES: Final = (
-    *(b"cancel", b"confirm", b"dedup", b"find", b"handover", b"job", b"limit", b"pause"),
-    *(b"progress", b"release", b"remove", b"retry", b"workers"),
+    *(b"cancel", b"confirm", b"dedup", b"find", b"handover", b"hangs", b"job", b"limit"),
+    *(b"pause", b"progress", b"release", b"remove", b"retry", b"workers"),
 )
 PROCESS_BYTES_MAX: Final = 64
 

@@ -78,6 +78,8 @@ _OF_GROUPS: Final = (
     ("in_flight", "in_flight", "Jobs that workers hold."),
     ("paused", "paused", "Failed jobs that wait for their retry. 0 if no worker of the queue was seen."),
     ("workers", "workers", "Workers alive: they hold jobs or wait for some."),
+    ("hanging", "hanging", "Handlers that work on beyond their limit of time, as the runs of workers say."),
+    ("killed", "killed", "Processes that the runs of workers alive have killed, at a limit of time or after a cancel."),
 )
 _OF_QUEUES: Final = (
     ("scheduled", "scheduled", "Jobs that were put with a delay and are not due."),

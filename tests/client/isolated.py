@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.until import until
+
 import tidelog
 
 log = logging.getLogger("app")
@@ -37,6 +39,14 @@ def hangs(job: Any, path: str) -> None:
         file.write(f"{os.getpid()} {child.pid}")
     os.replace(f"{path}.new", path)
     time.sleep(600)
+
+
+def counts(job: Any) -> list[int]:
+    """Wait until a killed process was counted."""
+    mails = job.store.queue("mails")
+    until(lambda: mails.stats().killed)
+    (worker,) = mails.workers()
+    return [worker.killed, worker.hanging]
 
 
 def extended(job: Any, seconds: float) -> bool:

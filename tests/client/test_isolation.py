@@ -89,6 +89,7 @@ def test_a_process_that_ends_is_the_failure_of_its_job_alone(
     for value in (["exits"], ["forks"], ["killed"], ["raises"], ["leaves"], ["gives_up"]):
         mails.put(value)
     mails.put(["hangs", str(where)], time_limit=LIMIT)
+    counts = mails.put(["counts"])
     long = mails.put(["extended", 1.5 * LIMIT], time_limit=LIMIT)
     pids = [mails.put(["pid"]) for _ in range(5)]
     assert work(mails, workers=2, block=4 * LIMIT) == 0
@@ -105,6 +106,7 @@ def test_a_process_that_ends_is_the_failure_of_its_job_alone(
     assert "isolated.py" in raised.errors[0].traceback and "in raises" in raised.errors[0].traceback
     assert long.result(0) is True and all(put.result(0) for put in pids)
     assert len(mails) == 0
+    assert counts.result(0) == [1, 0]
     hung = [int(word) for word in where.read_text().split()]
     until(lambda: not any(map(runs, hung)))  # with what the handler had started
     assert "app" not in {thread.name for thread in threading.enumerate()}

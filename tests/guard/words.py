@@ -392,7 +392,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE DONE mails anna @a 1
         QUEUE JOB mails @a
     """,
-    "cancelled": """
+    "cancelled-2": """
         QUEUE PUTMANY mails 3 a b c
         QUEUE TAKE mails anna COUNT 3
         QUEUE CANCEL mails @a
@@ -623,7 +623,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE FIND mails TEXT none
         QUEUE FIND mails TEXT
     """,
-    "workers": """
+    "workers-2": """
         QUEUE WORKERS mails
         QUEUE PUT mails a
         QUEUE PUT mails b PRIORITY 3
@@ -636,10 +636,28 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE DONE mails anna @b 1
         QUEUE WORKERS mails
         QUEUE WORKERS mails GROUP audit
+        QUEUE PROGRESS mails ben @c 1 0.5 TEXT half
+        QUEUE WORKERS mails
         reopen
         QUEUE WORKERS mails
         QUEUE WORKERS mails x
         QUEUE WORKERS
+    """,
+    "hangs": """
+        QUEUE PUT mails a
+        QUEUE HANGS mails anna r1 2 0
+        QUEUE HANGS mails anna r2 1 3
+        QUEUE HANGS mails ben r3 1 0 GROUP audit
+        QUEUE WORKERS mails
+        QUEUE STATS mails MORE
+        QUEUE STATS mails
+        QUEUE HANGS mails anna r1 0 0
+        QUEUE WORKERS mails
+        time 40
+        QUEUE WORKERS mails
+        QUEUE HANGS mails anna r1 -1 0
+        QUEUE HANGS mails anna r1 x 0
+        QUEUE HANGS mails anna r1 1
     """,
     "job": """
         QUEUE PUT mails a HEADERS 1 n t KEY k

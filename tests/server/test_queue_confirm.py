@@ -331,6 +331,7 @@ def test_a_user_needs_the_key(bench: Bench) -> None:
         b"dedup",
         b"find",
         b"handover",
+        b"hangs",
         b"job",
         b"limit",
         b"pause",

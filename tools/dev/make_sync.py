@@ -42,6 +42,7 @@ FILES: Final = {
     "api/queue/averbs.py": "api/queue/verbs.py",
     "api/queue/aschedules.py": "api/queue/schedules.py",
     "api/queue/aio.py": "api/queue/face.py",
+    "api/queue/running/ahanging.py": "api/queue/running/hanging.py",
     "api/queue/running/atelling.py": "api/queue/running/telling.py",
     "functions/aseveral.py": "functions/several.py",
 }
@@ -50,7 +51,7 @@ NAMES: Final = {
     **{
         f"a{name}": name
         for name in "backend close closing clearing compound next queue chosen ends handle job dead deaths embedded "
-        "faces hooks schedules several telling verbs".split()
+        "faces hanging hooks schedules several telling verbs".split()
     },
     "async_methods": "methods",
     "StopAsyncIteration": "StopIteration",

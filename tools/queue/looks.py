@@ -54,6 +54,8 @@ def as_object(row: QueueFigures, at_ms: int) -> dict[str, Any]:
         "scheduled": row.scheduled or 0,
         "dead": row.dead,
         "cancelled": row.cancelled,
+        "hanging": row.hanging,
+        "killed": row.killed,
         "failures": row.failures,
         "kept": row.kept,
         "oldest_seconds": oldest_s(row, at_ms),

@@ -50,6 +50,10 @@ def show(row: QueueFigures, at_ms: int) -> None:
     if row.scheduled:
         click.echo(f"scheduled    {row.scheduled:,} not due yet")
     click.echo(f"dead         {row.dead:,}")
+    if row.hanging:
+        click.echo(f"hanging      {row.hanging:,} beyond their limit of time")
+    if row.killed:
+        click.echo(f"killed       {row.killed:,}, at a limit of time or after a cancel")
     if row.cancelled:
         click.echo(f"cancelled    {row.cancelled:,}")
     click.echo(f"failures     {row.failures:,} kept")

@@ -112,6 +112,11 @@ class Plan:
             found = self.limit
         return job.queue_options.time_limit if found is None else found
 
+    def backend_of(self, job: Any) -> Any:
+        """The backend of the queue of a job, which may be one of several."""
+        name = job.queue_options.name
+        return next(backend for backend in self.backends if backend.options.name == name)
+
     def consumers(self) -> list[Any]:
         """The consumers of all workers, which share one name. Raises DataError."""
         return [self.queue.consume(**self.consume) for _ in range(self.workers)]

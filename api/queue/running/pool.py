@@ -22,13 +22,14 @@ from typing import Any, Final
 
 from tidelog.api.queue.running import pipe as message
 from tidelog.api.queue.running import preparing
+from tidelog.api.queue.running.hanging import Hanging
 from tidelog.api.queue.running.middleware import parts_of
 from tidelog.api.queue.running.pipe import Joined, Pipe, Start, Task
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Words
 from tidelog.api.queue.running.preparing import check_importable, preparation
 from tidelog.disk.process import environment
 from tidelog.jobs.options import arguments_of
-from tidelog.jobs.time_limits import ProcessDied, exceeded
+from tidelog.jobs.time_limits import ProcessDied, TimeLimitExceeded, exceeded
 from tidelog.jobs.verbs.done import Ack, DoneWith
 from tidelog.jobs.verbs.ending import Ending
 from tidelog.jobs.verbs.extend import Extend
@@ -48,7 +49,7 @@ MODULE: Final = "tidelog.api.queue.running.isolated"
 class Pool:
     """The processes of one run."""
 
-    def __init__(self, plan: Plan, words: Words) -> None:
+    def __init__(self, plan: Plan, words: Words, told: Hanging) -> None:
         """Raises DataError."""
         if preparing.isolated:
             raise DataError(
@@ -59,7 +60,7 @@ class Pool:
         codecs = [options.codec.given or options.codec.name for options in known]
         check_importable(*parts_of(plan.handler), *(("codec", codec) for codec in codecs))
         queues = [arguments_of(one) | {"codec": codec} for one, codec in zip(known, codecs)]
-        self._plan, self._words = plan, words
+        self._plan, self._words, self._told = plan, words, told
         self._places = {options.name: place for place, options in enumerate(known)}
         self._start = pickle.dumps(Start(plan.handler, queues, plan.results))
         self._children: list[Child | None] = [None] * plan.workers
@@ -107,6 +108,8 @@ class Pool:
                 self._drop(number)
                 if self._ending:
                     return self._left(job)
+                if isinstance(error, TimeLimitExceeded) or job.cancelled:
+                    self._told.note(job, killed=1)
                 if not isinstance(error, EOFError | ConnectionError):
                     raise
                 if job.cancelled:

@@ -11,10 +11,12 @@ import os
 import sys
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from tidelog.api.queue.ahooks import call_hook
 from tidelog.api.queue.leaving import ends_the_worker
+from tidelog.api.queue.running.ahanging import AsyncHanging
 from tidelog.api.queue.running.atelling import LOOK_S, AsyncTeller
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Spending, Words
 from tidelog.api.queue.running.signals import Signals
@@ -54,6 +56,7 @@ class _Run:
         self._cancelled = False
         self._spending = Spending(plan)
         self._hanging: set[asyncio.Task[Any]] = set()
+        self._told = AsyncHanging(plan, self._consumers[0].worker)
         self._hang = False  # half of the workers did
         self._until: float | None = None  # end of the drain, monotonic seconds
         self._teller = None if plan.on_dead is None else AsyncTeller(plan, self._words)
@@ -83,6 +86,7 @@ class _Run:
                     telling.cancel()
                     await asyncio.wait({telling}, timeout=GRACE_SECONDS)
                 left = await self._end(tasks)
+                await self._told.close()
                 self._words.ended(sum(self._done), left)
         if self._cancelled:
             raise TidelogError(f"a worker of the queue {self._plan.queue.name!r} was cancelled")
@@ -232,12 +236,17 @@ class _Run:
         except TimeLimitExceeded:
             if not task.done():
                 self._hanging.add(task)
-                task.add_done_callback(self._hanging.discard)
+                self._told.note(job, hanging=1)
+                task.add_done_callback(partial(self._ended_late, job))
                 self._words.hangs(job, limit, len(self._hanging))
                 if 2 * len(self._hanging) >= self._plan.workers:
                     self._hang = True
                     self._came("half of the workers hang")
             raise
+
+    def _ended_late(self, job: Any, task: asyncio.Task[Any]) -> None:
+        self._hanging.discard(task)
+        self._told.note(job, hanging=-1)
 
     async def _boxed(self, job: Any) -> tuple[Any, BaseException | None]:
         """(result, error) of the handler.

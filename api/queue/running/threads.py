@@ -18,6 +18,7 @@ from typing import Any
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.api.queue.hooks import call_hook
+from tidelog.api.queue.running.hanging import Hanging
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Plan, Spending, Words
 from tidelog.api.queue.running.signals import News, Signals
 from tidelog.api.queue.running.telling import LOOK_S, Teller
@@ -55,14 +56,15 @@ class _Run:
         self._teller = None if plan.on_dead is None else Teller(plan, self._words)
         self._telling: threading.Thread | None = None
         self._worked = threading.Event()  # the workers have ended
-        self._watch = Watch(self._words, self._replace)
+        self._hanging = Hanging(plan, self._consumers[0].worker)
+        self._watch = Watch(self._words, self._hanging, self._replace)
         self._spending = Spending(plan)
         self._pool = None
         if plan.isolate:
             # here: few programs start processes
             from tidelog.api.queue.running.pool import Pool
 
-            self._pool = Pool(plan, self._words)
+            self._pool = Pool(plan, self._words, self._hanging)
 
     def run(self) -> int:
         with Signals(self._news.put):
@@ -82,6 +84,7 @@ class _Run:
                 left = self._give_back()
                 if self._pool is not None:
                     self._pool.close()
+                self._hanging.close()
                 self._words.ended(sum(self._done), left)
         if self._failure is not None:
             raise self._failure

@@ -14,6 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 from tidelog.aof.threads import start
+from tidelog.api.queue.running.hanging import Hanging
 from tidelog.api.queue.running.plan import AGAIN_SECONDS, Words
 from tidelog.jobs.time_limits import TimeLimitExceeded, exceeded
 from tidelog.store.errors import TidelogError
@@ -45,8 +46,8 @@ class Watch:
     hanging    the threads that work on
     """
 
-    def __init__(self, words: Words, replace: Callable[[int], object]) -> None:
-        self._words, self._replace = words, replace
+    def __init__(self, words: Words, told: Hanging, replace: Callable[[int], object]) -> None:
+        self._words, self._told, self._replace = words, told, replace
         self._changed = threading.Condition()
         self._working: set[Working] = set()
         self._looks_at = 0.0  # monotonic seconds of the next look; 0.0 = no thread looks yet
@@ -74,6 +75,7 @@ class Watch:
                 return
             self._changed.wait_for(lambda: working.over)
             self.hanging.discard(working)
+        self._told.note(working.job, hanging=-1)
         self._words.ended_late(working.job, time.monotonic() - working.until, len(self.hanging))
 
     def close(self) -> None:
@@ -91,6 +93,7 @@ class Watch:
             del frame
             self._fail(working, error)
             error.__traceback__ = None  # its frames refer to the job
+            self._told.note(working.job, hanging=1)
             self._words.hangs(working.job, working.limit, len(self.hanging))
             self._replace(working.number)
             with self._changed:
