@@ -636,7 +636,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE DONE mails anna @b 1
         QUEUE WORKERS mails
         QUEUE WORKERS mails GROUP audit
-        QUEUE PROGRESS mails ben @c 1 0.5 TEXT half
+        QUEUE PROGRESS mails ben @a 1 0.5 TEXT half
         QUEUE WORKERS mails
         reopen
         QUEUE WORKERS mails
@@ -686,7 +686,7 @@ SCRIPTS: Final[dict[str, str]] = {
         QUEUE JOB mails x
         QUEUE JOB mails
     """,
-    "help-8": """
+    "help-9": """
         QUEUE HELP
         QUEUE NONE
         reopen
