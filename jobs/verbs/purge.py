@@ -18,6 +18,7 @@ from tidelog.jobs.streams import lost_of, waiting
 from tidelog.jobs.verbs.verb import WORKS, Facts, Verb
 from tidelog.jobs.work.freeing import free_window
 from tidelog.jobs.work.later import GROUP, find_later
+from tidelog.jobs.work.progressing import ended
 from tidelog.jobs.work.results import first_id
 from tidelog.store.commit.batch import Decided, run_unit
 from tidelog.store.commit.core import Answer
@@ -139,6 +140,7 @@ def _purge_lane(
         if entries:
             words.append([b"XDEL", options.holds_key, *entries])
     words += map(Decided, _freed(ctx, options, stream, paused, unread))
+    words += map(Decided, ended(ctx, known.progress, paused))
     words.append([b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts])
     return words, len(jobs)
 

@@ -83,11 +83,14 @@ def _reasons(engine: QueueEngine, ctx: Context) -> Iterator[str]:
 
 
 def _keys(options: Options, ctx: Context) -> Iterator[bytes]:
-    """The keys that a queue may have. Results expire by themselves."""
-    stream = ctx.stream(options.key)
+    """The keys that a queue may have. Results and the progress of jobs expire by themselves."""
+    groups = {options.group_key: None}
     for priority in range(PRIORITY_MAX + 1):
         lane = options.lane(priority)
+        stream = stream_at(ctx, lane.key)
+        groups |= dict.fromkeys(() if stream is None else stream.groups)
         yield from (lane.key, lane.holds_key)
-    yield from (options.later_key, options.failures_key, options.dead_key, paused_key(options))
-    for group in {options.group_key, *(() if stream is None else stream.groups)}:
+    yield from (options.later_key, options.failures_key, options.dead_key, options.cancels_key)
+    yield paused_key(options)
+    for group in groups:
         yield options.root + b":rate:" + group

@@ -11,6 +11,9 @@ from tests.client.faces.test_dedup import take
 from tests.client.faces.test_pause import REFUSED, nothing
 
 import tidelog
+from tidelog.jobs.names import HELPERS
+from tidelog.jobs.options import PRIORITY_MAX
+from tidelog.jobs.work.pausing import PAUSED
 
 GROUPS = ("workers", "audit")
 
@@ -65,6 +68,41 @@ def test_it_begins_again_with_the_next_put(face: Any) -> None:
     face.pass_time(3)
     assert {take(face), take(face)} == {jobs[0], jobs[1]} and take(face) != later
     assert len(face.take("audit", "anna", 9, None)) > 0
+
+
+def test_no_helper_key_is_left(face: Any) -> None:
+    """A queue that has had everything leaves nothing but results and progress, which expire by themselves."""
+    assert nothing(face)
+    for priority in range(PRIORITY_MAX + 1):
+        face.put(b"v", priority=priority)
+        assert face.end("workers", take(face), "nack")
+    for _ in range(PRIORITY_MAX + 1):
+        face.take("audit", "anna", 1, None)
+    face.purge()
+    dead = face.put(b"dead")
+    assert take(face) == dead and face.end("workers", dead, "fail")
+    assert face.take("audit", "anna", 1, None)
+    assert face.cancel(face.put(b"cancelled")) and face.put(b"later", delay=60)
+    for group in GROUPS:
+        face.db.set(f"q:rate:{group}", "as a limit of the rate stores it")
+    face.pause()
+    there = set(face.db.keys("q*"))
+    assert {b"q" + suffix for suffix in (*HELPERS, PAUSED)} <= there
+    for group, id in list(face.jobs):
+        face.end(group, id, "ack")
+    face.purge()
+    face.dead_purge("all")
+    assert face.remove() and face.db.keys("q*") == []
+
+
+def test_a_purge_ends_the_progress_of_its_jobs(face: Any) -> None:
+    paused, held = face.put(b"paused"), face.put(b"held")
+    assert {take(face), take(face)} == {paused, held}
+    assert face.progress("workers", paused, 0.5) and face.progress("workers", held, 0.5)
+    assert face.end("workers", paused, "nack")
+    face.purge()
+    assert face.db.keys("q:progress:*") == [f"q:progress:{held}".encode()]
+    assert face.job(held).progress.fraction == 0.5
 
 
 def test_a_stream_that_is_no_queue_stays(face: Any) -> None:
