@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.until import until
@@ -39,6 +41,16 @@ def hangs(job: Any, path: str) -> None:
         file.write(f"{os.getpid()} {child.pid}")
     os.replace(f"{path}.new", path)
     time.sleep(600)
+
+
+def heeds(job: Any, path: str) -> None:
+    """Wait until the job is cancelled, and clean up."""
+    calls: list[str] = []
+    job.on_cancel(lambda: calls.append(job.id))
+    Path(f"{path}.began").touch()
+    until(lambda: job.cancelled and calls)
+    told = {"state": job.state, "ack": job.ack(), "called": calls == [job.id]}
+    Path(path).write_text(json.dumps({**told, "pid": os.getpid()}))
 
 
 def counts(job: Any) -> list[int]:

@@ -112,11 +112,30 @@ def test_a_process_that_ends_is_the_failure_of_its_job_alone(
     assert "app" not in {thread.name for thread in threading.enumerate()}
 
 
+@pytest.mark.slow
+def test_the_handler_of_a_cancelled_job_may_end(mails: Any, tmp_path: Path) -> None:
+    """It learns of the cancel, and cleans up; its process goes on."""
+    where, began = tmp_path / "heeds", tmp_path / "heeds.began"
+    heeds, after = mails.put(["heeds", str(where)]), mails.put(["pid"])
+
+    def cancel() -> None:
+        until(began.exists)
+        assert mails.cancel(str(heeds))
+
+    ender = threading.Thread(target=cancel)
+    ender.start()
+    assert work(mails, block=LIMIT) == 0
+    ender.join()
+    told = json.loads(where.read_text())
+    assert told == {"state": "cancelled", "ack": False, "called": True, "pid": after.result(0)}
+    assert mails.job(heeds).state == "cancelled" and left(mails) == {} and len(mails) == 0
+
+
 def test_the_process_of_a_cancelled_job_is_killed(mails: Any, tmp_path: Path) -> None:
-    """And with it what the handler has started. The worker goes on with another process."""
+    """If the handler goes on, and with it what this has started. The worker goes on with another process."""
     where = tmp_path / "hangs"
     hangs = mails.put(["hangs", str(where)])
-    after = mails.put(["pid"])
+    after, counts = mails.put(["pid"]), mails.put(["counts"])
 
     def cancel() -> None:
         until(where.exists)
@@ -129,7 +148,7 @@ def test_the_process_of_a_cancelled_job_is_killed(mails: Any, tmp_path: Path) ->
     hung = [int(word) for word in where.read_text().split()]
     until(lambda: not any(map(runs, hung)))
     assert mails.job(hangs).state == "cancelled" and left(mails) == {}
-    assert after.result(0) not in (hung[0], os.getpid())
+    assert after.result(0) not in (hung[0], os.getpid()) and counts.result(0) == [1, 0]
 
 
 def test_hooks_and_middleware(mails: Any) -> None:

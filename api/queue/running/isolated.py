@@ -2,7 +2,8 @@
 `python -m tidelog.api.queue.running.isolated DESCRIPTOR`.
 
 pipe.py says what the run sends it, and what it answers. It has no store, and ends with the run: at the end of its pipe
-when it is idle, and at once when the run's process is gone, which the end of its standard input tells.
+when it is idle, and at once when the run's process is gone, which the end of its standard input tells. There the run
+also says that a job was cancelled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from tidelog.api.queue.running import preparing
 from tidelog.api.queue.running.pipe import DONE, FAILED, LOG, NO_RESULT, OVER, READY, Pipe, Start
-from tidelog.api.queue.running.through import IsolatedJob, Parent
+from tidelog.api.queue.running.through import IsolatedJob, Parent, cancels
 from tidelog.jobs import rows
 from tidelog.jobs.options import Options, make_options
 from tidelog.store import opening
@@ -53,7 +54,7 @@ def main() -> int:
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)
     pipe = Pipe(sock)
-    threading.Thread(target=_end_with_parent, name="tidelog-parent", daemon=True).start()
+    threading.Thread(target=_heed_parent, name="tidelog-parent", daemon=True).start()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a process may be killed
     parent = Parent(pipe)
@@ -100,9 +101,14 @@ def _work(parent: Parent, start: Start, options: Options, task: Any) -> None:
     parent.tell(DONE, encoded)
 
 
-def _end_with_parent() -> None:
-    with suppress(ConnectionError):
-        socket.socket(fileno=0).recv(1)  # the run's process says nothing there, and holds it open
+def _heed_parent() -> None:
+    line = Pipe(socket.socket(fileno=0))  # the run's process holds it open
+    with suppress(EOFError, ConnectionError):
+        while True:
+            # A thread for each: what the program has called on a cancel may take long.
+            told = threading.Thread(target=cancels.announce, args=(line.receive(),), daemon=True)
+            with suppress(RuntimeError):
+                told.start()
     os._exit(1)
 
 

@@ -14,6 +14,8 @@ The process answers with tuples:
     over                        the handler has raised, and the delivery was ended
 
 The arrows are answers of the run: (True, result) or (False, error).
+
+A second pipe, the standard input of the process, is for cancels: the run sends the number and the deliveries of a job.
 """
 
 from __future__ import annotations

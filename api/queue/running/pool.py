@@ -1,7 +1,8 @@
 """Pool: the processes of a run with `isolate="process"`, one for each of its workers.
 
 A worker sends each of its jobs to its process, and does for it what needs the store. At the limit of time of the job it
-kills the process, with all that this one has started, and starts another one for its next job.
+kills the process, with all that this one has started, and starts another one for its next job. A cancel it tells to the
+process, and kills it only if the handler has not ended GRACE_SECONDS later.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ READY_SECONDS: Final = 60.0  # for the imports of the program
 LOOK_SECONDS: Final = (
     1.0  # what a process has forked may hold its pipe open: so look whether it is there
 )
-GRACE_SECONDS: Final = 2.0  # for a process that is to end in order
+GRACE_SECONDS: Final = (
+    2.0  # for a process that is to end in order, and for the handler of a cancelled job
+)
 MODULE: Final = "tidelog.api.queue.running.isolated"
 
 
@@ -77,7 +80,8 @@ class Pool:
     def work(self, number: int, job: Any, limit: float | None) -> Any:
         """A worker lets its process work on a job, which is settled afterwards unless it is done without a result.
 
-        Returns the result, if a result is kept and `on_done` wants it. If the job is cancelled, its process is killed.
+        Returns the result, if a result is kept and `on_done` wants it. If the job is cancelled, its handler has
+        GRACE_SECONDS to end.
         Raises TimeLimitExceeded and ProcessDied; and if the job could not be settled, the error of that.
         """
         task = Task(job.entry, job.worker, self._places[job.queue_options.name])
@@ -94,11 +98,16 @@ class Pool:
             with self._lock:
                 if not self._ending:
                     child.busy, child.answered, child.job = True, False, job
+                    child.kill_at = None
             if not child.busy:
                 self._drop(number)
                 return self._left(job)
             try:
                 job.on_cancel(partial(self._cancel, child, job))
+                if job.cancelled:  # before it began
+                    self._free(child)
+                    child.busy = False
+                    return None
                 child.pipe.send(task)
                 result = self._converse(child, job, limit)
                 self._free(child)
@@ -108,12 +117,15 @@ class Pool:
                 self._drop(number)
                 if self._ending:
                     return self._left(job)
-                if isinstance(error, TimeLimitExceeded) or job.cancelled:
+                late = isinstance(error, TimeLimitExceeded)
+                if late or child.is_late():
                     self._told.note(job, killed=1)
-                if not isinstance(error, EOFError | ConnectionError):
+                if not (late or isinstance(error, EOFError | ConnectionError)):
                     raise
                 if job.cancelled:
                     return None
+                if late:
+                    raise
                 if isinstance(error, EOFError) or child.answered:
                     raise ProcessDied(f"the process of the job {child.how_it_ended()}") from None
                 # It died before it had read the job, so this did not begin.
@@ -129,10 +141,10 @@ class Pool:
             child.job = None
 
     def _cancel(self, child: Child, job: Any) -> None:
-        """The job was cancelled: kill its process, unless it has another one by now."""
+        """The job was cancelled: tell its process, unless it has another one by now."""
         with self._lock:
             if child.job is job:
-                child.strike()
+                child.tell_cancel(job)
 
     def _left(self, job: Any) -> None:
         """The run has ended, and gives the job back."""
@@ -147,9 +159,12 @@ class Pool:
         kept: bytes | None = None
         while True:
             look_at = time.monotonic() + LOOK_SECONDS
+            ends = [each for each in (until, child.kill_at) if each is not None]
             try:
-                kind, *args = child.pipe.receive(look_at if until is None else min(until, look_at))
+                kind, *args = child.pipe.receive(min([look_at, *ends]))
             except TimeoutError:
+                if child.is_late():
+                    raise EOFError from None
                 if until is not None and limit is not None and time.monotonic() >= until:
                     if (job.extended_until or until) <= until:
                         raise exceeded(limit) from None
@@ -292,15 +307,18 @@ class Child:
     job         that one, until it is done
     answered    and has asked the run for something
     gone        it has ended
+    kill_at     monotonic seconds at which it is killed, since its job was cancelled
     """
 
     def __init__(self) -> None:
         """Raises OSError."""
         self.jobs, self.busy, self.answered = 0, False, False
         self.job: Any = None
+        self.kill_at: float | None = None
         self.gone = threading.Event()
         ours, theirs = socket.socketpair()
-        self._line, its_line = socket.socketpair()  # open as long as this process
+        line, its_line = socket.socketpair()  # open as long as this process
+        self._line = Pipe(line)
         with theirs, its_line:
             try:
                 self._process = subprocess.Popen(
@@ -321,6 +339,16 @@ class Child:
         """Answer what it asked."""
         self.answered = True
         self.pipe.send(found)
+
+    def tell_cancel(self, job: Any) -> None:
+        """Its job was cancelled: it has a while to end."""
+        self.kill_at = time.monotonic() + GRACE_SECONDS
+        with suppress(OSError):  # it has ended
+            self._line.send((job._number, job.deliveries))
+
+    def is_late(self) -> bool:
+        """Whether the while is over."""
+        return self.kill_at is not None and time.monotonic() >= self.kill_at
 
     def strike(self) -> None:
         """Kill it, and what it has started. A thread that waits for it sees its end."""

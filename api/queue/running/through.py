@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from tidelog.api.queue.faces import JobFace, QueueFace
 from tidelog.api.queue.running.pipe import ASK, END, Arguments, Joined, Pipe, Task
@@ -27,6 +27,8 @@ from tidelog.jobs.verbs.verb import Verb
 from tidelog.jobs.work.known import JobEntry
 from tidelog.store.commit.callers import Holder
 from tidelog.store.errors import DataError
+
+cancels: Final = Cancels()  # of this process
 
 
 class Parent:
@@ -188,9 +190,8 @@ class IsolatedJob(JobFace[Any]):
     def _reraises(self) -> bool:
         return False
 
-    # The run kills this process when the job is cancelled, and calls `on_retry` itself.
-    _cancels = Cancels()
-    _on_retry = None
+    _cancels = cancels
+    _on_retry = None  # the run calls it
 
     @property
     def _delivery_key(self) -> Hashable:
