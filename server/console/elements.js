@@ -85,6 +85,9 @@ export function time(ms) {
   return Number.isNaN(moment.getTime()) ? String(ms) : moment.toISOString().replace("T", " ");
 }
 
+// How far a job has come.
+export const progress = (told) => `${Math.floor(told.fraction * 100)} % ${told.text}`;
+
 export const put = (id) => Number(id.split("-")[0]);
 
 // A time as it is from now, and the exact one beside it.

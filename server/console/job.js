@@ -1,6 +1,6 @@
 // One job, the search for jobs, and the forms that put and move them.
 import {
-  duration, failure, h, line, link, list, note, number, payload, put, query, rows, soft, table, value, when,
+  duration, failure, h, line, link, list, note, number, payload, progress, put, query, rows, soft, table, value, when,
 } from "./elements.js";
 
 const SAYS = {
@@ -32,7 +32,7 @@ export function drawJob(told, at, page) {
       first && first !== told.id ? ["first ID", first] : null,
       told.state === "running" ? ["worker", `${told.consumer}, delivery ${told.deliveries}`] : null,
       told.idle_ms !== undefined ? ["lease renewed", when(now - told.idle_ms, now)] : null,
-      told.progress ? ["progress", `${Math.floor(told.progress.fraction * 100)} % ${told.progress.text}`] : null,
+      told.progress ? ["progress", progress(told.progress)] : null,
       told.state === "paused" ? ["deliveries", number(told.deliveries)] : null,
       told.due_ms !== undefined ? ["due", when(told.due_ms, now)] : null,
       told.state === "dead" ? ["died", when(told.died_ms, now)] : null,

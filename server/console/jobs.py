@@ -20,6 +20,7 @@ from tidelog.server.console.looks import (
     failure_told,
     job_told,
     place_told,
+    progress_told,
 )
 
 GONE: Final = "gone"  # the state of a job of which only failures are left
@@ -73,7 +74,7 @@ def _told(status: JobStatus) -> dict[str, Any]:
     told |= {"key": status.key, "priority": status.priority}
     told |= {"consumer": status.worker, "deliveries": status.deliveries}
     if status.progress is not None:
-        told["progress"] = {"fraction": status.progress.fraction, "text": status.progress.text}
+        told["progress"] = progress_told(status.progress)
     raw = status.result_raw
     return told | {"result": None if raw is None else shown.value(raw)}
 

@@ -16,8 +16,10 @@ from tidelog.figures.asked import ALIVE_MS, is_helper_told
 from tidelog.figures.names import DEAD, HELPERS, LANES, LATER, SCHEDULES, is_job, jobs_of, owner_of
 from tidelog.jobs import rows
 from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.progress import Progress
 from tidelog.jobs.rows import DeadJob
 from tidelog.jobs.rules import Rule
+from tidelog.jobs.verbs.workers import AskWorkers
 from tidelog.server.console import shown
 from tidelog.server.console.entry import Link
 from tidelog.store.errors import DataError
@@ -164,7 +166,7 @@ def workers(link: Link, db: int) -> dict[str, Any]:
                 {
                     "worker": shown.text(facts["name"]),
                     **place_told(key, group),
-                    **{"pending": 0, "idle_ms": facts["idle"], "held": []},
+                    **{"pending": 0, "hanging": 0, "idle_ms": facts["idle"], "held": []},
                 },
             )
             row["pending"] += facts["pending"]
@@ -173,8 +175,22 @@ def workers(link: Link, db: int) -> dict[str, Any]:
             row = found.get((job[1], key, group), {"held": [None] * JOBS})
             if len(row["held"]) < JOBS:
                 row["held"].append(pending_told(job))
+    asked = list(dict.fromkeys((key, group) for key, _, group in places))
+    told = link.ask_all([b"QUEUE", b"WORKERS", key, b"GROUP", group] for key, group in asked)
+    for (key, group), reply in zip(asked, told, strict=True):
+        for status in [] if isinstance(reply, CommandError) else AskWorkers().result(reply):
+            row = found.get((rows.unshown(status.name), key, group), {"held": []})
+            row["hanging"] = status.hanging
+            for held in row["held"]:
+                if (come := status.progress.get(held["id"])) is not None:
+                    held["progress"] = progress_told(come)
     ordered = sorted(found.values(), key=lambda row: (row["worker"], row["name"], row["group"]))
     return {"workers": ordered, "alive_ms": ALIVE_MS, "complete": complete}
+
+
+def progress_told(come: Progress) -> dict[str, Any]:
+    """How far a job has come."""
+    return {"fraction": come.fraction, "text": come.text}
 
 
 def schedules(link: Link, db: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // The views of a database: queues, schedules, workers, streams, and the store. Each draws what the server told.
 import {
-  age, beginning, failure, fields, h, line, link, list, note, noted, number, part, payload, put, query, rate, rows, size,
-  soft, sparkline, table, when,
+  age, beginning, failure, fields, h, line, link, list, note, noted, number, part, payload, progress, put, query, rate,
+  rows, size, soft, sparkline, table, when,
 } from "./elements.js";
 import { drawJob, drawSearch, jobAt, putJob } from "./job.js";
 
@@ -203,12 +203,16 @@ function drawWorkers(told, at) {
     ["worker", (row) => row.worker],
     ["queue", (row) => queueLink(at, row)],
     ["group", (row) => row.group],
-    ["alive", (row) => h("span", { class: alive(row) ? "" : "bad" }, alive(row) ? "yes" : "not seen")],
+    ["alive", (row) => [
+      h("span", { class: alive(row) ? "" : "bad" }, alive(row) ? "yes" : "not seen"),
+      row.hanging ? h("div", { class: "bad" }, `${number(row.hanging)} handlers hang`) : null,
+    ]],
     ["last sign", (row) => when(now - row.idle_ms, now)],
     ["holds", (row) => number(row.pending), "n"],
     ["jobs, held at least since", (row) => [
       row.held.map((job) =>
-        h("div", {}, link("job", jobAt(at, row, job.id), job.id), " ", when(since(row, job, now), now))),
+        h("div", {}, link("job", jobAt(at, row, job.id), job.id), " ", when(since(row, job, now), now),
+          job.progress ? soft(` ${progress(job.progress)}`) : null)),
       more(row),
     ]],
   ];

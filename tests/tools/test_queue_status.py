@@ -32,6 +32,25 @@ def told(run: Run, place: Any, job: str, *more: str) -> dict[str, Any]:
     return facts
 
 
+def test_progress_of_what_a_worker_holds(run: Run, opened: Opened) -> None:
+    db, place = opened
+    mails = db.queue("mails")
+    first, other = mails.put("a", priority=3), mails.put("b")
+    jobs = [mails.get("anna", block=0), mails.get("ben", block=0)]
+    jobs[0].progress(0.4, "page 4\nof 10")
+    assert told(run, place, first)["progress"] == "40% page 4\\nof 10"
+    stats = run("queue", "stats", place, "mails").out.splitlines()
+    assert f"               {first} 40% page 4\\nof 10" in stats
+    assert not any(other in line for line in stats)
+    row = json.loads(run("queue", "stats", place, "mails", "--json").out)
+    anna, ben = row["workers"]
+    assert (anna["name"], anna["jobs"], ben["progress"]) == ("anna", [first], {})
+    assert anna["progress"][first]["fraction"] == 0.4
+    watched = run("queue", "watch", place, "mails", "--looks", "1").out
+    assert "PROGRESS" in watched and "40% page 4\\nof 10" in watched
+    assert all(job.ack() for job in jobs)
+
+
 def test_every_state(run: Run, opened: Opened) -> None:
     db, place = opened
     mails = db.queue("mails", max_deliveries=2, retry_after=3600)

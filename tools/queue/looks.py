@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import tidelog
 from tidelog.figures.model import QueueFigures
+from tidelog.jobs.stats import WorkerStatus
 from tidelog.tools.queue.store import AnyStore, looked, now_ns
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import json_value
@@ -29,6 +30,15 @@ def look(store: AnyStore, only: tuple[str, str] | None = None, before: Look | No
         passed = max(at_ms - before.at_ms, 1) / 1000
         rows = [row.since(known[row.name], passed) if row.name in known else row for row in rows]
     return Look(at_ms, rows)
+
+
+def workers_of(queue: Any) -> list[WorkerStatus]:
+    """The workers of a group; none if the server is of version 0.1, which does not tell them."""
+    try:
+        found: list[WorkerStatus] = queue.workers()
+    except tidelog.Unsupported:
+        return []
+    return found
 
 
 def cells(row: QueueFigures, at_ms: int) -> tuple[str, ...]:

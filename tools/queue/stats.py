@@ -7,11 +7,13 @@ from time import sleep
 import click
 
 from tidelog.figures.model import QueueFigures
+from tidelog.jobs.rows import shown
+from tidelog.jobs.stats import WorkerStatus
 from tidelog.tools import console
 from tidelog.tools.path_or_url import PathOrUrl
-from tidelog.tools.queue.looks import as_object, look, oldest_s, text
+from tidelog.tools.queue.looks import as_object, look, oldest_s, text, workers_of
 from tidelog.tools.queue.store import found, on_queue, opened
-from tidelog.tools.queue.value import age_text, jobs_text
+from tidelog.tools.queue.value import age_text, jobs_text, progress_text
 from tidelog.tools.times import duration
 
 
@@ -25,19 +27,23 @@ def command(
     path: PathOrUrl, name: str, group: str | None, seconds: float | None, as_json: bool
 ) -> None:
     with opened(path) as store:
-        only = name, found(store, path, name, group).group
+        queue = found(store, path, name, group)
+        only = name, queue.group
         seen = look(store, only)
         if seconds is not None:
             sleep(seconds)
             seen = look(store, only, seen)
+        workers = workers_of(queue)
     for row in seen.rows:
         if as_json:
-            console.json_object(as_object(row, seen.at_ms))
+            told = {"workers": [each.as_dict() for each in workers]}
+            console.json_object(as_object(row, seen.at_ms) | told)
         else:
-            show(row, seen.at_ms)
+            show(row, seen.at_ms, workers)
 
 
-def show(row: QueueFigures, at_ms: int) -> None:
+def show(row: QueueFigures, at_ms: int, workers: list[WorkerStatus]) -> None:
+    come = {each.name: each.progress for each in workers}
     # fmt: off
     click.echo(f"queue        {text(row.key)}, group {text(row.group)}")
     oldest = f", the oldest {age_text(oldest_s(row, at_ms))} old" if row.depth else ""
@@ -46,6 +52,8 @@ def show(row: QueueFigures, at_ms: int) -> None:
     click.echo(f"in flight    {row.in_flight:,}")
     for worker, count in row.held:
         click.echo(f"             {count:,} with {text(worker)}")
+        for job, progress in come.get(shown(worker), {}).items():
+            click.echo(f"               {job} {progress_text(progress)}")
     click.echo(f"paused       {row.paused:,} until their next try")
     if row.scheduled:
         click.echo(f"scheduled    {row.scheduled:,} not due yet")

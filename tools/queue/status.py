@@ -10,7 +10,7 @@ from tidelog.jobs.status import DEAD, JobStatus
 from tidelog.tools import console
 from tidelog.tools.queue.failures import as_object as failure_object
 from tidelog.tools.queue.store import AnyQueue, reads_queue, refusals
-from tidelog.tools.queue.value import codec_option, decoded, one_line
+from tidelog.tools.queue.value import codec_option, decoded, one_line, progress_text
 from tidelog.tools.text import milliseconds, time_text
 
 GONE: Final = "gone"  # the state of a job of which nothing is stored
@@ -47,7 +47,7 @@ def facts_of(found: JobStatus, codec: str) -> dict[str, Any]:
         "now": found.present_id if moved else None,  # of a dead job, its ID among the dead jobs
         "due_ms": None if found.due_at is None else milliseconds(found.due_at),
         **{"deliveries": found.deliveries or None, "reason": found.reason},
-        "progress": None if come is None else f"{come.fraction:.0%} {come.text}".strip(),
+        "progress": None if come is None else progress_text(come),
         "failure": failure_object(found.failures[-1]) if found.failures else None,
         "result": None if result is None else result.plain,
         "undecodable": None if result is None else result.problem,

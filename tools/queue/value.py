@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from tidelog.jobs.codecs import NAMED
+from tidelog.jobs.progress import Progress
 from tidelog.jobs.retries import policy_of
 from tidelog.store.errors import DataError
 from tidelog.tools.text import argument, json_value, milliseconds, time_text
@@ -145,6 +146,11 @@ def value_cell(value: Value) -> str:
 def jobs_text(count: int, kind: str = "") -> str:
     """A number of jobs of a kind."""
     return f"{count:,} {kind}job{'' if count == 1 else 's'}"
+
+
+def progress_text(come: Progress) -> str:
+    """How far a job has come, on one line."""
+    return one_line(f"{come.fraction:.0%} {come.text}".strip())
 
 
 def moment_text(moment: datetime | None) -> str:

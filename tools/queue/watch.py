@@ -6,25 +6,38 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 from tidelog.jobs.rows import Failure
+from tidelog.jobs.stats import WorkerStatus
 from tidelog.tools import console
 from tidelog.tools.names import queues
 from tidelog.tools.path_or_url import PathOrUrl, at_path_or_url
 from tidelog.tools.queue.failures import HEAD as FAILURE_HEAD
 from tidelog.tools.queue.failures import shown
-from tidelog.tools.queue.looks import Look, as_object, cells, look, text
+from tidelog.tools.queue.looks import Look, as_object, cells, look, text, workers_of
 from tidelog.tools.queue.store import found, group_option, opened
+from tidelog.tools.queue.value import one_line, progress_text
 from tidelog.tools.times import every_option, renamed
 from tidelog.tools.top.words import QUEUE_HEAD
 
 VERSION: Final = 1
 FAILURES: Final = 5
 HEAD: Final = (*QUEUE_HEAD, "CANCELLED", "PUT/S", "DONE/S")
-WORKER_HEAD: Final = ("WORKER", "IN-FLIGHT")
+WORKER_HEAD: Final = ("WORKER", "IN-FLIGHT", "HANGING", "PROGRESS")
+PROGRESS: Final = 3  # of the jobs of a worker
+
+
+class Beside(NamedTuple):
+    """What is shown of one queue beside its figures: the latest failures, and the workers."""
+
+    failures: list[Failure]
+    workers: list[WorkerStatus]
+
+
+Show = Callable[[Look, Beside], None]
 # head, rows, columns that are set to the right
 Drawn = tuple[tuple[str, ...], list[tuple[str, ...]], str]
 _SLEEP: Callable[[float], None] = time.sleep  # tests put another in its place
@@ -58,7 +71,7 @@ def command(
     with opened(path) as store, ExitStack() as stack:
         # A name that is not there is an error at once. Queues may come and go later.
         only = None if name is None else (name, found(store, path, name, group).group)
-        show: Callable[[Look, list[Failure]], None] = print_json if as_json else print_tables
+        show: Show = print_json if as_json else print_tables
         if not as_json and sys.stdout.isatty():
             show = stack.enter_context(_Screen())
         before: Look | None = None
@@ -68,29 +81,30 @@ def command(
                 if before is not None:
                     _SLEEP(every)
                 before = look(store, only, before)
-                failures: list[Failure] = []
+                beside = Beside([], [])
                 if only is not None and before.rows:
-                    failures = store.queue(*only, codec="bytes").failures(count=FAILURES)
-                show(before, failures)
+                    queue = store.queue(*only, codec="bytes")
+                    beside = Beside(queue.failures(count=FAILURES), workers_of(queue))
+                show(before, beside)
                 left = None if left is None else left - 1
         except KeyboardInterrupt:
             pass  # the usual end
 
 
-def print_json(found: Look, failures: list[Failure]) -> None:
+def print_json(found: Look, beside: Beside) -> None:
     console.objects({"v": VERSION, **as_object(row, found.at_ms)} for row in found.rows)
     sys.stdout.flush()
 
 
-def print_tables(found: Look, failures: list[Failure]) -> None:
+def print_tables(found: Look, beside: Beside) -> None:
     """For a pipe: the tables one below the other."""
-    for head, rows, right in tables(found, failures):
+    for head, rows, right in tables(found, beside):
         console.table(head, rows, right)
         click.echo()
     sys.stdout.flush()
 
 
-def tables(found: Look, failures: list[Failure]) -> list[Drawn]:
+def tables(found: Look, beside: Beside) -> list[Drawn]:
     """The tables of a look. Rates are empty in the first one."""
     queues = [
         (
@@ -101,19 +115,26 @@ def tables(found: Look, failures: list[Failure]) -> list[Drawn]:
         for row in found.rows
     ]
     told: list[Drawn] = [(HEAD, queues, " ".join(HEAD[2:]))]
-    workers = found.rows[0].held if len(found.rows) == 1 else ()
-    if workers:
-        rows: list[tuple[str, ...]] = [(text(worker), f"{jobs:,}") for worker, jobs in workers]
-        told.append((WORKER_HEAD, rows, "IN-FLIGHT"))
-    if failures:
-        told.append((FAILURE_HEAD, list(map(shown, failures)), "DELIVERY"))
+    rows = [_working(each) for each in beside.workers if each.held or each.hanging]
+    if not rows and len(found.rows) == 1:
+        rows = [(text(worker), f"{jobs:,}", "", "") for worker, jobs in found.rows[0].held]
+    if rows:
+        told.append((WORKER_HEAD, rows, "IN-FLIGHT HANGING"))
+    if beside.failures:
+        told.append((FAILURE_HEAD, list(map(shown, beside.failures)), "DELIVERY"))
     return told
+
+
+def _working(worker: WorkerStatus) -> tuple[str, ...]:
+    come = [progress_text(each) for each in worker.progress.values()]
+    hanging = f"{worker.hanging:,}" if worker.hanging else ""
+    return one_line(worker.name), f"{worker.held:,}", hanging, "; ".join(come[:PROGRESS])
 
 
 class _Screen:
     """Draws looks in place with rich, until the block ends; then the last one stays."""
 
-    def __enter__(self) -> Callable[[Look, list[Failure]], None]:
+    def __enter__(self) -> Show:
         # here: rich is slow to load, and only a terminal needs it
         from rich.console import Console
         from rich.live import Live
@@ -122,14 +143,14 @@ class _Screen:
         self._live.start()
         return self._draw
 
-    def _draw(self, found: Look, failures: list[Failure]) -> None:
+    def _draw(self, found: Look, beside: Beside) -> None:
         # here: as above
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         drawn: list[Table] = []
-        for head, rows, right in tables(found, failures):
+        for head, rows, right in tables(found, beside):
             table = Table()
             for name in head:
                 table.add_column(name, justify="right" if name in right.split() else "left")

@@ -40,6 +40,20 @@ def test_a_worker_from_its_first_job_to_its_end(face: Any) -> None:
     assert (anna.held, ben.held, ben.jobs, ben.lives) == (0, 1, (low,), True)
 
 
+def test_the_progress_of_what_it_holds(face: Any) -> None:
+    later, low = face.put(b"later", delay=1, priority=4), face.put(b"low")
+    face.pass_time(2)
+    now = take(face)
+    assert now != later and take(face) == low
+    assert face.progress("workers", now, 0.5, "half") and face.progress("workers", low, 0)
+    for _ in range(2):
+        (anna,) = face.workers("workers")
+        come = {job: (each.fraction, each.text) for job, each in anna.progress.items()}
+        assert come == {now: (0.5, "half"), low: (0.0, "")}
+        assert anna.as_dict()["progress"][now]["text"] == "half"
+        face.crash()
+
+
 def test_each_group_has_its_own(face: Any) -> None:
     face.subscribe("audit")
     face.put(b"v")

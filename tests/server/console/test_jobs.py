@@ -8,6 +8,8 @@ import pytest
 from tests.server.conftest import Start
 from tests.server.console.browsing import Site, failing, ref
 
+from tidelog.jobs.hangs import Counts
+from tidelog.jobs.verbs.hangs import TellHangs
 from tidelog.server.console import jobs
 from tidelog.testing import Clock
 
@@ -191,6 +193,12 @@ def test_workers_and_what_they_hold(site: Site, clock: Clock) -> None:
     assert {each["id"] for each in one["held"]} == {first.id, third.id}
     assert (two["worker"], two["pending"], two["held"]) == ("worker-2", 0, [])
     assert two["idle_ms"] == 5000 < told["alive_ms"] and told["complete"]
+    assert third.progress(0.25, "page 1") and (one["hanging"], two["hanging"]) == (0, 0)
+    queue._backend.ask(TellHangs(b"worker-2", b"run", Counts(3, 0)))
+    one, two = site.get("workers")["workers"]
+    come = {each["id"]: each.get("progress") for each in one["held"]}
+    assert come == {first.id: None, third.id: {"fraction": 0.25, "text": "page 1"}}
+    assert two["hanging"] == 3
 
 
 def test_schedules_and_their_next_ticks(site: Site, clock: Clock) -> None:
