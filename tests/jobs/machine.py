@@ -27,7 +27,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests import inside
+from tests.jobs.controls import Controls
 from tests.jobs.model import (
+    CANCELLED,
     DEAD,
     DONE,
     FLIGHT,
@@ -55,6 +57,7 @@ MOVES = (0.001, 0.5, RETRY_AFTER / 3, RETRY_AFTER - 0.1, RETRY_AFTER, 13.0, 70.0
 JUMPS = (-1e6, -7200.0, -60.0, -0.5, 0.5, 60.0, 7200.0, 1e6)
 HEADERS: tuple[dict[str, str], ...] = ({}, {"trace": "a1"}, {"trace": "ü", "empty": ""})
 
+POLICIES = (None, None, (1, 1.0, "constant"), (6, 3.0, "linear"), (2, 20.0, "constant"))
 LANES = (0, 2, 9)  # the priorities that are used
 
 picks = st.integers(0, 1 << 16)
@@ -72,7 +75,7 @@ class Held:
         self.number, self.job, self.task, self.queue = number, job, task, queue
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(Controls, RuleBasedStateMachine):
     """Two queues of one store; jobs of the first lead to jobs of the second.
 
     db       the store, embedded
@@ -142,11 +145,27 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         return {"n": self.number}
 
-    @rule(at=queues, headers=st.sampled_from(HEADERS), priority=priorities, key=keys)
-    def put(self, at: int, headers: dict[str, str], priority: int, key: str | None) -> None:
-        value = self.fresh()
-        id = self.queues[at].put(value, headers=headers or None, priority=priority, key=key)
-        self.models[at].add(id, value, headers=headers, priority=priority, key=key)
+    @rule(
+        at=queues,
+        headers=st.sampled_from(HEADERS),
+        priority=priorities,
+        key=keys,
+        retry=st.sampled_from(POLICIES),
+    )
+    def put(
+        self,
+        at: int,
+        headers: dict[str, str],
+        priority: int,
+        key: str | None,
+        retry: tuple[int, float, str] | None,
+    ) -> None:
+        value, text = self.fresh(), None
+        if retry is not None:
+            text = "max=%d base=%g backoff=%s jitter=no" % retry
+        more = {"priority": priority, "key": key}
+        id = self.queues[at].put(value, headers=headers or None, retry=text, **more)
+        self.models[at].add(id, value, headers=headers, retry=retry, **more)
 
     @rule(at=queues, name=st.sampled_from("xyz"), priority=priorities)
     def put_once(self, at: int, name: str, priority: int) -> None:
@@ -243,6 +262,9 @@ class Machine(RuleBasedStateMachine):
     ) -> Held | None:
         model = self.models[at]
         freed = self.bury(at, worker)  # first, since the end of a job frees its key
+        if model.stopped:
+            assert job is None, f"{model.name} is paused, and delivered {job}"
+            return None
         if job is None:
             left = [t for t in model.must_have_got(worker, self.now()) if t.where in UNFINISHED]
             assert not left, f"{worker} found nothing, and there was {left[0]}"
@@ -579,7 +601,8 @@ class Machine(RuleBasedStateMachine):
                     "poison": old.poison,
                     "priority": priority,
                 }
-                more["key"] = old.key
+                more["key"], more["retry"] = old.key, old.retry
+                more["told_progress"] = old.told_progress
                 model.add(id, old.value, origin=origin, **more)
 
     @rule(at=queues, way=st.sampled_from("one old all waiting".split()), pick=picks)
@@ -640,7 +663,7 @@ class Machine(RuleBasedStateMachine):
         unfinished = {task.id for task in model.unfinished()}
         assert unfinished <= entries, f"lost: {unfinished - entries}"
         kept = entries - unfinished
-        assert all(model.tasks[id].where in (DONE, DEAD, GONE) for id in kept)
+        assert all(model.tasks[id].where in (DONE, DEAD, GONE, CANCELLED) for id in kept)
         if model.keep == 0:
             assert not kept, f"not gone with their ack: {kept}"
         pending = self.pending(at)
@@ -661,6 +684,7 @@ class Machine(RuleBasedStateMachine):
             task = model.tasks[id]
             assert task.where == PAUSED or (task.where == FLIGHT and task.kept > -inf), task
         self.compare_dead(at)
+        self.look(at)
         self.compare_stats(at, len(kept))
         assert len(queue) == len(unfinished)
 
@@ -709,7 +733,7 @@ class Machine(RuleBasedStateMachine):
         assert {k: v for k, v in stats.in_flight.items() if v} == flight
         assert stats.dead == len(model.deaths)
         assert stats.failures >= min(model.failures, 900)
-        assert stats.kept == kept
+        assert stats.kept == kept and stats.cancelled == model.cancels
         if model.unfinished():
             assert stats.oldest_seconds is not None and stats.oldest_seconds >= 0
         else:

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 WAITING, FLIGHT, PAUSED, DEAD, DONE, GONE = "waiting flight paused dead done gone".split()
+CANCELLED = "cancelled"
 UNFINISHED = {WAITING, FLIGHT, PAUSED}
 HOUR = 3600.0
 SLACK = 0.005  # times are stored in whole milliseconds
@@ -30,6 +31,9 @@ class Task:
     orphan      its holder was lost with its process: its owner's name reads it at once
     foreign     claimed past the queue, by a client that keeps no lease
     lost        a delivery was lost with its process: it may have one more than others
+    retry       its own policy: how many deliveries, the pause before a retry, and `linear` or `constant`
+    told_progress    what its workers said of its progress
+    progress_at      when they said it last; it is stored for a day
     """
 
     id: str
@@ -52,7 +56,15 @@ class Task:
     foreign: bool = False
     lost: bool = False
     nacks: list[str] = field(default_factory=list)
+    retry: tuple[int, float, str] | None = None
+    told_progress: set[float] = field(default_factory=set)
+    progress_at: float = -inf
     told: set[str] = field(default_factory=set)  # workers whose delivery failed, or was abandoned
+
+    @property
+    def first(self) -> str:
+        """The ID that its first put returned."""
+        return self.origin or self.id
 
     @property
     def order(self) -> tuple[int, int]:
@@ -81,6 +93,8 @@ class Model:
         self.dedup: dict[str, tuple[str, float]] = {}
         self.held: dict[str, str] = {}  # dedup ID -> the job that took it until it is done
         self.failures = 0  # nacks so far
+        self.stopped = False  # the queue is paused
+        self.cancels = 0
         self.skipped = False  # whether the latest delivery left a job of a higher priority behind
 
     def of(self, where: str) -> list[Task]:
@@ -93,6 +107,21 @@ class Model:
         assert id not in self.tasks, f"{id} was given twice"
         self.tasks[id] = task = Task(id, value, **more)
         return task
+
+    def named(self, first: str) -> list[Task]:
+        """The job that was put with this ID, and those that it became when it was redriven."""
+        return [task for task in self.tasks.values() if task.first == first]
+
+    def most(self, task: Task) -> int:
+        """After how many deliveries it is dead."""
+        return self.max_deliveries if task.retry is None else task.retry[0]
+
+    def cancelled(self, task: Task) -> None:
+        """Nobody gets it any more. Its dedup ID is free if it had not begun."""
+        if task.where == WAITING or task.where == PAUSED and not task.deliveries:
+            self.removed(task)
+        task.where, task.owner, task.holder = CANCELLED, None, None
+        self.cancels += 1
 
     def removed(self, task: Task) -> None:
         """It was purged, waiting or dead, so no put returns its ID any more."""
@@ -150,6 +179,8 @@ class Model:
             assert not before, f"{job.id} before {before[0].id}"
             if not ahead:
                 due = [t for t in sure if t.where != WAITING and t.priority == task.priority]
+                # One that was given back unseen is set aside after a restart, and comes by its ID.
+                due = [t for t in due if not (self.per_key and t.key and not t.deliveries)]
                 assert not due, f"{job.id} is new, and {due[0]} was due"
         elif task.where == PAUSED:
             assert now >= task.earliest - SLACK, (
@@ -163,7 +194,7 @@ class Model:
             assert task.owner is not None
             task.told.add(task.owner)
         task.lost |= task.orphan or task.foreign
-        most = self.max_deliveries + task.lost
+        most = self.most(task) + task.lost
         assert task.deliveries < most, "delivered more often than allowed"
         assert job.deliveries == task.deliveries + 1
         task.where, task.deliveries = FLIGHT, task.deliveries + 1
@@ -195,7 +226,7 @@ class Model:
             return task.where in UNFINISHED
         return (
             task.where == FLIGHT
-            and task.deliveries >= self.max_deliveries
+            and task.deliveries >= self.most(task)
             and (task.holder is None or now >= task.earliest - SLACK)
         )
 
@@ -231,10 +262,13 @@ class Model:
         task.nacks.append(reason)
         task.told.add(task.owner)
         self.failures += 1
-        if task.deliveries >= self.max_deliveries:
+        if task.deliveries >= self.most(task):
             self.dies(task)
             return
-        if delay is None:
+        if delay is None and task.retry is not None:
+            _, base, backoff = task.retry  # without jitter
+            low = high = base * (task.deliveries if backoff == "linear" else 1)
+        elif delay is None:
             base = self.retry_after * 2 ** (task.deliveries - 1)
             base = min(base, max(HOUR, self.retry_after))
             low, high = base * 0.75, base * 1.25

@@ -1,7 +1,7 @@
 """A queue of QUEUE commands, sent by redis-py, with the methods of `Queue` that the stateful models call.
 
-It is a client as one in another language would be: it knows the commands and their replies. Only dead jobs are shown by
-the class of the package.
+It is a client as one in another language would be: it knows the commands and their replies. Only dead jobs and what
+became of a job are shown by classes of the package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import redis
 
 from tidelog.engine import ids
 from tidelog.jobs.codecs import codec_of
+from tidelog.jobs.options import job_number
 from tidelog.jobs.rows import DeadJob, moment
+from tidelog.jobs.verbs.job import AskJob
 
 SHOWN: Final = 10_000
 OPEN, ACKED, GIVEN, LOST = "open", "acked", "given", "lost"
@@ -84,6 +86,19 @@ class CommandQueue:
     def move(self, id: str, **given: Any) -> bool:
         return bool(self.call("MOVE", id, *_words(given)))
 
+    def pause(self) -> bool:
+        return bool(self.call("PAUSE"))
+
+    def resume(self) -> bool:
+        return bool(self.call("RESUME"))
+
+    def paused_at(self) -> int | None:
+        found: int | None = self.call("PAUSED")
+        return found
+
+    def job(self, id: str) -> Any:
+        return AskJob(job_number(id)).result(self.call("JOB", id))
+
     def purge(self) -> int:
         total, more = 0, 1
         while more:
@@ -106,7 +121,7 @@ class CommandQueue:
     # --- looking
 
     def stats(self) -> Any:
-        found = pairs(self.call("STATS"))
+        found = pairs(self.call("STATS", "MORE"))
         found["in_flight"] = pairs(found["in_flight"])
         ranks = pairs(found["by_priority"])
         found["by_priority"] = {int(rank): count for rank, count in ranks.items()}
@@ -212,6 +227,9 @@ class CommandJob:
 
     def extend(self, seconds: float) -> bool:
         return self._end("EXTEND", math.ceil(seconds * 1000), state=OPEN)
+
+    def progress(self, fraction: float, text: str) -> bool:
+        return self._end("PROGRESS", fraction, "TEXT", text, state=OPEN)
 
     def done_and(self, *puts: list[Any]) -> bool:
         words = [word for put in puts for word in (len(put), *put)]

@@ -46,6 +46,11 @@ class Shared:
         """Say that the workers live, and which jobs they dropped."""
         self.keeper().beat(at_once=True)
 
+    def learns(self, job: Any) -> None:
+        """As `Machine.learns`, when the leases are renewed."""
+        self.beat()
+        assert job.cancelled and job.state == "cancelled"
+
     def keeper(self) -> Any:
         """The object that renews the leases."""
         return self.store._keeper
@@ -152,6 +157,9 @@ class Sent:
 
 class CommandMachine(Sent, Machine):
     """The QUEUE commands. A job lives while the connection lives, so it cannot be dropped."""
+
+    def learns(self, job: Any) -> None:
+        """A client learns it when it settles the job: `a_late_answer`."""
 
     @precondition(lambda self: False)
     @rule()
