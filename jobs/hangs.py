@@ -31,7 +31,7 @@ NONE: Final = Counts(0, 0)
 
 
 class Hangs:
-    """What the runs of all queues of a store have told. Under the store's lock."""
+    """The counts that the runs of all queues of a store have told. Under the store's lock."""
 
     __slots__ = ("_told",)
 

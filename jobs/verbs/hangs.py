@@ -30,8 +30,8 @@ class TellHangs(Verb):
         *(-7, WORKS, "RW update", "0.2.0", "Tell how many handlers of a worker hang"),
         (
             "HANGS <name> <worker> <run> <hanging> <killed>",
-            "So many handlers of the worker hang, and so many of its processes were killed for that; it is forgotten "
-            "after 30 seconds, unless it is told again.",
+            "The number of handlers of the worker that hang, and of its processes that were killed for that; it is "
+            "forgotten after 30 seconds, unless it is told again.",
         ),
     )
     places = 4

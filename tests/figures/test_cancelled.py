@@ -1,4 +1,4 @@
-"""How many jobs were cancelled: the same in every view, beyond the records that are kept, and after a restart."""
+"""The number of cancelled jobs: the same in every view, beyond the records that are kept, and after a restart."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Controls:
                 self.settle(each)
 
     def learns(self, job: Any) -> None:
-        """Who has the job in hand learns that it was cancelled."""
+        """The worker that has the job in hand learns that it was cancelled."""
         assert job.cancelled and job.state == "cancelled"
 
     # --- progress
@@ -86,7 +86,7 @@ class Controls:
     # --- looking
 
     def look(self, at: int) -> None:
-        """What `job` tells of one of the jobs, by the ID that its first put returned. Called after each step."""
+        """Compare what `job` tells of one of the jobs, by its first ID. Called after each step."""
         model = self.models[at]
         known = [task for task in model.tasks.values() if task.where in STATES]
         known = known or list(model.tasks.values())

@@ -27,7 +27,7 @@ log = logging.getLogger("tidelog.worker")
 
 
 class AsyncHanging:
-    """What one run tells. `worker`: the name of its workers."""
+    """The counts that one run tells. `worker`: the name of its workers."""
 
     def __init__(self, plan: Plan, worker: str) -> None:
         self._plan, self._worker, self._run = plan, worker.encode(), token_hex(8).encode()
