@@ -268,11 +268,12 @@ def test_a_program_that_opens_its_store_when_it_is_imported(
 
 
 GUARDED = """
-import json, os, sys, time, tidelog
+import json, os, subprocess, sys, time, tidelog
 
 def handle(job):
+    begun = subprocess.Popen(["sleep", "600"])
     with open(sys.argv[1] + ".pids", "a") as file:
-        print(os.getpid(), file=file)
+        file.write(f"{os.getpid()} {begun.pid}\\n")
     time.sleep(600)
 
 if __name__ == "__main__":
@@ -283,9 +284,10 @@ if __name__ == "__main__":
 
 
 def test_the_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    """And with them what their handlers have started."""
     begun = program(tmp_path, GUARDED)
     pids = Path(f"{tmp_path / 's'}.pids")
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 4)
     begun.kill()
     begun.communicate()
     until(lambda: not any(runs(int(pid)) for pid in pids.read_text().split()))

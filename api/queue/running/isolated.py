@@ -2,14 +2,13 @@
 `python -m tidelog.api.queue.running.isolated DESCRIPTOR`.
 
 pipe.py says what the run sends it, and what it answers. It has no store, and ends with the run: at the end of its pipe
-when it is idle, and at once when the run's process is gone, which the end of its standard input tells. There the run
-also says that a job was cancelled.
+when it is idle; at once, with all that it has started, when the run's process is gone, which the end of its standard
+input tells. There the run also says that a job was cancelled.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import pickle
 import socket
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 
 from tidelog.api.queue.running import preparing
 from tidelog.api.queue.running.pipe import DONE, FAILED, LOG, NO_RESULT, OVER, READY, Pipe, Start
-from tidelog.api.queue.running.through import IsolatedJob, Parent, cancels
+from tidelog.api.queue.running.through import IsolatedJob, Parent, cancels, end_at_once
 from tidelog.jobs import rows
 from tidelog.jobs.options import Options, make_options
 from tidelog.store import opening
@@ -109,7 +108,7 @@ def _heed_parent() -> None:
             told = threading.Thread(target=cancels.announce, args=(line.receive(),), daemon=True)
             with suppress(RuntimeError):
                 told.start()
-    os._exit(1)
+    end_at_once()
 
 
 if __name__ == "__main__":

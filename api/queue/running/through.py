@@ -5,6 +5,7 @@ through the pipe to the run, which has the store.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Hashable
 from typing import Any, Final, NoReturn
@@ -31,6 +32,12 @@ from tidelog.store.errors import DataError
 cancels: Final = Cancels()  # of this process
 
 
+def end_at_once() -> NoReturn:
+    """The run is gone, and the job with it: kill this process, and what its handlers have started."""
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError("killed")
+
+
 class Parent:
     """The run, as its process asks it. Any thread of the process may."""
 
@@ -44,7 +51,7 @@ class Parent:
             with self._sending:
                 self._pipe.send(message)
         except OSError:
-            os._exit(1)  # the run is gone, and the job with it
+            end_at_once()
 
     def ask(self, *message: Any) -> Any:
         """The answer to a message. Raises what the run says."""
@@ -68,7 +75,7 @@ class Parent:
         try:
             return self._pipe.receive()
         except (EOFError, ConnectionError):
-            os._exit(1)
+            end_at_once()
 
 
 class ThroughPut(NewJob):
