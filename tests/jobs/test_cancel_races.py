@@ -7,13 +7,14 @@ import random
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from tests.client.conftest import aopened
 from tests.rounds import some_and_all
 from tests.until import PATIENCE_S
 
@@ -177,26 +178,42 @@ def test_one_outcome_for_jobs_of_batches(mails: Any, races: int) -> None:
     assert won["acked"] >= races // 2 and won["cancelled"], won
 
 
-@pytest.mark.parametrize("races", some_and_all(60, 1_000))
-def test_one_outcome_among_tasks(tmp_path: Path, races: int) -> None:
-    """Of a served store: each call is a thread."""
+@pytest.mark.parametrize(
+    ("backend", "races"),
+    [
+        *(pytest.param(backend, 60, id=f"{backend}-some") for backend in ("embedded", "shared")),
+        pytest.param("embedded", 5_000, marks=pytest.mark.slow, id="embedded-all"),
+        pytest.param("shared", 1_000, marks=pytest.mark.slow, id="shared-all"),
+    ],
+)
+def test_one_outcome_among_tasks(tmp_path: Path, backend: str, races: int) -> None:
+    """One call begins turns of the loop after the other. Of a served store, each call is a thread."""
 
-    async def race() -> Counter[bool]:
-        chance, won = random.Random(SEED), Counter[bool]()
-        async with await tidelog.aconnect(tmp_path / "store") as db:
+    async def late(call: Awaitable[Any], turns: int) -> Any:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return await call
+
+    async def race() -> Counter[tuple[str, bool]]:
+        chance, won = random.Random(SEED), Counter[tuple[str, bool]]()
+        async with aopened(backend, tmp_path / "store") as db:
             mails: Any = db.queue("mails")
             for _ in range(races):
                 how = chance.choice(list(ENDS))
                 id = await mails.put("v")
                 job = await mails.get("anna", 0)
+                assert job.id == id, "no job comes again"
                 calls = [ENDS[how](mails, job), mails.cancel(id)]
-                turned = chance.random() < 0.5
-                found = await asyncio.gather(*(reversed(calls) if turned else calls))
-                settled, cancelled = reversed(found) if turned else found
+                settled, cancelled = await asyncio.gather(
+                    *(late(call, chance.choice((0, 0, 1, 2, 5))) for call in calls)
+                )
                 judge(how, settled, cancelled, job.state, await mails.job(id))
-                won[settled] += 1
+                won[how, settled] += 1
+            assert await mails.get("ben", 0) is None
+            stats = await mails.stats()
+            assert (stats.depth, stats.dead) == (0, won["fail", True])
+            assert stats.scheduled == won["done_and", True]
         return won
 
-    with tidelog.open(tmp_path / "store", fsync="no") as served, tidelog.serve(served, port=0):
-        won = asyncio.run(race())
-    assert len(won) == 2, f"no race at all: {won}"
+    won = asyncio.run(race())
+    assert len({settled for _, settled in won}) == 2, f"no race at all: {won}"
