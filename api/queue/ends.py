@@ -40,7 +40,7 @@ class Ends(Delivered):
             again = verb.timed(self._row, self._options, self.deliveries)
         held = self._end(again or verb)
         if left and isinstance(error, BaseException):
-            self._failed(error)
+            (self._failed if held else self._too_late)(error)
         if again is not None and held:
             given = RetryJob(error, delay=again.pause) if isinstance(error, str) else error
             name = self._options.name

@@ -337,3 +337,20 @@ def test_a_worker_that_others_cancel_ends_the_run_with_an_error(
     asyncio.run(main())
     with opened(backend, tmp_path / "s") as db:
         was_given_back(db.queue("mails", max_deliveries=1))
+
+
+@pytest.mark.parametrize("kind", THREADS)
+def test_the_log_does_not_say_that_a_job_failed_which_its_worker_had_lost(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is not recorded: somebody else has done the job."""
+    with opened(kind, tmp_path / "s") as store:
+        mails = store.queue("mails")
+        mails.put("a")
+        job = mails.get("anna", 0)
+        assert store.xack("mails", "workers", job.id) == 1
+        with job:
+            raise ValueError("no")
+        assert job.state == "lost" and mails.failures(job.id) == []
+    assert f"job {job.id} was already lost when its block raised: ValueError: no" in caplog.text
+    assert "failed at delivery" not in caplog.text
