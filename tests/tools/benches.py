@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tests.until import until
@@ -36,8 +37,9 @@ def below(pid: int) -> set[int]:
     """The processes that this one has begun, and those that they have."""
     found: set[int] = set()
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found |= {child, *below(child)}
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            for child in map(int, children.read_text().split()):
+                found |= {child, *below(child)}
     return found
 
 

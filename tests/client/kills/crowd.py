@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -31,6 +31,9 @@ ROLES: Final = ("put", "put", "work", "work", "work")
 STORM: Final = ("put", "put", "work", "work", "awork", "awork")
 NAMED: Final = 2  # the place whose processes have the same name, so that each gets the jobs of the one before it
 NAME: Final = "named"
+MARK: Final = (
+    "TEST_CROWD_OF"  # in the environment of all processes of a crowd, and of those that they start
+)
 OWNERS: Final = 0.25  # share of the kills
 TWICE: Final = 0.2  # of the owner's kills: the next owner is killed too, while it begins
 FREEZES: Final = 0.03
@@ -73,9 +76,11 @@ def slowness(longest: float = 12 * HANG_S) -> float:
 class Crowd:
     """See the module docstring."""
 
-    def __init__(self, root: Path, policy: str, seed: int, storm: bool = False) -> None:
+    program = "tests.client.kills.peer"
+
+    def __init__(self, root: Path, policy: str, seed: int, roles: Sequence[str] = ROLES) -> None:
         self.root, self.policy, self.pick = root, policy, random.Random(seed)
-        self.storm, self.roles = storm, STORM if storm else ROLES
+        self.roles = roles
         self.acts = Counter[str]()
         self.readers: dict[str, Reader] = {}
         self.story = Story([])
@@ -95,7 +100,9 @@ class Crowd:
         self.story.started[process] = time.monotonic_ns()
         with path.with_suffix(".err").open("wb") as errors:
             child = subprocess.Popen(
-                [sys.executable, "-m", "tests.client.kills.peer", *words], stderr=errors
+                [sys.executable, "-m", self.program, *words],
+                stderr=errors,
+                env={**os.environ, MARK: str(self.root)},
             )
         return process, child
 
@@ -118,12 +125,22 @@ class Crowd:
         before = self._calls()
         self._within(2 * HANG_S, lambda: self._calls() > before + BETWEEN, lambda: "nobody gets on")
         place = self.pick.randrange(len(self.roles))
-        shares = {"freeze": FREEZES, "kill an owner": OWNERS, "kill": 1 - FREEZES - OWNERS}
-        if self.storm:
-            shares |= {"end": TERMS, "end an owner": OWNER_TERMS}
-            shares |= {"freeze an owner": OWNER_FREEZES, "blink": BLINKS}
+        shares = self.shares()
         (act,) = self.pick.choices(list(shares), list(shares.values()))
         self.acts[act] += 1
+        self.do(act, place)
+        time.sleep(self.pick.uniform(0, PAUSE_S))
+
+    def shares(self) -> dict[str, float]:
+        """The acts on processes, and their shares."""
+        shares = {"freeze": FREEZES, "kill an owner": OWNERS, "kill": 1 - FREEZES - OWNERS}
+        if self.roles is STORM:
+            shares |= {"end": TERMS, "end an owner": OWNER_TERMS}
+            shares |= {"freeze an owner": OWNER_FREEZES, "blink": BLINKS}
+        return shares
+
+    def do(self, act: str, place: int) -> None:
+        """Do one of these. `place`: of the process that it is done to, unless it is the owner."""
         if act == "freeze":
             self._freeze(place, 1.3 * RETRY_AFTER_S)
         elif act == "blink":
@@ -143,7 +160,6 @@ class Crowd:
             self._end_peer(place)
         else:
             self._kill_peer(place)
-        time.sleep(self.pick.uniform(0, PAUSE_S))
 
     def _look_at_clocks(self) -> None:
         """A time server may move the wall clock during a run."""
@@ -350,7 +366,9 @@ class Crowd:
 
 
 def strays(root: Path) -> list[str]:
-    """Processes that know of the store: by their command line, directory or open files."""
+    """Processes that know of the store: by their command line, directory or open files, or because a process of the
+    crowd has started them.
+    """
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
@@ -358,7 +376,8 @@ def strays(root: Path) -> list[str]:
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             places = open_files(int(folder.name))
-            if str(root) in words or any(each.startswith(str(root)) for each in places):
+            marked = f"{MARK}={root}".encode() in (folder / "environ").read_bytes().split(b"\0")
+            if marked or str(root) in words or any(each.startswith(str(root)) for each in places):
                 if is_running(int(folder.name)):
                     found.append(f"{folder.name}: {words}")
     return found

@@ -58,17 +58,21 @@ class Evidence:
         show    the outcome for the second line
         facts   for the first one
         """
-        number = self._begin(threading.current_thread().name, what, number, facts)
+        number = self.begin(what, facts, number)
         try:
             found = work()
         except tidelog.OutcomeUnknown:
-            self._end(number, UNKNOWN)
+            self.end(number, UNKNOWN)
             return None
         except tidelog.QueueFull:
-            self._end(number, FULL)
+            self.end(number, FULL)
             return None
-        self._end(number, show(found))
+        self.end(number, show(found))
         return found
+
+    def note(self, what: str, facts: dict[str, Any]) -> None:
+        """Note what has happened, as a call that has ended."""
+        self.end(self.begin(what, facts), True)
 
     async def acall(
         self,
@@ -87,34 +91,37 @@ class Evidence:
 
         cancelled   the outcome of a call that was cancelled
         """
-        number = self._begin(threading.current_thread().name, what, number, facts)
+        number = self.begin(what, facts, number)
         try:
             found = await asyncio.wait_for(work(), patience)
         except tidelog.OutcomeUnknown:
-            self._end(number, UNKNOWN)
+            self.end(number, UNKNOWN)
             return None
         except tidelog.QueueFull:
-            self._end(number, FULL)
+            self.end(number, FULL)
             return None
         except TimeoutError:
-            self._end(number, cancelled)
+            self.end(number, cancelled)
             return None
         except asyncio.CancelledError:
-            self._end(number, cancelled)
+            self.end(number, cancelled)
             raise
-        self._end(number, show(found))
+        self.end(number, show(found))
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
         return found
 
-    def _begin(self, thread: str, what: str, number: int | None, facts: dict[str, Any]) -> int:
+    def begin(self, what: str, facts: dict[str, Any], number: int | None = None) -> int:
+        """The first line of a call. Returns its number."""
         if number is None:
             number = self.number()
+        thread = threading.current_thread().name
         self._tell(number=number, thread=thread, what=what, facts=facts, ns=time.monotonic_ns())
         return number
 
-    def _end(self, number: int, outcome: Any) -> None:
+    def end(self, number: int, outcome: Any) -> None:
+        """The second line."""
         self._tell(number=number, ns=time.monotonic_ns(), outcome=outcome)
 
 
@@ -228,6 +235,7 @@ class Story:
     killed          process -> when it was gone at the latest, ns
     ended           those of them that were asked to end, and did so in order
     owners_killed   when, ns; those that were asked to end, too
+    children_killed     when, ns: processes of runs
     frozen          (process, from, to), ns
     owners_frozen   (from, to), ns
     started         process -> when it was started, ns
@@ -239,6 +247,7 @@ class Story:
     killed: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     owners_killed: list[int] = field(default_factory=list)
+    children_killed: list[int] = field(default_factory=list)
     frozen: list[tuple[str, int, int]] = field(default_factory=list)
     owners_frozen: list[tuple[int, int]] = field(default_factory=list)
     started: dict[str, int] = field(default_factory=dict)

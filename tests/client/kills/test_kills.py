@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.kills.checks import check_all, limits_are_reached, overtakings
-from tests.client.kills.crowd import Crowd, strays
+from tests.client.kills.crowd import ROLES, STORM, Crowd, strays
 from tests.client.kills.remains import held_here, left_behind
 from tests.client.owners import ended_owner, owners
 from tests.rounds import slow_and_soak
@@ -53,7 +53,7 @@ def rounds(tmp_path: Path, policy: str, kills: int, storm: bool = False) -> None
     root = tmp_path / "store"
     begun, before = time.monotonic(), held_here(root)
     with ended_owner(root):
-        crowd = Crowd(root, policy, seed, storm)
+        crowd = Crowd(root, policy, seed, STORM if storm else ROLES)
         try:
             crowd.first_steps()
             while crowd.kills < kills:
