@@ -344,7 +344,7 @@ class Child:
         """Its job was cancelled: it has a while to end."""
         self.kill_at = time.monotonic() + GRACE_SECONDS
         with suppress(OSError):  # it has ended
-            self._line.send((job._number, job.deliveries))
+            self._line.send((job.entry[0], job.deliveries))
 
     def is_late(self) -> bool:
         """Whether the while is over."""
