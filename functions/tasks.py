@@ -261,6 +261,7 @@ class Tasks(Closing):
         return store.queue(name, self.group, codec=codec or self.codec, **options)
 
     def options_of(self, name: str) -> QueueOptions:
+        """The options of a queue of these tasks: its own, and where it has none those of all."""
         return {**self._options, **self._given.get(name, {})}
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:

@@ -40,8 +40,8 @@ class Delivered(JobFacts):
         def _delivery_key(self) -> Hashable: ...
 
     @property
-    def queue_options(self) -> Options:
-        """The options of its queue, for a run."""
+    def queue_options(self) -> Any:
+        """The options of its queue, as `jobs.options` has them, for a run."""
         return self._options
 
     @property

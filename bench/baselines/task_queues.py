@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 REDIS, POSTGRES = "redis", "postgres"
-SYNCED, RELAXED = (
-    0,
-    1,
-)  # a put is on disk when it returns; a power cut may lose the last second, or more
+# a put is on disk when it returns; a power cut may lose the last second, or more
+SYNCED, RELAXED = 0, 1
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class Stand(AbstractContextManager["Stand"]):
         }
 
     def put(self, most: int, seconds: float, rate: float = 0) -> float:
-        """Put jobs, at most so many and for at most so long. Returns how many a second after the first."""
+        """Put `most` jobs, or fewer if `seconds` are over first. Returns how many a second after the first."""
         count, spent = self._python(PUTTER, str(most), str(seconds), str(rate)).split()
         self._put += int(count)
         return (int(count) - 1) / float(spent)
@@ -229,7 +229,7 @@ class Stand(AbstractContextManager["Stand"]):
 
     @contextmanager
     def workers(self, processes: int) -> Iterator[int]:
-        """Run the worker with so many processes, until the block ends. Yields the session of the last one."""
+        """Run the worker with this number of processes, until the block ends. Yields the session of the last one."""
         text = self._system.peer.worker
         words = shlex.split(Template(text).substitute({**self._names, "n": processes}))
         times = 1 if "$n" in text else processes
@@ -258,7 +258,7 @@ class Stand(AbstractContextManager["Stand"]):
         return (len(middle) - 1) / max((middle[-1] - middle[0]) / 1e9, 1e-9)
 
     def wait(self, count: int) -> None:
-        """Wait until so many jobs have begun. Raises RuntimeError if none begins for long."""
+        """Wait until that number of jobs has begun. Raises RuntimeError if none begins for long."""
         while (begun := self._begun()) < count:
             if not until(lambda: self._begun() > begun, PATIENCE_S):
                 raise RuntimeError(f"{begun} jobs of {count} began: {self._last_words()}")

@@ -24,10 +24,8 @@ SUBJECTS = [
 ONE_LOAD = ((Load(50, pipeline=16), 0.5),)
 SMALL: list[tuple[Any, dict[str, Any]]] = [
     (queue, {"FILLED": 10_000, "QUEUES": {"sqlite3": QUEUES["sqlite3"]}}),
-    (
-        peers,
-        {"PEERS": (), "QUICK": (50, 5.0, 5.0, 0.2), "IMPORTS": 1},
-    ),  # the others: test_peers.py
+    # the others: test_peers.py
+    (peers, {"PEERS": (), "QUICK": (50, 5.0, 5.0, 0.2), "IMPORTS": 1}),
     (
         replication,
         {"QUICK_LOAD_S": 0.1, "QUICK_LOAD_ROUNDS": 1, "QUICK_SECONDS": 0.2, "LOADS": ONE_LOAD}

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench import servers
 from tests.client.owners import ended_owner
+from tests.oracle.appending import Appending
 from tests.server.ports import free_port
 from tests.until import until
 
@@ -115,11 +115,10 @@ class Old:
 def old(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Old]:
-    monkeypatch.setattr(servers, "free_port", free_port)
     place = tmp_path / "redis"
     place.mkdir()
-    server = servers.RedisServer(place, "always")
-    port = server.port
+    port = free_port()
+    server = Appending(place, port=str(port), appendfsync="always")
     consumer = (sys.executable, "-m", "huey.bin.huey_consumer", "old.huey")
     url = f"redis://127.0.0.1:{port}"
     made = {
@@ -139,7 +138,7 @@ def old(
         with ended_owner(tmp_path / "shop-data"):
             yield made
     finally:
-        server.close()
+        server.stop()
 
 
 def run(source: str) -> subprocess.CompletedProcess[str]:

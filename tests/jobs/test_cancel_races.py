@@ -31,7 +31,7 @@ ENDS: dict[str, Callable[[Any, Any], Any]] = {
 GIVE_BACK = ("nack", "release")  # afterwards there is still something to cancel
 SEED = 20260
 TURNS = 10_000
-DECIDED = 10  # of so many races, each side is surely the first one in one
+DECIDED = 10  # in one of these each side is surely the first one
 
 
 @pytest.fixture(autouse=True)
