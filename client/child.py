@@ -12,6 +12,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import spawn
 
 from tidelog.api.queue.running.plan import Recycled, is_coroutine, log
@@ -51,7 +52,8 @@ def main() -> int:
     except (DataError, CannotOpen) as error:
         line = " ".join(f"!{type(error).__name__}: {error}".split())
         answer, code = line[:MESSAGE_BYTES_MAX], CANNOT_WORK
-    os.write(prepared["answers"], f"{answer}\n".encode())
+    with suppress(BrokenPipeError):  # the parent was killed
+        os.write(prepared["answers"], f"{answer}\n".encode())
     return code
 
 

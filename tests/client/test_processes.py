@@ -149,6 +149,7 @@ def test_they_end_when_their_parent_is_killed(place: Path, mails: tidelog.Shared
     program.process.kill()
     program.ends()
     until(lambda: not any(map(is_running, program.pids())), "the processes go on")
+    assert "Traceback" not in program.err.read_text()  # though nobody reads their answers
 
 
 def test_a_call_at_the_top_of_the_main_file_is_an_error(place: Path) -> None:
