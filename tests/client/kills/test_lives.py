@@ -112,7 +112,17 @@ def cancelled_on_its_way(told: Told) -> None:
     told.ends(CANCELLED, reason=CANCELLED, deliveries=1)
 
 
-SOUND = (done, joined, cancelled, cancelled_on_its_way, dead, hung, expired)
+def begun_before_the_server_heard(told: Told) -> None:
+    """The server is killed before it hears that the handler has begun."""
+    expired(told)
+    told.handle("sleep", ("raised", "CancelledError"))
+    told.story.owners_killed.append(told.now + NS // 2)
+
+
+SOUND = (
+    *(done, joined, cancelled, cancelled_on_its_way, dead, hung, expired),
+    begun_before_the_server_heard,
+)
 
 
 @pytest.mark.parametrize("tell", SOUND)
