@@ -1253,6 +1253,7 @@ def test_stats_are_json(jobs: tidelog.Queue) -> None:
     assert set(found) == {
         "name", "group", "depth", "waiting", "in_flight", "paused", "scheduled", "dead",
         "failures", "kept", "oldest_seconds", "put_per_second", "done_per_second", "by_priority", "cancelled",
+        "hanging", "killed",
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tests.mutants.listed import MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.promises import Promise
 
-LEAST: Final = 388  # raise it with the list
+LEAST: Final = 429  # raise it with the list
 
 
 def test_every_promise_has_a_mutant() -> None:

@@ -1,7 +1,7 @@
 """kill -9 of runs of workers, of the processes that their handlers run in, of putters and of the owner.
 
 The jobs have limits of time and hang, fail, give up, tell their progress, kill their process, and are cancelled; their
-queues are paused, and the processes recycled. `make test-slow` kills about 100, `make test-soak` 500.
+queues are paused, and the processes recycled. `make test-slow` kills some, `make test-soak` 100 and 500.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def rounds(tmp_path: Path, policy: str, kills: int, roles: tuple[str, ...]) -> N
     ("kills", "roles"),
     [
         pytest.param(12, SOME, marks=pytest.mark.slow, id="some"),
-        pytest.param(100, MANY, marks=pytest.mark.slow, id="many"),
+        pytest.param(100, MANY, marks=pytest.mark.soak, id="many"),
         pytest.param(500, MANY, marks=pytest.mark.soak, id="soak"),
     ],
 )
